@@ -1,0 +1,398 @@
+"""Values ⇄ JSON ⇄ bytes, failures, digests, old events. The only serializer.
+
+A user's value is encoded once, deterministically, and carried as bytes (`Raw`). Where a value may stand, an *envelope*
+may stand for it: an object whose encoding begins with `{"$`. A user's own object that begins like that is wrapped, so
+data can never pass for an envelope:
+
+    {"$json": …}                                     a user's value that looks like an envelope
+    {"$blob": hash, "bytes": n, "shape": "list"}     a large value, kept beside the log
+    {"$append": [value, item, …]}                    a list that grew by items
+    {"$messages": {"log", "to", "digest"}}           the first `to` messages of a log
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from struct import Struct as Layout
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from holdfast.core import limits
+from holdfast.core.errors import InvalidValue, NotSerializable
+from holdfast.core.events import BY_KIND, KIND, Erased, Event, Failure
+from holdfast.core.patch import Changes, StatePatch
+from holdfast.core.records import Blob, Draft
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+Fetch = Callable[[str], bytes]
+"""Gives the stored bytes of a blob by its hash."""
+
+JSON_NULL = Raw(b"null")
+
+
+class BlobRef(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The envelope of a blob."""
+
+    hash: str = field(name="$blob")
+    bytes: int
+    shape: str
+    salt: str = ""
+
+
+class MessagesRef(Struct, frozen=True, gc=False):
+    """A sequence of messages by its identity: whose, how many, and their running digest."""
+
+    log: str
+    to: int
+    digest: str
+
+
+def _plain(value: object) -> object:
+    """Turn what msgspec does not know into what it does: models of pydantic, if the user brought it."""
+    pydantic: Any = sys.modules.get("pydantic")
+    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+        return cast("Any", value).model_dump(mode="json")
+    raise NotImplementedError
+
+
+_encode = msgspec.json.Encoder(order="deterministic", enc_hook=_plain).encode
+_encode_struct = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+# Values
+
+
+def pack(value: Any, path: str = "value") -> Raw:
+    """Encode a user's value; the path names it in errors.
+
+    >>> bytes(pack({"b": 1, "a": None}))
+    b'{"a":null,"b":1}'
+    """
+    try:
+        data = _encode(value)
+    except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
+        raise _complaint(value, path, 0) or NotSerializable(path, f"is a {type(value).__name__}, not JSON")
+    if len(data) > limits.MAX_VALUE_BYTES:
+        raise NotSerializable(
+            path,
+            f"is {len(data):,} bytes of JSON; the most is {limits.MAX_VALUE_BYTES:,}",
+            hint="keep it in a file or an object store and record where it is",
+        )
+    # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look.
+    if b"null" in data or _brackets_nest_too_deep(data):
+        complaint = _complaint(msgspec.to_builtins(value, enc_hook=_plain), path, 0)
+        if complaint is not None:
+            raise complaint
+    return Raw(b'{"$json":' + data + b"}") if data.startswith(b'{"$') else Raw(data)
+
+
+def unpack(raw: Raw, fetch: Fetch) -> Any:
+    """Decode a value, whatever stands for it."""
+    data = resolve(raw, fetch)
+    return _decode(data)
+
+
+def resolve(raw: Raw, fetch: Fetch) -> bytes:
+    """The JSON of a value with every envelope opened (a window of messages stays a reference)."""
+    data = bytes(raw)
+    if not data.startswith(b'{"$'):
+        return data
+    if data.startswith(b'{"$json"'):
+        return data[9:-1]
+    if data.startswith(b'{"$blob"'):
+        ref = msgspec.json.decode(data, type=BlobRef)
+        return open_blob(ref.hash, fetch(ref.hash), ref.salt)
+    if data.startswith(b'{"$append"'):
+        parts = msgspec.json.decode(data, type=dict[str, list[Raw]])["$append"]
+        base, items = resolve(parts[0], fetch), [resolve(part, fetch) for part in parts[1:]]
+        return b"[" + b",".join([base[1:-1], *items] if len(base) > 2 else items) + b"]"
+    return data
+
+
+def shape(raw: Raw) -> str:
+    """What kind of JSON a value is, without opening it: null, bool, number, str, list or object."""
+    data = bytes(raw)
+    if data.startswith(b'{"$blob"'):
+        return msgspec.json.decode(data, type=BlobRef).shape
+    if data.startswith(b'{"$append"'):
+        return "list"
+    return _SHAPES.get(data[:1], "number")
+
+
+_SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b"{": "object"}
+
+
+def increased(raw: Raw | None, by: float) -> Raw:
+    """A number grown by another; nothing counts as 0."""
+    return Raw(_encode((0 if raw is None else _decode(bytes(raw))) + by))
+
+
+def appended(raw: Raw | None, item: Raw) -> Raw:
+    """A list grown by an item, without decoding either."""
+    base, new = b"[]" if raw is None else bytes(raw), bytes(item)
+    if base.startswith(b'{"$append"'):
+        return Raw(base[:-2] + b"," + new + b"]}")
+    if base.startswith(b"{") or new.startswith(b'{"$'):
+        return Raw(b'{"$append":[' + base + b"," + new + b"]}")
+    return Raw(base[:-1] + (b"," if len(base) > 2 else b"") + new + b"]")
+
+
+def messages_value(ref: MessagesRef) -> Raw:
+    """A window of messages as a value: its identity, not its content."""
+    return Raw(b'{"$messages":' + _encode_struct(ref) + b"}")
+
+
+def changes(patch: StatePatch) -> Changes:
+    """A patch as it is written. Refuses what is not a patch, saying where."""
+    try:
+        return msgspec.json.decode(bytes(pack(msgspec.to_builtins(patch), "patch")), type=Changes)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
+
+
+# Events
+
+
+class Drafted(Struct, frozen=True, gc=False):
+    """An event as it will be stored, with what is kept beside it."""
+
+    event: Event
+    draft: Draft
+    blobs: tuple[Blob, ...] = ()
+
+
+def draft(event: Event, at_us: int, salt: str = "") -> Drafted:
+    """Encode an event. Large values move into blobs, and the event that is folded refers to them too."""
+    body = _encode_struct(event)
+    blobs: tuple[Blob, ...] = ()
+    if len(body) >= limits.BLOB_BYTES:
+        event, blobs = _slim(event, salt)
+        body = _encode_struct(event)
+    hashed = hashlib.sha256(body).digest()
+    return Drafted(event, Draft(KIND[type(event)], at_us, body, hashed), blobs)
+
+
+def decode(kind: str, body: bytes | None) -> Event:
+    """Decode a stored event. A kind nobody knows is a KeyError, a body that is not one a ValueError."""
+    if body is None:
+        return _ERASED
+    return _DECODERS[kind](body)
+
+
+class _Decoders(dict[str, Callable[[bytes], Event]]):
+    """Decoders by kind, made when first needed."""
+
+    def __missing__(self, kind: str) -> Callable[[bytes], Event]:
+        made = RETIRED[kind] if kind in RETIRED else msgspec.json.Decoder(BY_KIND[kind]).decode
+        self[kind] = made
+        return made
+
+
+RETIRED: dict[str, Callable[[bytes], Event]] = {}
+"""Kinds no longer written, each with the function that reads an old body as a present event."""
+
+_DECODERS = _Decoders()
+_ERASED = Erased()
+
+
+def _slim(event: Event, salt: str) -> tuple[Event, tuple[Blob, ...]]:
+    """Move an event's large values into blobs."""
+    blobs: list[Blob] = []
+
+    def small(raw: Raw) -> Raw:
+        if len(raw) < limits.BLOB_BYTES:
+            return raw
+        ref, blob = make_blob(raw, salt)
+        blobs.append(blob)
+        return ref
+
+    changed: dict[str, Any] = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if isinstance(value, Raw) and name not in _NEVER_SLIM:
+            changed[name] = small(value)
+        elif type(value) is dict:
+            fields = cast("dict[str, Raw]", value)
+            changed[name] = {key: small(item) for key, item in fields.items()}
+    return msgspec.structs.replace(event, **changed), tuple(blobs)
+
+
+_NEVER_SLIM = {"hot"}
+
+
+# Blobs
+
+
+def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
+    """A large value's envelope and what is stored for it. The salt keeps a hash from telling what it was."""
+    data = bytes(raw)
+    if data.startswith(b'{"$json"'):
+        data = data[9:-1]
+    hashed = hashlib.sha256(salt.encode() + data).hexdigest()
+    ref = BlobRef(hashed, len(data), shape(Raw(data)), salt)
+    return Raw(_encode_struct(ref)), Blob(hashed, zstd.compress(data, 3))
+
+
+def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
+    """The JSON inside a blob, checked against its hash."""
+    try:
+        data = zstd.decompress(stored)
+    except zstd.ZstdError as error:
+        raise ValueError(f"blob {hashed[:12]} cannot be decompressed: {error}") from None
+    if hashlib.sha256(salt.encode() + data).hexdigest() != hashed:
+        raise ValueError(f"blob {hashed[:12]} does not have the content it is named after")
+    return data
+
+
+def blob_refs(event: Event) -> Iterator[BlobRef]:
+    """Every blob an event refers to."""
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        raws = cast("dict[str, object]", value).values() if type(value) is dict else (value,)
+        for raw in raws:
+            if isinstance(raw, Raw) and bytes(raw).startswith(b'{"$blob"'):
+                yield msgspec.json.decode(bytes(raw), type=BlobRef)
+
+
+# Digests
+
+
+_PLACE = Layout(">qq")
+
+
+def genesis(log: str) -> bytes:
+    """What the first event's digest chains from; it binds a log to its name."""
+    return hashlib.sha256(b"holdfast log\n" + log.encode()).digest()
+
+
+def chain(previous: bytes, seq: int, kind: str, at_us: int, body_hash: bytes) -> bytes:
+    """The digest of an event: of all that came before it, its place, kind, time and body."""
+    return hashlib.sha256(b"".join((previous, _PLACE.pack(seq, at_us), kind.encode(), b"\n", body_hash))).digest()
+
+
+def body_hash(body: bytes) -> bytes:
+    """The hash that stays when a body is erased."""
+    return hashlib.sha256(body).digest()
+
+
+def running(previous: str, raw: Raw) -> str:
+    """The digest of a sequence of messages, grown by one."""
+    return hashlib.sha256(previous.encode() + hashlib.sha256(bytes(raw)).digest()).hexdigest()[:32]
+
+
+def fingerprint(value: Any) -> str:
+    """The identity of a plain value: equal exactly when it encodes the same."""
+    return hashlib.sha256(_encode(value)).hexdigest()
+
+
+# Structs of our own: snapshots, exports
+
+
+def dump(value: Any) -> bytes:
+    """Encode one of our own structs."""
+    return _encode_struct(value)
+
+
+def load(data: bytes | Raw, type: Any) -> Any:
+    """Decode one of our own structs; ValueError if it is not one."""
+    return msgspec.json.decode(bytes(data), type=type)
+
+
+def as_json(value: Any) -> Any:
+    """A value as plain lists and dicts, for people and for diffs."""
+    return msgspec.to_builtins(value)
+
+
+# Failures
+
+
+def failure(error: BaseException, depth: int = 0) -> Failure:
+    """An exception as data, with its traceback and its causes.
+
+    >>> failure(ValueError("no such city")).message
+    'no such city'
+    """
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    frames = traceback.StackSummary.extract(
+        traceback.walk_tb(error.__traceback__), limit=-limits.TRACEBACK_FRAMES, lookup_lines=True
+    )
+    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    deeper = depth < limits.MAX_CAUSES
+    return Failure(
+        type=type(error).__qualname__,
+        message=_message(error),
+        traceback=tuple(f"{f.filename}:{f.lineno} in {f.name}: {f.line or ''}" for f in frames),
+        code=str(getattr(error, "code", "")),
+        notes=tuple(str(note) for note in getattr(error, "__notes__", ())),
+        cause=failure(cause, depth + 1) if cause is not None and deeper else None,
+        group=tuple(failure(one, depth + 1) for one in grouped) if deeper else (),
+    )
+
+
+def _message(error: BaseException) -> str:
+    """An exception's text, even if its own __str__ fails or holds what UTF-8 cannot."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 — a user's __str__ may raise anything, and the failure must be kept
+        text = f"<{type(error).__qualname__} whose text raised {type(broken).__qualname__}>"
+    return text.encode("utf-8", "replace").decode()
+
+
+# What is wrong with a value
+
+
+def _brackets_nest_too_deep(data: bytes) -> bool:
+    brackets = data.translate(None, _NOT_BRACKETS)
+    if len(brackets) <= 2 * limits.MAX_DEPTH:
+        return False
+    return max(accumulate(map(_NESTING.__getitem__, brackets))) > limits.MAX_DEPTH
+
+
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NESTING = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _complaint(value: Any, path: str, depth: int) -> NotSerializable | None:
+    """The first thing in a value that cannot be JSON, with its path; None if there is none."""
+    if depth > limits.MAX_DEPTH:
+        return NotSerializable(path, f"nests deeper than {limits.MAX_DEPTH}", hint="flatten it, or store it as text")
+    if isinstance(value, float) and not math.isfinite(value):
+        return NotSerializable(path, f"is {value}, which JSON cannot hold", hint="use None or a string")
+    if isinstance(value, str):
+        bad = next((char for char in value if "\ud800" <= char <= "\udfff"), None)
+        return bad and NotSerializable(path, f"holds the lone surrogate {bad!r}, which is not text") or None
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return _first(_complaint_of_pair(key, item, path, depth) for key, item in pairs)
+    if isinstance(value, (list, tuple)):
+        items = enumerate(cast("list[Any]", value))
+        return _first(_complaint(item, f"{path}[{index}]", depth + 1) for index, item in items)
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=_plain)
+    except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
+        return NotSerializable(path, f"is a {type(value).__name__}, which is not JSON")
+    return None if plain is value else _complaint(plain, path, depth)
+
+
+def _complaint_of_pair(key: Any, item: Any, path: str, depth: int) -> NotSerializable | None:
+    try:
+        msgspec.json.encode({key: None})
+    except (TypeError, ValueError):
+        return NotSerializable(path, f"has the key {key!r}, which is not text", hint="use strings as keys")
+    return _complaint(item, f"{path}[{key!r}]", depth + 1)
+
+
+def _first(complaints: Iterator[NotSerializable | None]) -> NotSerializable | None:
+    return next((complaint for complaint in complaints if complaint is not None), None)

@@ -1,0 +1,276 @@
+"""What may follow what. Every rule stands here; stores and engine only carry out.
+
+`check` refuses an event that may not follow a state, and says why. `restored` builds the state that a rollback returns to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from holdfast.core import codec, events as ev, names
+from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
+from holdfast.core.events import KIND, Event
+from holdfast.core.policy import PHASES
+from holdfast.core.state import Hot, Step
+
+_AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked)
+
+
+def check(hot: Hot | None, event: Event) -> None:
+    """Refuse an event that may not follow this state: InvalidEvent or TaskFinished."""
+    if hot is None:
+        if not isinstance(event, ev.TaskCreated):
+            raise InvalidEvent(f"a log cannot begin with {_name(event)}", hint="start the task first")
+        names.short_name(event.agent, "agent's name")
+        return
+    if hot.ended and not isinstance(event, _AFTER_THE_END):
+        raise TaskFinished(hot.summary.id, hot.summary.status, _name(event))
+    rule = _RULES.get(type(event))
+    if rule is not None:
+        rule(hot, event)
+
+
+def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
+    """The state after rolling back to `past`.
+
+    Later steps are void, but a call that touched the world keeps its outcome under its key: it is not made again.
+    """
+    doubt = next((step for step in now.steps.values() if step.open and step.effect in ("once", "transaction")), None)
+    if doubt is not None:
+        raise InvalidEvent(
+            f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is in doubt",
+            hint="settle the call first",
+        )
+    back = past.copy()
+    at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}
+    back.summary = replace(now.summary, stage=past.summary.stage, **at_rest)
+    back.effects = now.effects
+    back.result = back.failure = back.cancel = None
+    back.waits = {}
+    back.kept = dict(now.kept)
+    for step in later:
+        if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):
+            back.kept[step.idempotency_key] = step
+    return back
+
+
+# The rules
+
+
+def _refuse(condition: bool, message: str, hint: str = "nothing was written") -> None:
+    if condition:
+        raise InvalidEvent(message, hint=hint)
+
+
+def _created_twice(hot: Hot, event: Event) -> None:
+    _refuse(True, f"task {hot.summary.id!r} was created already")
+
+
+def _step_started(hot: Hot, event: ev.StepStarted) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(
+        step is not None and step.status in ("completed", "failed", "doubt"),
+        f"step {event.key!r} is {step.status if step else ''} and cannot start again",
+    )
+
+
+def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(
+        step is not None and step.status not in ("running", "retrying"),
+        f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
+    )
+    _refuse(
+        event.effect == "once" and step is None,
+        f"call {event.key!r} can be done once only and was not announced",
+        "append a StepStarted before the call is made",
+    )
+
+
+def _attempt_failed(hot: Hot, event: ev.AttemptFailed) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(step is not None and not step.open, f"step {event.key!r} has its outcome already")
+
+
+def _step_doubted(hot: Hot, event: ev.StepDoubted) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(step is None or step.status not in ("running", "retrying"), f"step {event.key!r} is not under way")
+
+
+def _step_settled(hot: Hot, event: ev.StepSettled) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(step is None or not step.open, f"step {event.key!r} is not in doubt", "only a call in doubt is settled")
+
+
+def _turn_started(hot: Hot, event: ev.TurnStarted) -> None:
+    _refuse(event.turn != hot.turn + 1, f"turn {event.turn} cannot follow turn {hot.turn}")
+
+
+def _stage_set(hot: Hot, event: ev.StageSet) -> None:
+    names.short_name(event.stage, "stage")
+    if hot.stages and event.stage not in hot.stages:
+        raise InvalidTransition(
+            f"{event.stage!r} is not a stage of {hot.summary.agent!r}", hint=f"its stages are {list(hot.stages)}"
+        )
+
+
+def _phase_set(hot: Hot, event: ev.PhaseSet) -> None:
+    allowed = PHASES.get(hot.phase, ())
+    if event.phase not in allowed:
+        moves = f"from {hot.phase!r} the phase can go to {list(allowed)}" if allowed else f"{hot.phase!r} is final"
+        raise InvalidTransition(f"the phase cannot go from {hot.phase!r} to {event.phase!r}", hint=moves)
+
+
+def _message_added(hot: Hot, event: ev.MessageAdded) -> None:
+    _refuse((event.message is UNSET) == (not event.step), "a message is either given or the result of a step")
+    step = hot.steps.get(event.step)
+    _refuse(
+        bool(event.step) and (step is None or step.status != "completed"),
+        f"step {event.step!r} has no result that could be a message",
+    )
+
+
+def _wait_started(hot: Hot, event: ev.WaitStarted) -> None:
+    _refuse(event.key in hot.waits or event.key in hot.steps, f"{event.key!r} is taken by another wait or step")
+
+
+def _wait_ended(hot: Hot, event: ev.WaitEnded) -> None:
+    _refuse(event.key not in hot.waits, f"the task does not wait for {event.key!r}")
+
+
+def _held(hot: Hot, event: Event) -> None:
+    _refuse(hot.summary.status != "running", f"{_name(event)} needs a claim, and the task is {hot.summary.status}")
+
+
+def _ending(hot: Hot, event: Event) -> None:
+    held_open = [step.key for step in hot.steps.values() if step.open and step.effect in ("once", "transaction")]
+    _refuse(
+        bool(held_open),
+        f"{_name(event)} while {held_open} had no outcome",
+        "record or settle the calls first: no task ends with an open call",
+    )
+
+
+def _reopened(hot: Hot, event: Event) -> None:
+    _refuse(hot.summary.status != "failed", f"the task is {hot.summary.status}; only a failed one is reopened")
+
+
+def _plan_step_done(hot: Hot, event: ev.PlanStepDone) -> None:
+    _known_plan_step(hot.plan, event.step)
+
+
+def _known_plan_step(plan: list[Any], step: str) -> None:
+    texts = [one.text for one in plan]
+    _refuse(step not in texts, f"the plan has no step {step!r}", f"its steps are {texts}")
+
+
+def _question_closed(hot: Hot, event: ev.QuestionClosed) -> None:
+    _refuse(event.question not in hot.questions, f"{event.question!r} is not an open question")
+
+
+def _flag_cleared(hot: Hot, event: ev.FlagCleared) -> None:
+    _refuse(event.flag not in hot.flags, f"the flag {event.flag!r} is not raised", f"raised are {hot.flags}")
+
+
+def _has_name(field: str, what: str) -> Callable[[Hot, Any], None]:
+    def rule(hot: Hot, event: Any) -> None:
+        names.short_name(getattr(event, field), what)
+
+    return rule
+
+
+def _incremented(hot: Hot, event: ev.StateIncremented) -> None:
+    _can_grow(hot, event.name, "number", "increment")
+
+
+def _appended(hot: Hot, event: ev.StateAppended) -> None:
+    _can_grow(hot, event.name, "list", "append")
+
+
+def _can_grow(hot: Hot, name: str, wanted: str, verb: str) -> None:
+    names.short_name(name, "name in the state")
+    raw = hot.bag.get(name)
+    if raw is not None and (found := codec.shape(raw)) != wanted:
+        raise InvalidEvent(f"cannot {verb} state {name!r}: it is a {found}, not a {wanted}", hint="set it instead")
+
+
+def _deleted(hot: Hot, event: ev.StateDeleted) -> None:
+    _refuse(event.name not in hot.bag, f"the state has no {event.name!r}", f"it has {sorted(hot.bag)[:20]}")
+
+
+def _patched(hot: Hot, event: ev.StatePatched) -> None:
+    patch = event.patch
+    for name in (*(fact.key for fact in patch.append_facts), *patch.raise_flags, *patch.set):
+        names.short_name(name, "name in a patch")
+    if patch.complete_plan_step is not None:
+        known = hot.plan if patch.replace_plan is None else [_Text(text) for text in patch.replace_plan]
+        _known_plan_step(known, patch.complete_plan_step)
+    if patch.close_question is not None and patch.close_question not in patch.add_questions:
+        _refuse(patch.close_question not in hot.questions, f"{patch.close_question!r} is not an open question")
+    twice = (set(patch.set) & set(patch.increment)) | (set(patch.set) & set(patch.append))
+    twice |= set(patch.increment) & set(patch.append)
+    _refuse(bool(twice), f"the patch changes {sorted(twice)} in two ways at once")
+    for name in patch.increment:
+        _can_grow(hot, name, "number", "increment")
+    for name in patch.append:
+        _can_grow(hot, name, "list", "append")
+
+
+class _Text:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _forked(hot: Hot, event: ev.TaskForked) -> None:
+    _refuse(event.at != hot.seq, f"a fork at {event.at} needs the state there, not at {hot.seq}")
+
+
+def _rolled_back(hot: Hot, event: ev.RolledBack) -> None:
+    _refuse(not 1 <= event.to < hot.seq, f"cannot roll back from {hot.seq} to {event.to}")
+
+
+def _name(event: Event) -> str:
+    return KIND.get(type(event), type(event).__name__)
+
+
+_RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
+    ev.TaskCreated: _created_twice,
+    ev.TaskForked: _forked,
+    ev.RolledBack: _rolled_back,
+    ev.StepStarted: _step_started,
+    ev.StepCompleted: _step_ended,
+    ev.StepFailed: _step_ended,
+    ev.AttemptFailed: _attempt_failed,
+    ev.StepDoubted: _step_doubted,
+    ev.StepSettled: _step_settled,
+    ev.TurnStarted: _turn_started,
+    ev.StageSet: _stage_set,
+    ev.PhaseSet: _phase_set,
+    ev.MessageAdded: _message_added,
+    ev.WaitStarted: _wait_started,
+    ev.WaitEnded: _wait_ended,
+    ev.TaskReleased: _held,
+    ev.TaskSuspended: _held,
+    ev.TaskCompleted: _ending,
+    ev.TaskFailed: _ending,
+    ev.TaskCancelled: _ending,
+    ev.TaskReopened: _reopened,
+    ev.PlanStepDone: _plan_step_done,
+    ev.QuestionClosed: _question_closed,
+    ev.FlagCleared: _flag_cleared,
+    ev.FlagRaised: _has_name("flag", "flag"),
+    ev.FactLearned: _has_name("key", "fact's key"),
+    ev.NoteSet: _has_name("key", "note's key"),
+    ev.CheckpointMade: _has_name("label", "checkpoint's label"),
+    ev.SignalReceived: _has_name("name", "signal's name"),
+    ev.StateSet: _has_name("name", "name in the state"),
+    ev.StateIncremented: _incremented,
+    ev.StateAppended: _appended,
+    ev.StateDeleted: _deleted,
+    ev.StatePatched: _patched,
+}
+

@@ -1,0 +1,301 @@
+"""The errors people see, each with a stable code, the values concerned and a remedy.
+
+    HoldfastError
+    ├── TaskNotFound          no task has this id
+    ├── TaskExists            a task with this id is there already
+    ├── TaskCollected         the task was removed by retention; its id never acts again
+    ├── TaskFinished          the task has ended and takes no further work
+    ├── TaskBusy              another live holder has the task
+    ├── SeqOutOfRange         the log has no such position
+    ├── StepNotFound          the task has no such step
+    ├── Conflict              the log moved on; nothing was written
+    ├── KeyTaken              a unique key belongs to another call; nothing was written
+    ├── InvalidEvent          this event may not follow what is in the log
+    │   └── InvalidTransition the phase or stage cannot be reached from here
+    ├── InvalidValue          an argument is not what it must be
+    │   ├── InvalidId         an id has characters or a length that is not allowed
+    │   └── InvalidUrl        the store's address is not understood
+    ├── NotSerializable       a value is not JSON; says where
+    ├── UnknownEvent          an event of a kind this version does not know
+    ├── LogCorrupt            what is stored is not what was written; says where
+    └── StoreError            the store cannot do what was asked
+        ├── NotAStore         the file is not a Holdfast database
+        ├── StoreTooNew       written by a newer version
+        ├── StoreReadOnly     the place cannot be written to
+        ├── StoreFull         no room left
+        ├── StoreBusy         others kept the store locked for too long
+        ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
+        ├── StoreClosed       the store was closed, or belongs to another process
+        └── MissingExtra      an optional part is not installed
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HoldfastError(Exception):
+    """Every error Holdfast raises on purpose."""
+
+    code = "holdfast"
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.details)
+
+
+def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
+    error = cls.__new__(cls)
+    HoldfastError.__init__(error, message, hint=hint, **details)
+    return error
+
+
+class TaskNotFound(HoldfastError):
+    """No task has this id."""
+
+    code = "task-not-found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no task {id!r}", hint="app.list() shows the tasks of this store", id=id)
+
+
+class TaskExists(HoldfastError):
+    """A task with this id is there already."""
+
+    code = "task-exists"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"a task {id!r} is there already; nothing was written",
+            hint="choose another id, or leave it out to get a new one",
+            id=id,
+        )
+
+
+class TaskCollected(HoldfastError):
+    """The task was removed by retention; its id never acts again."""
+
+    code = "task-collected"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"task {id!r} had ended and was removed by gc", hint="start new work under a new id", id=id
+        )
+
+
+class TaskFinished(HoldfastError):
+    """The task has ended and takes no further work."""
+
+    code = "task-finished"
+
+    def __init__(self, id: str, status: str, what: str) -> None:
+        super().__init__(
+            f"task {id!r} is {status}: {what} was not written",
+            hint="fork it to go on from any point of it; a failed task can be reopened",
+            id=id,
+            status=status,
+        )
+
+
+class TaskBusy(HoldfastError):
+    """Another live holder has the task."""
+
+    code = "task-busy"
+
+    def __init__(self, id: str, holder: str) -> None:
+        super().__init__(
+            f"task {id!r} is held by {holder!r}, which is alive",
+            hint="wait for it, or cancel the task",
+            id=id,
+            holder=holder,
+        )
+
+
+class SeqOutOfRange(HoldfastError):
+    """The log has no such position."""
+
+    code = "seq-out-of-range"
+
+    def __init__(self, id: str, seq: int, head: int, first: int = 1) -> None:
+        super().__init__(
+            f"task {id!r} has no seq {seq!r}", hint=f"its log goes from {first} to {head}", id=id, seq=seq, head=head
+        )
+
+
+class StepNotFound(HoldfastError):
+    """The task has no such step."""
+
+    code = "step-not-found"
+
+    def __init__(self, id: str, step: str) -> None:
+        super().__init__(
+            f"task {id!r} has no step {step!r}",
+            hint="app.steps(id) lists them; in a loop a key carries its turn: '3/draft#1'",
+            id=id,
+            step=step,
+        )
+
+
+class Conflict(HoldfastError):
+    """The log moved on; nothing was written."""
+
+    code = "conflict"
+
+    def __init__(self, log: str, expected: int | None, actual: int | None) -> None:
+        where = "no such log" if actual is None else f"its head is {actual}"
+        super().__init__(
+            f"the log of {log!r} was expected at seq {expected}, but {where}; nothing was written",
+            hint="read the log again and decide anew",
+            log=log,
+            expected=expected,
+            actual=actual,
+        )
+
+
+class KeyTaken(HoldfastError):
+    """A unique key belongs to another call; nothing was written."""
+
+    code = "key-taken"
+
+    def __init__(self, key: str, log: str, step: str) -> None:
+        super().__init__(
+            f"the unique key {key!r} belongs to step {step!r} of task {log!r}; nothing was written",
+            hint="use that call's result, or another key",
+            key=key,
+            log=log,
+            step=step,
+        )
+
+
+class InvalidEvent(HoldfastError):
+    """This event may not follow what is in the log."""
+
+    code = "invalid-event"
+
+
+class InvalidTransition(InvalidEvent):
+    """The phase or stage cannot be reached from here."""
+
+    code = "invalid-transition"
+
+
+class InvalidValue(HoldfastError):
+    """An argument is not what it must be."""
+
+    code = "invalid-value"
+
+
+class InvalidId(InvalidValue):
+    """An id has characters or a length that is not allowed."""
+
+    code = "invalid-id"
+
+
+class InvalidUrl(InvalidValue):
+    """The store's address is not understood."""
+
+    code = "invalid-url"
+
+
+class NotSerializable(HoldfastError):
+    """A value is not JSON; says where."""
+
+    code = "not-serializable"
+
+    def __init__(self, path: str, why: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{path} {why}",
+            hint=hint or "give JSON values: None, bool, int, float, str, lists and dicts of them, or a dataclass",
+            path=path,
+        )
+
+
+class UnknownEvent(HoldfastError):
+    """An event of a kind this version does not know."""
+
+    code = "unknown-event"
+
+    def __init__(self, log: str, seq: int, kind: str) -> None:
+        super().__init__(
+            f"event {seq} of {log!r} is of the kind {kind!r}, which this version does not know",
+            hint="it was written by a newer version: upgrade holdfast; nothing was changed",
+            log=log,
+            seq=seq,
+            kind=kind,
+        )
+
+
+class LogCorrupt(HoldfastError):
+    """What is stored is not what was written; says where."""
+
+    code = "log-corrupt"
+
+    def __init__(self, log: str, seq: int, why: str) -> None:
+        super().__init__(
+            f"the log of {log!r} is damaged at seq {seq}: {why}",
+            hint="other tasks are not affected; restore this one from a backup, or fork it before the damage",
+            log=log,
+            seq=seq,
+        )
+
+
+class StoreError(HoldfastError):
+    """The store cannot do what was asked."""
+
+    code = "store-error"
+
+
+class NotAStore(StoreError):
+    """The file is not a Holdfast database."""
+
+    code = "not-a-store"
+
+
+class StoreTooNew(StoreError):
+    """Written by a newer version."""
+
+    code = "store-too-new"
+
+
+class StoreReadOnly(StoreError):
+    """The place cannot be written to."""
+
+    code = "store-read-only"
+
+
+class StoreFull(StoreError):
+    """No room left."""
+
+    code = "store-full"
+
+
+class StoreBusy(StoreError):
+    """Others kept the store locked for too long."""
+
+    code = "store-busy"
+
+
+class StorePoisoned(StoreError):
+    """A write's fate is unknown after an I/O error; reopen."""
+
+    code = "store-poisoned"
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or belongs to another process."""
+
+    code = "store-closed"
+
+
+class MissingExtra(StoreError):
+    """An optional part is not installed."""
+
+    code = "missing-extra"

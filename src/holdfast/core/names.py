@@ -1,0 +1,48 @@
+"""Names of logs. A task's log has the task's id; other logs begin with `@`, which no task id may."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.core import limits
+from holdfast.core.errors import InvalidId, InvalidValue
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/~#+=,-]*")
+
+
+def task_log(id: str) -> str:
+    """The log of a task; refuses an id that could not be shown, typed or put in a URL.
+
+    >>> task_log("recap-42")
+    'recap-42'
+    """
+    return _checked(id, "task id")
+
+
+def thread_log(id: str) -> str:
+    """The log of a conversation."""
+    return "@thread/" + _checked(id, "thread id")
+
+
+def user_log(id: str) -> str:
+    """The log of a person's lasting state."""
+    return "@user/" + _checked(id, "user id")
+
+
+def short_name(value: str, what: str) -> str:
+    """A name people choose: any text, not empty, not endless."""
+    if not value or len(value) > limits.MAX_NAME_LENGTH:
+        raise InvalidValue(
+            f"the {what} {value[:80]!r} has {len(value)} characters", hint=f"use 1 to {limits.MAX_NAME_LENGTH}"
+        )
+    return value
+
+
+def _checked(id: str, what: str) -> str:
+    if not isinstance(id, str) or len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidId(
+            f"{str(id)[:80]!r} cannot be a {what}",
+            hint=f"use up to {limits.MAX_ID_LENGTH} letters, digits and _ . : / ~ # + = , - and begin with a letter or digit",
+            id=str(id)[:80],
+        )
+    return id

@@ -1,0 +1,145 @@
+"""What passes between a log and its store: plain, frozen data."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from holdfast.core.events import Event
+
+
+class Head(Struct, frozen=True, gc=False):
+    """The last position of a log and the digest there."""
+
+    seq: int
+    digest: bytes
+
+
+class Draft(Struct, frozen=True, gc=False):
+    """An event ready to be written, before it has a place. An erased one has no body."""
+
+    kind: str
+    at_us: int
+    body: bytes | None
+    body_hash: bytes
+
+
+class Stored(Struct, frozen=True, gc=False):
+    """An event as a store gives it back."""
+
+    seq: int
+    kind: str
+    at_us: int
+    body: bytes | None
+    body_hash: bytes
+    digest: bytes
+
+
+class Blob(Struct, frozen=True, gc=False):
+    """A large value beside the log. `data` is what lies in the store: compressed JSON."""
+
+    hash: str
+    data: bytes
+
+
+class Record(Struct, frozen=True):
+    """An event at its place in a log, as people read it."""
+
+    log: str
+    seq: int
+    kind: str
+    at_us: int
+    event: Event
+    digest: bytes
+
+    @property
+    def at(self) -> datetime:
+        """When it was written, in UTC."""
+        return moment(self.at_us)
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """Where a log's own events begin: after `at` of the parent, or from nothing."""
+
+    parent: str | None = None
+    at: int = 0
+
+
+class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """What a queue or a list needs to know of a task without reading its log. Itself a fold."""
+
+    id: str
+    agent: str
+    status: str = "pending"
+    stage: str | None = None
+    user: str | None = None
+    thread: str | None = None
+    parent: str | None = None
+    waiting: str | None = None
+    holder: str | None = None
+    lease_seconds: float = 0.0
+    queue: str = "default"
+    priority: int = 0
+    wake_us: int | None = None
+    deadline_us: int | None = None
+    created_us: int = 0
+    changed_us: int = 0
+
+    @property
+    def created_at(self) -> datetime:
+        """When the task was created."""
+        return moment(self.created_us)
+
+    @property
+    def changed_at(self) -> datetime:
+        """When what is shown here last changed."""
+        return moment(self.changed_us)
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """A cached fold. Valid only while the log has this digest at this seq."""
+
+    seq: int
+    digest: bytes
+    version: int
+    at_us: int
+    body: bytes
+
+
+class Write(Struct, frozen=True, gc=False):
+    """Events for one log. `expect` is the head they follow; None means whatever the head is then.
+
+    `origin` is given for the first write of a log only.
+    """
+
+    log: str
+    drafts: tuple[Draft, ...]
+    expect: Head | None = None
+    origin: Origin | None = None
+    summary: Summary | None = None
+    blobs: tuple[Blob, ...] = ()
+    snapshot: Snapshot | None = None
+
+
+class Take(Struct, frozen=True, gc=False):
+    """A unique key and the call that takes it."""
+
+    key: str
+    log: str
+    step: str
+    input_hash: str = ""
+
+
+class Group(Struct, frozen=True, gc=False):
+    """What is written together, or not at all."""
+
+    writes: tuple[Write, ...]
+    takes: tuple[Take, ...] = ()
+    frees: tuple[str, ...] = ()
+
+
+def moment(at_us: int) -> datetime:
+    """Microseconds since 1970 as a time in UTC."""
+    seconds, micros = divmod(at_us, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)

@@ -1,0 +1,209 @@
+"""What every store does. Synchronous, few verbs, safe from several threads; anything that passes
+`holdfast.testing.conformance` will do.
+
+A store knows rows, not meanings: it never decodes a body. Digests are computed where the head is known, by `place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from holdfast.core import codec
+from holdfast.core.errors import Conflict, KeyTaken
+from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """Where a write ended up: the seq of its first event and every event's digest."""
+
+    first: int
+    digests: tuple[bytes, ...]
+
+
+Outcome = tuple[Placed, ...] | Conflict | KeyTaken
+"""What became of a group: a place for each of its writes, or why none was written."""
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which tasks to list, newest first; what is None does not matter."""
+
+    status: str | None = None
+    agent: str | None = None
+    stage: str | None = None
+    user: str | None = None
+    after: str | None = None
+    limit: int = 100
+
+
+class Tombstone(Struct, frozen=True, gc=False):
+    """What is left of a removed log."""
+
+    log: str
+    seq: int
+    digest: bytes
+    at_us: int
+    why: str = ""
+
+
+class Erasure(Struct, frozen=True, gc=False):
+    """Whose body was erased, by whom and why."""
+
+    log: str
+    seq: int
+    by: str
+    why: str
+    at_us: int
+
+
+class Stats(Struct, frozen=True):
+    """How much a store holds."""
+
+    tasks: int
+    by_status: dict[str, int]
+    events: int
+    blobs: int
+    snapshots: int
+    bytes: int
+    bytes_by_table: dict[str, int]
+
+
+class Store(Protocol):
+    """Keeps logs. Everything here is durable when the call returns."""
+
+    url: str
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""
+        ...
+
+    def head(self, log: str) -> Head | None:
+        """The last position of a log, or None if there is no such log."""
+        ...
+
+    def origin(self, log: str) -> Origin | None:
+        """Where a log's own events begin, or None if there is no such log."""
+        ...
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        """A log's own events in order, from after one seq up to and including another."""
+        ...
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        """Events of one of the cold kinds in order, by index; `last` gives only the newest so many."""
+        ...
+
+    def blob(self, hash: str) -> bytes | None:
+        """What is stored for a blob, still compressed."""
+        ...
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        """Every blob a log's own events refer to."""
+        ...
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        """The newest snapshot of that version, at or before a seq."""
+        ...
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        """Delete snapshots, of one log or all, older than a time or all. They are a cache."""
+        ...
+
+    def summary(self, log: str) -> Summary | None:
+        """A task's row."""
+        ...
+
+    def list(self, query: Query) -> list[Summary]:
+        """Tasks, newest first, by index."""
+        ...
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """The names of all logs in the order they were made."""
+        ...
+
+    def forks(self, log: str) -> list[str]:
+        """The logs whose past this log is."""
+        ...
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        """Ended tasks, newest end first, after the first `skip`, whose end is older than a time."""
+        ...
+
+    def taken(self, key: str) -> Take | None:
+        """Who took a unique key."""
+        ...
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        """Unique keys in their order."""
+        ...
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        """What is left of a removed log."""
+        ...
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        """What is left of removed logs, by name."""
+        ...
+
+    def erasures(self, log: str) -> list[Erasure]:
+        """Which bodies of a log were erased."""
+        ...
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        """Set bodies to nothing; their hashes stay, so the chain still verifies."""
+        ...
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> None:
+        """Remove whole logs and the blobs only they used, leaving tombstones."""
+        ...
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        """Adopt another store's tombstones and unique keys."""
+        ...
+
+    def rows(self, log: str) -> list[Stored]:
+        """A log's own events as they lie in the table itself, for verification: no index is trusted."""
+        ...
+
+    def anchor(self, log: str) -> Head | None:
+        """A head this log is known to have had; one that is behind it has lost events."""
+        ...
+
+    def check(self) -> list[str]:
+        """What the store's own integrity check finds; nothing if all is well."""
+        ...
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        ...
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy to a new file while others go on."""
+        ...
+
+    def holder(self) -> str:
+        """The name under which this store's process is known to be alive."""
+        ...
+
+    def alive(self, holder: str) -> bool:
+        """Whether that holder's process still lives."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything. Closing twice is fine."""
+        ...
+
+
+def place(head: Head, drafts: Sequence[Draft]) -> Placed:
+    """Give drafts their seqs and digests after a head."""
+    seq, digest = head.seq, head.digest
+    digests: list[bytes] = []
+    for draft in drafts:
+        seq += 1
+        digest = codec.chain(digest, seq, draft.kind, draft.at_us, draft.body_hash)
+        digests.append(digest)
+    return Placed(head.seq + 1, tuple(digests))
