@@ -310,6 +310,21 @@ def load(data: bytes | Raw, type: Any) -> Any:
     return msgspec.json.decode(bytes(data), type=type)
 
 
+def raw(data: bytes) -> Raw:
+    """Encoded JSON as a field of an event."""
+    return Raw(data)
+
+
+def deflate(data: bytes) -> bytes:
+    """Compress what is large; one byte in front says whether."""
+    return b"z" + zstd.compress(data, 1) if len(data) >= limits.BLOB_BYTES else b"=" + data
+
+
+def inflate(data: bytes) -> bytes:
+    """Undo `deflate`."""
+    return zstd.decompress(data[1:]) if data[:1] == b"z" else data[1:]
+
+
 def as_json(value: Any) -> Any:
     """A value as plain lists and dicts, for people and for diffs."""
     return msgspec.to_builtins(value)

@@ -49,7 +49,7 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
     at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}
     back.summary = replace(now.summary, stage=past.summary.stage, **at_rest)
     back.effects = now.effects
-    back.result = back.failure = back.cancel = None
+    back.result, back.failure, back.cancel = UNSET, None, None
     back.waits = {}
     back.kept = dict(now.kept)
     for step in later:

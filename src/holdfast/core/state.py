@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev
@@ -114,7 +114,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     turn: int = 0
     turn_seq: int = 0
     effects: str = "live"
-    result: Raw | None = None
+    result: Raw | UnsetType = UNSET
     failure: Failure | None = None
     cancel: tuple[str, str] | None = None
     steps: dict[str, Step] = {}
@@ -226,7 +226,7 @@ def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
     fork.seed = event.seed or hot.seed
     fork.effects = event.effects
     fork.log_created_us = at_us
-    fork.result = fork.failure = fork.cancel = None
+    fork.result, fork.failure, fork.cancel = UNSET, None, None
     fork.waits.clear()
     fork.signals.clear()
     return fork
@@ -396,7 +396,7 @@ def _signal_received(hot: Hot, event: ev.SignalReceived, seq: int, at_us: int) -
 
 
 def _task_reopened(hot: Hot, event: ev.TaskReopened, seq: int, at_us: int) -> None:
-    hot.result = hot.failure = hot.cancel = None
+    hot.result, hot.failure, hot.cancel = UNSET, None, None
     if event.void:
         hot.steps.pop(event.void, None)
 

@@ -1,0 +1,298 @@
+"""open() and App: the one object a program holds."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from holdfast.core import codec, decide, events as ev, limits, names
+from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists
+from holdfast.core.events import Event
+from holdfast.core.patch import StatePatch
+from holdfast.core.records import Record, Summary
+from holdfast.engine import timeline, upkeep, urls
+from holdfast.engine.clock import Clock, SystemClock
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.timeline import Verification
+from holdfast.engine.upkeep import Collected, Copied, Progress
+from holdfast.engine.view import StepState, TaskState
+from holdfast.store.protocol import Query, Stats, Store
+
+STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
+
+
+def open(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    durability: Literal["full", "process"] | None = None,
+    snapshots_kept: int = limits.SNAPSHOTS_KEPT,
+    clock: Clock | None = None,
+) -> App:
+    """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
+
+    `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
+    """
+    ticking = clock or SystemClock()
+    store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
+    return App(store, ticking)
+
+
+class App:
+    """A store of tasks and everything that can be done with them. Safe from several threads."""
+
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        self.logs = Logs(store, self.clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<app on {self.store.url}>"
+
+    # Writing
+
+    def start(
+        self,
+        agent: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        goal: str = "",
+        stages: Sequence[str] = (),
+        queue: str = "default",
+        priority: int = 0,
+    ) -> TaskState:
+        """Record a new task; it is pending until somebody works on it."""
+        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
+        created = ev.TaskCreated(
+            agent=names.short_name(agent, "agent's name"),
+            input=_fields(input or {}, "input"),
+            seed=secrets.token_hex(8),
+            user=None if user is None else names.user_log(user).removeprefix("@user/"),
+            thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
+            goal=goal,
+            stages=tuple(stages),
+            queue=queue,
+            priority=priority,
+            salt=secrets.token_hex(8) if user is not None else "",
+        )
+        return self._begin(name, [created], None)
+
+    def append(self, id: str, *events: Event, expect: int | None = None) -> list[Record]:
+        """Write events to a task's log, all or none. `expect` is the seq they must follow; without it, the head.
+
+        This is the ground floor: every event is checked against what is in the log, and refused with its reason.
+        """
+        if not events or len(events) > limits.MAX_EVENTS_PER_WRITE:
+            raise InvalidValue(f"{len(events)} events cannot be written at once", hint="give 1 to 10,000")
+        log = self._load(id)
+        for _ in range(limits.MAX_APPEND_TRIES):
+            if expect is not None and log.head.seq != expect:
+                raise Conflict(id, expect, log.head.seq)
+            log.check(events)
+            try:
+                return log.append(events)
+            except Conflict:
+                log.refresh()
+        raise Conflict(id, expect, log.head.seq)
+
+    def fork(
+        self,
+        id: str,
+        *,
+        at: int | None = None,
+        new_id: str | None = None,
+        patch: StatePatch | None = None,
+        effects: Literal["ask", "live", "recorded"] = "ask",
+        by: str = "",
+    ) -> TaskState:
+        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was."""
+        parent = self._load(id, at)
+        if effects not in ("ask", "live", "recorded"):
+            raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
+        name = names.task_log(new_id if new_id is not None else f"{id}~{secrets.token_hex(4)}")
+        forked = ev.TaskForked(parent=id, at=parent.head.seq, seed=secrets.token_hex(8), effects=effects, by=by)
+        events: list[Event] = [forked]
+        if patch is not None:
+            events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
+        return self._begin(name, events, parent)
+
+    def rollback(
+        self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
+    ) -> TaskState:
+        """Go back by so many steps, or to a seq, or to a checkpoint's label. An event like any other: nothing is lost."""
+        log = self._load(id)
+        target = self._rollback_target(log, steps, to)
+        past = self._load(id, target)
+        later = timeline.calls_after(self.logs, id, target)
+        hot = decide.restored(log.state, past.state, later)
+        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(hot)), by=by, why=why)
+        log.check([event])
+        log.append([event])
+        return TaskState(log, self.logs)
+
+    def _rollback_target(self, log: Log, steps: int, to: int | str | None) -> int:
+        if isinstance(to, str):
+            if to not in log.state.checkpoints:
+                raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
+            return log.state.checkpoints[to]
+        if to is not None:
+            return to
+        done = sorted(
+            (step.after, step.before)
+            for step in timeline.steps(self.logs, log.name)
+            if step.status in ("completed", "failed")
+        )
+        if not 1 <= steps <= len(done):
+            raise InvalidEvent(f"cannot roll back {steps} steps of {log.name!r}", hint=f"it has done {len(done)}")
+        return done[-steps][1]
+
+    def _begin(self, name: str, events: list[Event], parent: Log | None) -> TaskState:
+        log = Log(self.logs, name)
+        if parent is not None:
+            log.hot, log.head = parent.hot, parent.head
+        log.check(events)
+        try:
+            log = self.logs.create(name, events) if parent is None else self.logs.fork(parent, name, events)
+        except Conflict:
+            if self.store.tombstone(name) is not None:
+                raise self.logs.missing(name) from None
+            raise TaskExists(name) from None
+        return TaskState(log, self.logs)
+
+    # Reading
+
+    def get(self, id: str) -> TaskState:
+        """A task as it is now."""
+        return TaskState(self._load(id), self.logs)
+
+    def at(self, id: str, seq: int) -> TaskState:
+        """A task as it was just after an event."""
+        return timeline.state_at(self.logs, names.task_log(id), seq)
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        limit: int = limits.PAGE_SIZE,
+        after: str | None = None,
+    ) -> list[Summary]:
+        """Tasks, newest first, found by index. `after` is the id of the last one seen."""
+        if status is not None and status not in STATUSES:
+            raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
+        if not 1 <= limit <= limits.MAX_PAGE_SIZE:
+            raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
+        return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
+
+    def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+        """A task's events in order, read as they are asked for."""
+        name = names.task_log(id)
+        self.logs.segments(name)
+        return timeline.records(self.logs, name, after=after, limit=limit)
+
+    def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
+        """The steps of one turn, or of all; each knows the seq before and after it."""
+        return timeline.steps(self.logs, names.task_log(id), turn)
+
+    def step(self, id: str, key: str) -> StepState:
+        """One step by its key; in a loop `3/draft#1` is that of turn 3."""
+        return timeline.step_by_key(self.logs, names.task_log(id), key)
+
+    def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
+        """What changed between two seqs, as a JSON Patch."""
+        return timeline.diff(self.logs, names.task_log(id), a, b)
+
+    # Looking after the store
+
+    def verify(self, id: str | None = None) -> Verification:
+        """Walk the chain of one task, or all, and name the first bad seq of each that is damaged."""
+        return timeline.verify(self.logs, None if id is None else names.task_log(id))
+
+    def export(self, id: str, path: str | os.PathLike[str]) -> int:
+        """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
+        self.logs.segments(names.task_log(id))
+        with Path(path).open("xb") as file:
+            return upkeep.write_export(self.logs, id, file)
+
+    def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
+        """Bring in what `export` wrote. Nothing is written unless every digest holds."""
+        if isinstance(source, str | os.PathLike):
+            with Path(source).open("rb") as file:
+                return upkeep.import_lines(self.logs, file)
+        return upkeep.import_lines(self.logs, source)
+
+    def stats(self) -> Stats:
+        """How many tasks, events and bytes there are."""
+        return self.store.stats()
+
+    def gc(
+        self,
+        *,
+        older_than: timedelta | None = None,
+        keep: int | None = None,
+        snapshots_older_than: timedelta | None = None,
+        why: str = "retention",
+    ) -> Collected:
+        """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`.
+
+        Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks.
+        """
+        for given in (older_than, snapshots_older_than):
+            if given is not None and given < timedelta(0):
+                raise InvalidValue(f"{given} is not an age", hint="give a positive timedelta")
+        if keep is not None and keep < 0:
+            raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
+        return upkeep.collect(
+            self.logs,
+            older_than_us=self._before(older_than),
+            keep=keep,
+            snapshots_before_us=self._before(snapshots_older_than),
+            why=why,
+        )
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store to a new file while others go on."""
+        upkeep.backup(self.logs, os.fspath(path))
+
+    def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
+        """Copy everything into another store and verify it there. Run it again to go on or to catch up."""
+        with open(url, clock=self.clock) as target:
+            return upkeep.verified_copy(self.logs, target.logs, progress)
+
+    def close(self) -> None:
+        """Let go of the store. Closing twice is fine."""
+        self.logs.committer.close()
+        self.store.close()
+
+    def _before(self, age: timedelta | None) -> int | None:
+        return None if age is None else self.clock.now_us() - int(age.total_seconds() * 1_000_000)
+
+    def _load(self, id: str, seq: int | None = None) -> Log:
+        return self.logs.load(names.task_log(id), upto=seq)
+
+
+def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
+    return {str(name): codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
+
+
+def _new_id(at_us: int) -> str:
+    """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
+    return f"{at_us // 1000:012x}{secrets.token_hex(8)}"
+

@@ -1,0 +1,135 @@
+"""Group commit: groups of many tasks that arrive while a commit is under way share the next one.
+
+A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, whoever gets the lock
+next writes everything that has queued up, and the others find their work done. Callers that cannot block (async agents)
+leave their groups to one thread that does the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from holdfast.core import limits
+from holdfast.core.records import Group
+from holdfast.store.protocol import Outcome, Placed, Store
+
+Resolve = Callable[[Sequence["Ticket"]], None]
+"""Told of tickets that are settled, from the committing thread."""
+
+
+class Ticket:
+    """A group on its way, and what became of it."""
+
+    __slots__ = ("error", "group", "outcome", "resolve", "waiter")
+
+    def __init__(self, group: Group, resolve: Resolve | None = None, waiter: object = None) -> None:
+        self.group = group
+        self.resolve = resolve
+        self.waiter = waiter
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.outcome is not None or self.error is not None
+
+    def result(self) -> tuple[Placed, ...]:
+        """Where the writes ended up; raises what kept them out."""
+        if self.error is not None:
+            raise self.error
+        assert self.outcome is not None
+        return _placed(self.outcome)
+
+
+class Committer:
+    """Every write of one store goes through here."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._queue: deque[Ticket] = deque()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def commit(self, group: Group) -> tuple[Placed, ...]:
+        """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._queue:
+                    return _placed(self._store.append((group,))[0])
+            finally:
+                self._lock.release()
+        ticket = Ticket(group)
+        self._queue.append(ticket)
+        with self._lock:
+            if not ticket.settled:
+                self._commit_queued()
+        return ticket.result()
+
+    def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
+        """Queue a group for the committing thread; `resolve` is told when it is settled."""
+        self._queue.append(Ticket(group, resolve, waiter))
+        if self._thread is None:
+            self._start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def close(self) -> None:
+        """Write what is queued and stop the thread."""
+        self._stopping = True
+        if self._thread is not None:
+            self._wake.set()
+            self._thread.join()
+            self._thread = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
+                self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                self._commit_queued()
+            if self._stopping and not self._queue:
+                return
+
+    def _commit_queued(self) -> None:
+        """Write everything queued. The caller holds the lock."""
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.MAX_GROUPS_PER_COMMIT))]
+            try:
+                outcomes = self._store.append([ticket.group for ticket in batch])
+            except BaseException as error:
+                # Nobody in the batch may think it was written, whatever stopped the one who was writing for all.
+                for ticket in batch:
+                    ticket.error = error
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for ticket, outcome in zip(batch, outcomes, strict=True):
+                    ticket.outcome = outcome
+            finally:
+                _tell(batch)
+
+
+def _tell(batch: list[Ticket]) -> None:
+    """Tell each listener once of all its tickets."""
+    listeners: dict[Resolve, list[Ticket]] = {}
+    for ticket in batch:
+        if ticket.resolve is not None:
+            listeners.setdefault(ticket.resolve, []).append(ticket)
+    for resolve, tickets in listeners.items():
+        resolve(tickets)
+
+
+def _placed(outcome: Outcome) -> tuple[Placed, ...]:
+    if isinstance(outcome, tuple):
+        return outcome
+    raise outcome

@@ -1,0 +1,284 @@
+"""Logs: load one, append to it, walk through forks, keep snapshots.
+
+Loading is the newest valid snapshot plus the tail. A fork's past is read from its parents, so it copies nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import codec, decide, limits
+from holdfast.core.errors import LogCorrupt, SeqOutOfRange, TaskBusy, TaskCollected, TaskNotFound, UnknownEvent
+from holdfast.core.events import Event, TaskClaimed
+from holdfast.core.records import Group, Head, Origin, Record, Snapshot, Stored, Take, Write
+from holdfast.core.state import FOLD_VERSION, Hot, changes_summary, evolve, summarise
+from holdfast.engine.clock import Clock
+from holdfast.engine.commit import Committer
+from holdfast.failpoints import failpoint
+from holdfast.store.protocol import Placed, Store
+
+logger = logging.getLogger("holdfast")
+
+
+class Segment(Struct, frozen=True):
+    """A stretch of a fork's past: one log's own events, after one seq up to another."""
+
+    log: str
+    after: int
+    upto: int | None
+
+
+class Logs:
+    """All logs of one store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.committer = Committer(store)
+        self._blobs: OrderedDict[str, bytes] = OrderedDict()
+        self._blob_bytes = 0
+
+    def load(self, name: str, *, upto: int | None = None) -> Log:
+        """A log and its state, at its head or at an earlier seq."""
+        segments = self.segments(name, upto)
+        snapshot, start = self._snapshot(segments)
+        log = Log(self, name)
+        if snapshot is not None:
+            log.restore(snapshot)
+        for segment in segments[start:]:
+            after = max(segment.after, log.head.seq)
+            log.follow(self.store.read(segment.log, after=after, upto=segment.upto), segment.log)
+        if upto is not None and log.head.seq != upto:
+            raise SeqOutOfRange(name, upto, log.head.seq)
+        return log
+
+    def segments(self, name: str, upto: int | None = None) -> list[Segment]:
+        """Where a log's events lie, oldest first."""
+        found: list[Segment] = []
+        log: str | None = name
+        for _ in range(limits.MAX_FORK_DEPTH):
+            origin = self.store.origin(log) if log is not None else None
+            if log is None or origin is None:
+                raise self.missing(name)
+            if upto is None or upto > origin.at:
+                found.append(Segment(log, origin.at, upto))
+            if origin.parent is None:
+                break
+            upto = origin.at if upto is None else min(upto, origin.at)
+            log = origin.parent
+        found.reverse()
+        if not found:
+            raise SeqOutOfRange(name, upto or 0, self.head(name).seq)
+        return found
+
+    def missing(self, name: str) -> TaskNotFound | TaskCollected:
+        """Why there is no such log."""
+        return TaskNotFound(name) if self.store.tombstone(name) is None else TaskCollected(name)
+
+    def head(self, name: str) -> Head:
+        """The last position of a log."""
+        head = self.store.head(name)
+        if head is None:
+            raise self.missing(name)
+        return head
+
+    def rows(self, name: str, *, after: int = 0, upto: int | None = None) -> Iterator[tuple[str, Stored]]:
+        """A log's events with the log each was written to, inherited ones first."""
+        for segment in self.segments(name, upto):
+            seq = max(after, segment.after)
+            while chunk := self.store.read(segment.log, after=seq, upto=segment.upto, limit=limits.READ_CHUNK):
+                for row in chunk:
+                    yield segment.log, row
+                seq = chunk[-1].seq
+
+    def rows_of_kind(self, name: str, kind: str, *, after: int = 0, upto: int | None = None) -> list[Stored]:
+        """Events of a cold kind, by index, inherited ones first."""
+        return [
+            row
+            for segment in self.segments(name, upto)
+            for row in self.store.read_kind(segment.log, kind, after=max(after, segment.after), upto=segment.upto)
+        ]
+
+    def create(self, name: str, events: Sequence[Event]) -> Log:
+        """Begin a log. Conflict if there is one of that name, or was."""
+        log = Log(self, name)
+        log.append(events, origin=Origin())
+        return log
+
+    def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
+        """Begin a log whose past is another's, up to where that one was loaded."""
+        log = Log(self, name)
+        log.head, log.hot = parent.head, parent.hot
+        log.append(events, origin=Origin(parent.name, parent.head.seq))
+        return log
+
+    def blob(self, hash: str) -> bytes:
+        """A blob's stored bytes, kept in memory for a while."""
+        data = self._blobs.get(hash)
+        if data is not None:
+            return data
+        data = self.store.blob(hash)
+        if data is None:
+            raise LogCorrupt(hash, 0, "a value that the log refers to is missing")
+        self._blobs[hash] = data
+        self._blob_bytes += len(data)
+        while self._blob_bytes > limits.BLOB_CACHE_BYTES and len(self._blobs) > 1:
+            _, dropped = self._blobs.popitem(last=False)
+            self._blob_bytes -= len(dropped)
+        return data
+
+    def _snapshot(self, segments: list[Segment]) -> tuple[Snapshot | None, int]:
+        """The newest snapshot that the log itself confirms, and the segment it lies in."""
+        for index in range(len(segments) - 1, -1, -1):
+            segment = segments[index]
+            snapshot = self.store.snapshot(segment.log, upto=segment.upto, version=FOLD_VERSION)
+            if snapshot is None or snapshot.seq <= segment.after:
+                continue
+            row = self.store.read(segment.log, after=snapshot.seq - 1, upto=snapshot.seq)
+            if row and row[0].digest == snapshot.digest:
+                return snapshot, index
+            logger.warning("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
+        return None, 0
+
+
+class Log:
+    """One log and its state, as far as it has been read or written here. Not shared between threads."""
+
+    def __init__(self, logs: Logs, name: str) -> None:
+        self._logs = logs
+        self.name = name
+        self.head = Head(0, codec.genesis(name))
+        self.hot: Hot | None = None
+        self._weight = 0
+        self._snapshot_bytes = 0
+        self._weight_at_snapshot = 0
+
+    @property
+    def state(self) -> Hot:
+        """The state; a log that was loaded or created has one."""
+        assert self.hot is not None
+        return self.hot
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        origin: Origin | None = None,
+        takes: tuple[Take, ...] = (),
+        frees: tuple[str, ...] = (),
+    ) -> list[Record]:
+        """Write events after the head. Durable when it returns; Conflict if the head has moved."""
+        write, stored = self.draft(events, origin)
+        placed = self._logs.committer.commit(Group((write,), takes, frees))
+        return self.accept(write, stored, placed[0])
+
+    def check(self, events: Sequence[Event]) -> None:
+        """Refuse events that may not follow."""
+        hot = self.hot
+        for index, event in enumerate(events):
+            decide.check(hot, event)
+            if index < len(events) - 1:
+                hot = evolve(hot.copy() if index == 0 and hot is not None else hot, self.name, 0, 0, event)
+                hot.seq = self.head.seq
+
+    def draft(self, events: Sequence[Event], origin: Origin | None = None) -> tuple[Write, list[Event]]:
+        """What to write for these events, and the events as they will be stored."""
+        at_us = self._logs.clock.now_us()
+        hot = self.hot
+        private = hot is not None and (hot.summary.user is not None or hot.salt != "")
+        summary, before = (None, None) if hot is None else (hot.summary, hot.summary)
+        drafts: list[codec.Drafted] = []
+        for event in events:
+            if private or getattr(event, "salt", ""):
+                event = replace(event, nonce=secrets.token_hex(8))
+            drafts.append(codec.draft(event, at_us, hot.salt if hot is not None else getattr(event, "salt", "")))
+            if summary is None or changes_summary(event):
+                summary = summarise(summary, self.name, event, at_us)
+        write = Write(
+            self.name,
+            tuple([one.draft for one in drafts]),
+            self.head,
+            origin,
+            summary if summary is not before else None,
+            tuple([blob for one in drafts for blob in one.blobs]),
+            self._due_snapshot(at_us) if self._weight >= limits.SNAPSHOT_MIN_BYTES else None,
+        )
+        return write, [one.event for one in drafts]
+
+    def accept(self, write: Write, events: Sequence[Event], placed: Placed) -> list[Record]:
+        """Take in what has been written."""
+        records: list[Record] = []
+        seq = placed.first
+        for draft, event, digest in zip(write.drafts, events, placed.digests, strict=True):
+            self.hot = evolve(self.hot, self.name, seq, draft.at_us, event)
+            self._weight += len(draft.body or b"")
+            records.append(Record(self.name, seq, draft.kind, draft.at_us, event, digest))
+            seq += 1
+        self.head = Head(seq - 1, placed.digests[-1])
+        if write.snapshot is not None:
+            self._weight -= self._weight_at_snapshot
+            self._snapshot_bytes = len(write.snapshot.body)
+            failpoint("snapshot.after")
+        return records
+
+    def refresh(self) -> list[Stored]:
+        """Read what others have appended since."""
+        rows = self._logs.store.read(self.name, after=self.head.seq)
+        self.follow(rows, self.name)
+        return rows
+
+    def claim(self, lease_seconds: float = 30.0) -> None:
+        """Take the task, if no living holder has it."""
+        holder = self.state.summary.holder
+        own = self._logs.store.holder()
+        if holder is not None and holder != own and self._logs.store.alive(holder):
+            raise TaskBusy(self.name, holder)
+        event = TaskClaimed(holder=own, lease_seconds=lease_seconds)
+        self.check([event])
+        failpoint("claim.before")
+        self.append([event])
+        failpoint("claim.after")
+
+    def follow(self, rows: Sequence[Stored], log: str) -> None:
+        """Fold rows that come next; `log` is the one they were written to."""
+        hot, seq, weight = self.hot, self.head.seq, 0
+        for row in rows:
+            if row.seq != seq + 1:
+                raise LogCorrupt(log, seq + 1, f"the next event is {row.seq}")
+            seq = row.seq
+            hot = evolve(hot, log, seq, row.at_us, decoded(log, row))
+            weight += len(row.body or b"")
+        if rows:
+            self.hot, self.head = hot, Head(seq, rows[-1].digest)
+            self._weight += weight
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin from a snapshot."""
+        self.hot = codec.load(codec.inflate(snapshot.body), Hot)
+        self.head = Head(snapshot.seq, snapshot.digest)
+        self._snapshot_bytes = len(snapshot.body)
+
+    def _due_snapshot(self, at_us: int) -> Snapshot | None:
+        """A snapshot of the present head, if the log since the last one outweighs it."""
+        if self._weight < limits.SNAPSHOT_WEIGHT * self._snapshot_bytes:
+            return None
+        failpoint("snapshot.before")
+        self._weight_at_snapshot = self._weight
+        body = codec.deflate(codec.dump(self.hot))
+        return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, body)
+
+
+def decoded(log: str, row: Stored) -> Event:
+    """A stored event, or why it cannot be read."""
+    try:
+        return codec.decode(row.kind, row.body)
+    except KeyError:
+        raise UnknownEvent(log, row.seq, row.kind) from None
+    except ValueError as error:
+        raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error

@@ -1,0 +1,54 @@
+"""Addresses of stores."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qs, urlsplit
+
+from holdfast.core.errors import InvalidUrl, MissingExtra
+from holdfast.store.protocol import Store
+
+DEFAULT_URL = "holdfast.db"
+_HELP = "use a path, sqlite:///path, memory: or postgresql://…"
+
+
+def open_store(
+    url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int
+) -> Store:
+    """Open the store at an address; without one, at $HOLDFAST_URL or holdfast.db."""
+    address = os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+    if not address or "\0" in address:
+        raise InvalidUrl(f"{address!r} is not the address of a store", hint=_HELP)
+    if snapshots_kept < 1:
+        raise InvalidUrl(f"snapshots_kept={snapshots_kept} keeps none", hint="keep at least 1")
+    scheme, colon, rest = address.partition(":")
+    if address in ("memory:", "memory://"):
+        from holdfast.store.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme in ("postgres", "postgresql") and colon:
+        raise MissingExtra("PostgreSQL is not supported by this version", hint="use a path, for SQLite")
+    if scheme == "sqlite" and colon:
+        if not rest.startswith("///"):
+            raise InvalidUrl(f"{address!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
+        parts = urlsplit(address)
+        options = parse_qs(parts.query, keep_blank_values=True)
+        durability = durability or options.pop("durability", [None])[0]
+        if options:
+            raise InvalidUrl(f"{address!r} has the unknown option {sorted(options)[0]!r}", hint="?durability=process")
+        path = parts.path[1:]
+    elif colon and "://" in address:
+        raise InvalidUrl(f"{address!r} has the unknown scheme {scheme!r}", hint=_HELP)
+    else:
+        path = address
+    return _open_sqlite(path, durability or "full", snapshots_kept, at_us)
+
+
+def _open_sqlite(path: str, durability: str, snapshots_kept: int, at_us: int) -> Store:
+    if durability not in ("full", "process"):
+        raise InvalidUrl(f"{durability!r} is not a durability", hint="'full' survives power loss, 'process' the process")
+    if not path or path.endswith(":memory:"):
+        raise InvalidUrl(f"{path!r} is not a file", hint="memory: gives a store in memory")
+    from holdfast.store.sqlite import SqliteStore
+
+    return SqliteStore(path, durability=durability, at_us=at_us, snapshots_kept=snapshots_kept)

@@ -1,0 +1,278 @@
+"""A store in memory: for tests and for work that may be forgotten. The shortest reading of the protocol."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import limits
+from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError
+from holdfast.core.records import Blob, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.state import ENDED
+from holdfast.failpoints import failpoint
+from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
+
+
+class _Log(Struct):
+    number: int
+    origin: Origin
+    start: Head
+    rows: list[Stored]
+    summary: Summary | None = None
+    snapshots: list[Snapshot] = []
+    blobs: set[str] = set()
+    erasures: list[Erasure] = []
+
+    @property
+    def head(self) -> Head:
+        return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else self.start
+
+
+class MemoryStore:
+    """Logs in dictionaries, under one lock."""
+
+    def __init__(self) -> None:
+        self.url = "memory:"
+        self._lock = threading.RLock()
+        self._logs: dict[str, _Log] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._effects: dict[str, Take] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._numbered = 0
+        self._holder = f"memory-{secrets.token_hex(8)}"
+        self._closed = False
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("this store was closed", hint="open it again")
+            failpoint("append.before")
+            # Everything is decided before anything is changed, so a crash between the two leaves no half group.
+            done = [self._append(group) for group in groups]
+            failpoint("append.after")
+            return done
+
+    def _append(self, group: Group) -> Outcome:
+        placed: list[Placed] = []
+        for write in group.writes:
+            head = self._expected(write)
+            if isinstance(head, Conflict):
+                return head
+            placed.append(place(head, write.drafts))
+        for take in group.takes:
+            owner = self._effects.get(take.key)
+            if owner is not None and take.key not in group.frees:
+                return KeyTaken(take.key, owner.log, owner.step)
+        failpoint("commit.before")
+        for key in group.frees:
+            self._effects.pop(key, None)
+        for take in group.takes:
+            self._effects[take.key] = take
+        for write, place_ in zip(group.writes, placed, strict=True):
+            self._write(write, place_)
+        failpoint("commit.after")
+        return tuple(placed)
+
+    def _expected(self, write: Write) -> Head | Conflict:
+        """The head a write follows, if it is the one it expects."""
+        log = self._logs.get(write.log)
+        wanted = write.expect
+        if write.origin is not None:
+            if log is not None or write.log in self._tombstones:
+                return Conflict(write.log, 0, log.head.seq if log else None)
+            assert wanted is not None, "a new log says what its chain begins with"
+            return wanted
+        if log is None or (wanted is not None and wanted != log.head):
+            return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
+        return log.head
+
+    def _write(self, write: Write, placed: Placed) -> None:
+        if write.origin is not None:
+            assert write.expect is not None
+            self._numbered += 1
+            self._logs[write.log] = _Log(self._numbered, write.origin, write.expect, [])
+        log = self._logs[write.log]
+        for offset, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True)):
+            row = (placed.first + offset, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+            log.rows.append(Stored(*row))
+        if write.summary is not None:
+            log.summary = write.summary
+        for blob in write.blobs:
+            self._blobs[blob.hash] = blob.data
+            log.blobs.add(blob.hash)
+        if write.snapshot is not None:
+            insort(log.snapshots, write.snapshot, key=lambda snapshot: snapshot.seq)
+            del log.snapshots[: -limits.SNAPSHOTS_KEPT]
+
+    def head(self, log: str) -> Head | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.head if found else None
+
+    def origin(self, log: str) -> Origin | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.origin if found else None
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        with self._lock:
+            rows = self._logs[log].rows if log in self._logs else []
+            first = bisect_right(rows, after, key=lambda row: row.seq)
+            last = len(rows) if upto is None else bisect_right(rows, upto, key=lambda row: row.seq)
+            return rows[first : last if limit is None else min(last, first + limit)]
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        found = [row for row in self.read(log, after=after, upto=upto) if row.kind == kind]
+        return found if last is None else found[max(0, len(found) - last) :]
+
+    def blob(self, hash: str) -> bytes | None:
+        return self._blobs.get(hash)
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        with self._lock:
+            return [Blob(hash, self._blobs[hash]) for hash in sorted(self._logs[log].blobs)]
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        with self._lock:
+            kept = self._logs[log].snapshots if log in self._logs else []
+            fitting = [one for one in kept if one.version == version and (upto is None or one.seq <= upto)]
+            return fitting[-1] if fitting else None
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        with self._lock:
+            dropped = 0
+            for name in [log] if log is not None else list(self._logs):
+                found = self._logs[name]
+                kept = [one for one in found.snapshots if before_us is not None and one.at_us >= before_us]
+                dropped += len(found.snapshots) - len(kept)
+                found.snapshots = kept
+            return dropped
+
+    def summary(self, log: str) -> Summary | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.summary if found else None
+
+    def list(self, query: Query) -> list[Summary]:
+        with self._lock:
+            before = self._logs[query.after].number if query.after in self._logs else None
+            if query.after is not None and before is None:
+                return []
+            newest_first = (log for log in reversed(self._logs.values()) if before is None or log.number < before)
+            found = (log.summary for log in newest_first if log.summary is not None and _fits(log.summary, query))
+            return [summary for _, summary in zip(range(query.limit), found, strict=False)]
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        with self._lock:
+            start = self._logs[after].number if after is not None else 0
+            return [name for name, log in self._logs.items() if log.number > start][:limit]
+
+    def forks(self, log: str) -> list[str]:
+        with self._lock:
+            return [name for name, other in self._logs.items() if other.origin.parent == log]
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        with self._lock:
+            rows = [log.summary for log in self._logs.values() if log.summary and log.summary.status in ENDED]
+            rows.sort(key=lambda row: (row.changed_us, self._logs[row.id].number), reverse=True)
+            old = [row.id for row in rows[skip:] if before_us is None or row.changed_us < before_us]
+            return old[:limit]
+
+    def taken(self, key: str) -> Take | None:
+        return self._effects.get(key)
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        with self._lock:
+            return [self._effects[key] for key in sorted(self._effects) if key > after][:limit]
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        return self._tombstones.get(log)
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        with self._lock:
+            return [self._tombstones[name] for name in sorted(self._tombstones) if name > after][:limit]
+
+    def erasures(self, log: str) -> list[Erasure]:
+        with self._lock:
+            return list(self._logs[log].erasures) if log in self._logs else []
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        with self._lock:
+            for one in erasures:
+                log = self._logs[one.log]
+                log.erasures.append(one)
+                log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> None:
+        with self._lock:
+            for stone in tombstones:
+                if self.forks(stone.log):
+                    raise StoreError(f"log {stone.log!r} is the past of a fork and stays", hint="remove the fork first")
+                gone = self._logs.pop(stone.log)
+                self._tombstones[stone.log] = stone
+                used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}
+                for hash in gone.blobs - used:
+                    del self._blobs[hash]
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        with self._lock:
+            self._tombstones.update({stone.log: stone for stone in tombstones if stone.log not in self._tombstones})
+            self._effects.update({take.key: take for take in takes if take.key not in self._effects})
+
+    def rows(self, log: str) -> list[Stored]:
+        return self.read(log)
+
+    def anchor(self, log: str) -> Head | None:
+        return self.head(log)
+
+    def check(self) -> list[str]:
+        return []
+
+    def stats(self) -> Stats:
+        with self._lock:
+            by_status: dict[str, int] = {}
+            for log in self._logs.values():
+                if log.summary is not None:
+                    by_status[log.summary.status] = by_status.get(log.summary.status, 0) + 1
+            sizes = {
+                "events": sum(len(row.body or b"") for log in self._logs.values() for row in log.rows),
+                "blobs": sum(map(len, self._blobs.values())),
+                "snapshots": sum(len(one.body) for log in self._logs.values() for one in log.snapshots),
+            }
+            return Stats(
+                tasks=sum(by_status.values()),
+                by_status=by_status,
+                events=sum(len(log.rows) for log in self._logs.values()),
+                blobs=len(self._blobs),
+                snapshots=sum(len(log.snapshots) for log in self._logs.values()),
+                bytes=sum(sizes.values()),
+                bytes_by_table=sizes,
+            )
+
+    def backup(self, path: str) -> None:
+        raise StoreError(
+            "a store in memory has no file to copy", hint="app.copy_to('sqlite:///copy.db') writes it to one"
+        )
+
+    def holder(self) -> str:
+        return self._holder
+
+    def alive(self, holder: str) -> bool:
+        return holder == self._holder and not self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def _fits(summary: Summary, query: Query) -> bool:
+    wanted = ((query.status, summary.status), (query.agent, summary.agent), (query.user, summary.user))
+    return all(want is None or want == have for want, have in (*wanted, (query.stage, summary.stage)))
+
+

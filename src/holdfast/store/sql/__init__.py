@@ -1,0 +1,1 @@
+"""The schemas, one folder a dialect, one numbered file a change."""

@@ -1,0 +1,497 @@
+"""A store in one SQLite file: any number of threads and processes, no server.
+
+One connection writes, under a lock; readers borrow theirs from a small pool. SQLite itself keeps processes apart.
+With `durability="full"` an acknowledged event survives power loss; with `"process"` it survives the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from holdfast.core import limits
+from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned
+from holdfast.core.records import Blob, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.failpoints import failpoint
+from holdfast.store import sqlite_queries as q
+from holdfast.store.presence import Presence
+from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
+from holdfast.store.sqlite_file import Durability, connect, prepare, translated
+
+_IDLE_READERS = 8
+_KNOWN_LOGS = 100_000
+
+
+class SqliteStore:
+    """Logs in one file."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability = "full",
+        at_us: int = 0,
+        snapshots_kept: int = limits.SNAPSHOTS_KEPT,
+        vfs: str | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        """`vfs` and `exclusive` are for tests that put a faulty file system underneath."""
+        self.url = f"sqlite:///{path}"
+        self.path = path
+        self.durability: Durability = durability
+        self._snapshots_kept = snapshots_kept
+        self._open = {"vfs": vfs, "exclusive": exclusive}
+        self._exclusive = exclusive
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._numbers: dict[str, int] = {}
+        self._readers: list[apsw.Connection] = []
+        self._poison: StorePoisoned | None = None
+        self._presence: Presence | None = None
+        self._writer: apsw.Connection | None = prepare(path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
+
+    # Writing
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        with self._lock:
+            writer = self._writable()
+            failpoint("append.before")
+            try:
+                if len(groups) == 1 and _is_one_event(groups[0]):
+                    done = [self._append_event(writer, groups[0].writes[0])]
+                else:
+                    done = self._append_groups(writer, groups)
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            failpoint("append.after")
+            return done
+
+    def _append_event(self, writer: apsw.Connection, write: Write) -> Outcome:
+        """The common case: one event after a known head, in one statement that commits by itself."""
+        expect, draft = write.expect, write.drafts[0]
+        assert expect is not None
+        number = self._number(writer, write.log)
+        if number is None:
+            return Conflict(write.log, expect.seq, None)
+        placed = place(expect, write.drafts)
+        row = (number, placed.first, draft.kind, draft.at_us, draft.body, draft.body_hash, placed.digests[0])
+        failpoint("commit.before")
+        try:
+            writer.execute(q.INSERT_EVENT_AFTER, (*row, expect.digest))
+        except apsw.ConstraintError:
+            return self._conflict(writer, write)
+        if writer.changes() == 0:
+            return self._conflict(writer, write)
+        failpoint("commit.after")
+        return (placed,)
+
+    def _append_groups(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
+        with self._transaction(writer):
+            return [self._append_group(writer, group) for group in groups]
+
+    def _append_group(self, writer: apsw.Connection, group: Group) -> Outcome:
+        """Check everything, then write everything: a group that conflicts leaves no trace in the transaction."""
+        places: list[Placed] = []
+        for write in group.writes:
+            head = self._expected(writer, write)
+            if isinstance(head, Conflict):
+                return head
+            places.append(place(head, write.drafts))
+        for take in group.takes:
+            owner = writer.execute(q.TAKEN, (take.key,)).fetchone()
+            if owner is not None and take.key not in group.frees:
+                return KeyTaken(take.key, owner[1], owner[2])
+        for key in group.frees:
+            writer.execute(q.FREE, (key,))
+        for take in group.takes:
+            writer.execute(q.TAKE, (take.key, take.log, take.step, take.input_hash))
+        for write, placed in zip(group.writes, places, strict=True):
+            self._write(writer, write, placed)
+        return tuple(places)
+
+    def _expected(self, writer: apsw.Connection, write: Write) -> Head | Conflict:
+        """The head a write follows, if it is the one it expects."""
+        if write.origin is not None:
+            assert write.expect is not None, "a new log says what its chain begins with"
+            taken = writer.execute(q.NAME_IS_TAKEN, {"name": write.log}).fetchone()
+            return write.expect if taken is None else Conflict(write.log, 0, None)
+        number = self._number(writer, write.log)
+        row = None if number is None else writer.execute(q.HEAD, (number,)).fetchone()
+        if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
+            return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+        return Head(*row)
+
+    def _write(self, writer: apsw.Connection, write: Write, placed: Placed) -> None:
+        if write.origin is not None:
+            made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
+            writer.execute(q.INSERT_LOG, made)
+        number = self._number(writer, write.log)
+        seq = placed.first
+        for draft, digest in zip(write.drafts, placed.digests, strict=True):
+            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+            writer.execute(q.INSERT_EVENT, row)
+            seq += 1
+        if write.summary is not None:
+            writer.execute(q.PUT_TASK, _task_row(number, write.summary, seq - 1, placed.digests[-1]))
+        for blob in write.blobs:
+            hashed = bytes.fromhex(blob.hash)
+            writer.execute(q.PUT_BLOB, (hashed, blob.data))
+            writer.execute(q.USE_BLOB, (hashed, number))
+        if write.snapshot is not None:
+            one = write.snapshot
+            writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
+            writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": self._snapshots_kept})
+
+    def _conflict(self, connection: apsw.Connection, write: Write) -> Conflict:
+        number = self._number(connection, write.log)
+        row = connection.execute(q.HEAD, (number,)).fetchone()
+        return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+
+    def _number(self, connection: apsw.Connection, log: str) -> int | None:
+        number = self._numbers.get(log)
+        if number is None:
+            row = connection.execute(q.LOG_NUMBER, (log,)).fetchone()
+            if row is None:
+                return None
+            number = row[0]
+            # A number made inside a transaction that fails would be wrong; so only settled ones are remembered.
+            if not connection.in_transaction:
+                if len(self._numbers) >= _KNOWN_LOGS:
+                    self._numbers.clear()
+                self._numbers[log] = number
+        return number
+
+    @contextmanager
+    def _transaction(self, writer: apsw.Connection) -> Iterator[None]:
+        writer.execute("begin immediate")
+        try:
+            yield
+            failpoint("commit.before")
+            writer.execute("commit")
+        finally:
+            if writer.in_transaction:
+                writer.execute("rollback")
+        failpoint("commit.after")
+
+    @contextmanager
+    def _changing(self) -> Iterator[apsw.Connection]:
+        """A transaction for the rarer writes."""
+        with self._lock:
+            writer = self._writable()
+            try:
+                with self._transaction(writer):
+                    yield writer
+            except apsw.Error as error:
+                raise self._failed(error) from error
+
+    def _writable(self) -> apsw.Connection:
+        if self._writer is None or self._pid != os.getpid():
+            raise self._closed()
+        if self._poison is not None:
+            raise self._poison
+        return self._writer
+
+    def _closed(self) -> StoreClosed:
+        if self._pid != os.getpid():
+            return StoreClosed(f"{self.path!r} was opened before this process was forked", hint="open it after the fork")
+        return StoreClosed(f"{self.path!r} was closed", hint="open it again")
+
+    def _failed(self, error: apsw.Error) -> Exception:
+        """Translate; after an I/O error nothing more is written, since nobody knows what reached the disk."""
+        ours = translated(error, self.path)
+        if isinstance(ours, StorePoisoned):
+            self._poison = ours
+        return ours
+
+    # Reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        if self._exclusive:
+            with self._lock:
+                yield self._writable()
+            return
+        with self._lock:
+            if self._writer is None or self._pid != os.getpid():
+                raise self._closed()
+            reader = self._readers.pop() if self._readers else None
+        try:
+            reader = reader or connect(self.path, self.durability, vfs=None, exclusive=False)
+            yield reader
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+        finally:
+            with self._lock:
+                if reader is not None:
+                    if self._writer is not None and len(self._readers) < _IDLE_READERS:
+                        self._readers.append(reader)
+                    else:
+                        reader.close()
+
+    def _rows(self, query: str, bindings: Any = ()) -> list[Any]:
+        with self._reading() as reader:
+            return reader.execute(query, bindings).fetchall()
+
+    def _row(self, query: str, bindings: Any = ()) -> Any:
+        with self._reading() as reader:
+            rows = reader.execute(query, bindings).fetchall()
+            return rows[0] if rows else None
+
+    def head(self, log: str) -> Head | None:
+        row = self._row(q.HEAD_BY_NAME, (log,))
+        return Head(*row) if row else None
+
+    def origin(self, log: str) -> Origin | None:
+        row = self._row(q.ORIGIN, (log,))
+        return Origin(*row) if row else None
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        with self._reading() as reader:
+            number = self._number(reader, log)
+            bounds = {"log": number, "after": after, "upto": _TO_THE_END if upto is None else upto}
+            found = reader.execute(q.READ, {**bounds, "limit": -1 if limit is None else limit})
+            try:
+                return [Stored(*row) for row in found]
+            except (apsw.CorruptError, UnicodeDecodeError) as error:
+                raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        with self._reading() as reader:
+            number = self._number(reader, log)
+            bounds = {"log": number, "kind": kind, "after": after, "upto": _TO_THE_END if upto is None else upto}
+            found = reader.execute(q.READ_KIND, {**bounds, "limit": -1 if last is None else last}).fetchall()
+            return [Stored(*row) for row in reversed(found)]
+
+    def blob(self, hash: str) -> bytes | None:
+        row = self._row(q.BLOB, (bytes.fromhex(hash),))
+        return row[0] if row else None
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        return [Blob(hash.hex(), data) for hash, data in self._rows(q.BLOBS_OF, (log,))]
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        row = self._row(q.SNAPSHOT, {"name": log, "upto": _TO_THE_END if upto is None else upto, "version": version})
+        return Snapshot(*row) if row else None
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        with self._changing() as writer:
+            writer.execute(q.DROP_SNAPSHOTS, {"name": log, "before": before_us})
+            return writer.changes()
+
+    def summary(self, log: str) -> Summary | None:
+        row = self._row(q.TASK, (log,))
+        return _summary(row) if row else None
+
+    def list(self, query: Query) -> list[Summary]:
+        """Tasks by the narrowest index that the filters allow."""
+        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user")}
+        before = _TO_THE_END
+        with self._reading() as reader:
+            if query.after is not None:
+                number = self._number(reader, query.after)
+                if number is None:
+                    return []
+                before = number
+            found = reader.execute(_list_query(query), {**wanted, "before": before, "limit": query.limit})
+            return [_summary(row) for row in found]
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        return [row[0] for row in self._rows(q.LOGS, {"after": after, "limit": limit})]
+
+    def forks(self, log: str) -> list[str]:
+        return [row[0] for row in self._rows(q.FORKS, (log,))]
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        bounds = {"before": _TO_THE_END if before_us is None else before_us, "skip": skip, "limit": limit}
+        return [row[0] for row in self._rows(q.FINISHED, bounds)]
+
+    def taken(self, key: str) -> Take | None:
+        row = self._row(q.TAKEN, (key,))
+        return Take(*row) if row else None
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        return [Take(*row) for row in self._rows(q.TAKES, {"after": after, "limit": limit})]
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        row = self._row(q.TOMBSTONE, (log,))
+        return Tombstone(*row) if row else None
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        return [Tombstone(*row) for row in self._rows(q.TOMBSTONES, {"after": after, "limit": limit})]
+
+    # Erasing and removing
+
+    def erasures(self, log: str) -> list[Erasure]:
+        return [Erasure(*row) for row in self._rows(q.ERASURES, (log,))]
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        with self._changing() as writer:
+            for one in erasures:
+                place_ = {"log": self._number(writer, one.log), "seq": one.seq}
+                writer.execute(q.INSERT_ERASURE, {**place_, "by": one.by, "why": one.why, "at": one.at_us})
+                writer.execute(q.ERASE_BODY, place_)
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> None:
+        with self._changing() as writer:
+            for stone in tombstones:
+                if writer.execute(q.FORKS, (stone.log,)).fetchall():
+                    raise StoreError(f"log {stone.log!r} is the past of a fork and stays", hint="remove the fork first")
+                self._remove(writer, stone)
+        for stone in tombstones:
+            self._numbers.pop(stone.log, None)
+
+    def _remove(self, writer: apsw.Connection, stone: Tombstone) -> None:
+        number = self._number(writer, stone.log)
+        writer.execute(q.INSERT_TOMBSTONE, (stone.log, stone.seq, stone.digest, stone.at_us, stone.why))
+        for statement in (
+            *(q.REMOVE_EVENTS, q.REMOVE_BLOBS, q.REMOVE_BLOB_USES, q.REMOVE_SNAPSHOTS),
+            *(q.REMOVE_ERASURES, q.REMOVE_TASK, q.REMOVE_LOG),
+        ):
+            writer.execute(statement, {"log": number})
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        with self._changing() as writer:
+            for stone in tombstones:
+                writer.execute(q.INSERT_TOMBSTONE, (stone.log, stone.seq, stone.digest, stone.at_us, stone.why))
+            for take in takes:
+                writer.execute(q.TAKE_IF_FREE, (take.key, take.log, take.step, take.input_hash))
+
+    # Looking after it
+
+    def rows(self, log: str) -> list[Stored]:
+        with self._reading() as reader:
+            number = self._number(reader, log)
+            found: list[Stored] = []
+            for rowid, seq in reader.execute(q.ROWIDS, (number,)).fetchall():
+                found.append(_row_itself(reader, rowid, log, number, seq))
+            return found
+
+    def anchor(self, log: str) -> Head | None:
+        row = self._row(q.ANCHOR, (log,))
+        return Head(*row) if row else None
+
+    def check(self) -> list[str]:
+        try:
+            found = [row[0] for row in self._rows(q.INTEGRITY_CHECK)]
+        except LogCorrupt as error:
+            return [error.message]
+        return [] if found == ["ok"] else found
+
+    def stats(self) -> Stats:
+        with self._reading() as reader:
+            by_status = dict(reader.execute(q.COUNT_BY_STATUS).fetchall())
+            counts = {table: reader.execute(query).get for table, query in q.COUNTS.items()}
+            sizes = dict(reader.execute(q.BYTES_BY_TABLE).fetchall())
+        return Stats(
+            tasks=sum(by_status.values()),
+            by_status=by_status,
+            events=counts["events"],
+            blobs=counts["blobs"],
+            snapshots=counts["snapshots"],
+            bytes=sum(sizes.values()),
+            bytes_by_table=sizes,
+        )
+
+    def backup(self, path: str) -> None:
+        """A compact, consistent copy, under its final name only when it is complete and synced."""
+        if os.path.exists(path):
+            raise StoreError(f"{path!r} is there already; nothing was written", hint="give a new name")
+        partial = f"{path}.partial"
+        try:
+            with self._reading() as reader:
+                reader.execute(q.COPY_TO, (partial,))
+            with open(partial, "rb") as copy:
+                os.fsync(copy.fileno())
+            os.rename(partial, path)
+        finally:
+            if os.path.exists(partial):
+                os.unlink(partial)
+
+    def holder(self) -> str:
+        return self._own_presence().name
+
+    def alive(self, holder: str) -> bool:
+        return self._own_presence().alive(holder)
+
+    def _own_presence(self) -> Presence:
+        with self._lock:
+            self._writable()
+            if self._presence is None:
+                self._presence = Presence(f"{self.path}-holders")
+            return self._presence
+
+    def close(self) -> None:
+        with self._lock:
+            if self._writer is None or self._pid != os.getpid():
+                return
+            for reader in self._readers:
+                reader.close()
+            self._readers.clear()
+            self._writer.close()
+            self._writer = None
+            if self._presence is not None:
+                self._presence.close()
+
+
+_TO_THE_END = (1 << 63) - 1
+
+
+def _is_one_event(group: Group) -> bool:
+    if len(group.writes) != 1 or group.takes or group.frees:
+        return False
+    write = group.writes[0]
+    plain = write.summary is None and write.snapshot is None and write.origin is None and not write.blobs
+    return plain and write.expect is not None and len(write.drafts) == 1
+
+
+def _list_query(query: Query) -> str:
+    if query.user is not None:
+        return q.LIST_BY_USER
+    if query.agent is not None:
+        return q.LIST_BY_AGENT if query.status is None else q.LIST_BY_AGENT_AND_STATUS
+    if query.stage is not None:
+        return q.LIST_BY_STAGE
+    return q.LIST if query.status is None else q.LIST_BY_STATUS
+
+
+_SUMMARY_FIELDS = (
+    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
+    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us"),
+)
+
+
+def _summary(row: tuple[Any, ...]) -> Summary:
+    return Summary(**dict(zip(_SUMMARY_FIELDS, row, strict=True)))
+
+
+def _task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
+    row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
+    return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
+
+
+def _row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:
+    """One event as it lies in the table, so that damage there is not hidden by the index."""
+    try:
+        row = reader.execute(q.ROW, (rowid,)).fetchone()
+    except apsw.Error as error:
+        raise LogCorrupt(log, seq, f"its row cannot be read: {error}") from error
+    if row is None or row[:2] != (number, seq):
+        raise LogCorrupt(log, seq, "its row is not where the index says")
+    _, _, kind, at, body, hashed, digest = row
+    well_formed = (
+        isinstance(kind, bytes)
+        and isinstance(at, int)
+        and isinstance(body, bytes | None)
+        and isinstance(hashed, bytes)
+        and isinstance(digest, bytes)
+    )
+    if not well_formed:
+        raise LogCorrupt(log, seq, "its row has columns of the wrong type")
+    return Stored(seq, kind.decode("utf-8", "replace"), at, body, hashed, digest)

@@ -1,0 +1,201 @@
+"""Every query the SQLite store sends, by name. Values travel as parameters, never in the text."""
+
+# Appending
+
+# One event after a head that is there with that digest; no row is written otherwise, and a taken seq is an error.
+INSERT_EVENT_AFTER = """
+insert into events (log, seq, kind, at, body, body_hash, digest)
+select ?1, ?2, ?3, ?4, ?5, ?6, ?7
+where exists (select 1 from events where log = ?1 and seq = ?2 - 1 and digest = ?8)
+"""
+
+# One event inside a transaction that has checked the head.
+INSERT_EVENT = "insert into events (log, seq, kind, at, body, body_hash, digest) values (?, ?, ?, ?, ?, ?, ?)"
+
+# A new log; a fork names its parent and where it begins.
+INSERT_LOG = """
+insert into logs (name, parent, base)
+values (:name, (select log from logs where name = :parent), :base)
+"""
+
+# A log that is there, or was.
+NAME_IS_TAKEN = "select 1 from logs where name = :name union all select 1 from tombstones where name = :name"
+
+LOG_NUMBER = "select log from logs where name = ?"
+
+HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
+
+# A task's row, as its fold now has it, with the head it was written at.
+PUT_TASK = """
+insert into tasks
+values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
+        :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest)
+on conflict (log) do update set
+  agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
+  thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
+  lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
+  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
+  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest
+"""
+
+PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
+USE_BLOB = "insert into blob_uses (hash, log) values (?, ?) on conflict do nothing"
+
+PUT_SNAPSHOT = """
+insert into snapshots (log, seq, digest, version, at, body) values (?, ?, ?, ?, ?, ?)
+on conflict (log, seq) do update set
+  digest = excluded.digest, version = excluded.version, at = excluded.at, body = excluded.body
+"""
+
+# Only the newest few stay.
+ROTATE_SNAPSHOTS = """
+delete from snapshots
+where log = :log and seq not in (select seq from snapshots where log = :log order by seq desc limit :keep)
+"""
+
+TAKEN = "select key, log, step, input_hash from effects where key = ?"
+TAKE = "insert into effects (key, log, step, input_hash) values (?, ?, ?, ?)"
+TAKE_IF_FREE = "insert into effects (key, log, step, input_hash) values (?, ?, ?, ?) on conflict do nothing"
+FREE = "delete from effects where key = ?"
+
+# Reading
+
+HEAD_BY_NAME = """
+select seq, digest from events where log = (select log from logs where name = ?) order by seq desc limit 1
+"""
+
+ORIGIN = """
+select parents.name, logs.base from logs left join logs as parents on parents.log = logs.parent where logs.name = ?
+"""
+
+READ = """
+select seq, kind, at, body, body_hash, digest from events
+where log = :log and seq > :after and seq <= :upto order by seq limit :limit
+"""
+
+# Newest first, so that a limit keeps the newest; by the index of cold kinds.
+READ_KIND = """
+select seq, kind, at, body, body_hash, digest from events indexed by events_cold
+where log = :log and kind = :kind and seq > :after and seq <= :upto
+  and kind in ('checkpoint_made', 'decision_made', 'message_added', 'turn_started')
+order by seq desc limit :limit
+"""
+
+BLOB = "select data from blobs where hash = ?"
+
+BLOBS_OF = """
+select hash, data from blob_uses join blobs using (hash)
+where log = (select log from logs where name = ?) order by hash
+"""
+
+SNAPSHOT = """
+select seq, digest, version, at, body from snapshots
+where log = (select log from logs where name = :name) and version = :version and seq <= :upto
+order by seq desc limit 1
+"""
+
+DROP_SNAPSHOTS = """
+delete from snapshots
+where (:name is null or log = (select log from logs where name = :name)) and (:before is null or at < :before)
+"""
+
+_TASK = """
+select logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
+       wake, deadline, created, changed
+"""
+
+TASK = _TASK + "from tasks join logs using (log) where logs.name = ?"
+
+_MATCHING = """
+where log < :before
+  and (:status is null or status = :status) and (:agent is null or agent = :agent)
+  and (:stage is null or stage = :stage) and (:user is null or user = :user)
+"""
+_NEWEST_FIRST = "order by log desc limit :limit"
+
+# One query a leading filter: an optional filter alone would keep SQLite from using an index.
+LIST = _TASK + "from tasks join logs using (log)" + _MATCHING + _NEWEST_FIRST
+LIST_BY_STATUS = (
+    _TASK + "from tasks indexed by tasks_by_status join logs using (log)" + _MATCHING
+    + "and status = :status " + _NEWEST_FIRST
+)  # fmt: skip
+LIST_BY_AGENT = (
+    _TASK + "from tasks indexed by tasks_by_agent join logs using (log)" + _MATCHING
+    + "and agent = :agent " + _NEWEST_FIRST
+)  # fmt: skip
+LIST_BY_AGENT_AND_STATUS = (
+    _TASK + "from tasks indexed by tasks_by_agent_and_status join logs using (log)" + _MATCHING
+    + "and agent = :agent and status = :status " + _NEWEST_FIRST
+)  # fmt: skip
+LIST_BY_STAGE = (
+    _TASK + "from tasks indexed by tasks_by_stage join logs using (log)" + _MATCHING
+    + "and stage = :stage " + _NEWEST_FIRST
+)  # fmt: skip
+LIST_BY_USER = (
+    _TASK + "from tasks indexed by tasks_by_user join logs using (log)" + _MATCHING
+    + "and user = :user " + _NEWEST_FIRST
+)  # fmt: skip
+
+LOGS = """
+select name from logs
+where log > coalesce((select log from logs where name = :after), 0) order by log limit :limit
+"""
+
+FORKS = "select name from logs where parent = (select log from logs where name = ?) order by log"
+
+# Ended tasks, newest end first, beyond the first so many, if they ended before a time.
+FINISHED = """
+select name from (
+  select log, changed from tasks indexed by tasks_ended
+  where status in ('completed', 'failed', 'cancelled') order by changed desc, log desc limit -1 offset :skip
+) join logs using (log)
+where changed < :before order by changed desc, log desc limit :limit
+"""
+
+TAKES = "select key, log, step, input_hash from effects where key > :after order by key limit :limit"
+TOMBSTONE = "select name, seq, digest, at, why from tombstones where name = ?"
+TOMBSTONES = "select name, seq, digest, at, why from tombstones where name > :after order by name limit :limit"
+
+# Erasing and removing
+
+ERASURES = """
+select name, seq, by, why, at from erasures join logs using (log) where name = ? order by seq
+"""
+INSERT_ERASURE = "insert into erasures (log, seq, by, why, at) values (:log, :seq, :by, :why, :at) on conflict do nothing"
+ERASE_BODY = "update events set body = null where log = :log and seq = :seq and body is not null"
+
+INSERT_TOMBSTONE = "insert into tombstones (name, seq, digest, at, why) values (?, ?, ?, ?, ?) on conflict do nothing"
+REMOVE_EVENTS = "delete from events where log = :log"
+REMOVE_BLOBS = """
+delete from blobs where hash in (
+  select hash from blob_uses where log = :log
+  except select hash from blob_uses where log <> :log
+    and hash in (select hash from blob_uses where log = :log)
+)
+"""
+REMOVE_BLOB_USES = "delete from blob_uses where log = :log"
+REMOVE_SNAPSHOTS = "delete from snapshots where log = :log"
+REMOVE_ERASURES = "delete from erasures where log = :log"
+REMOVE_TASK = "delete from tasks where log = :log"
+REMOVE_LOG = "delete from logs where log = :log"
+
+# Looking after it
+
+ROWIDS = "select rowid, seq from events where log = ? order by seq"
+ROW = "select log, seq, cast(kind as blob), at, body, body_hash, digest from events where rowid = ?"
+ANCHOR = "select anchor_seq, anchor_digest from tasks join logs using (log) where name = ?"
+INTEGRITY_CHECK = "select * from pragma_integrity_check"
+COUNT_BY_STATUS = "select status, count(*) from tasks group by status order by status"
+COUNTS = {
+    "events": "select count(*) from events",
+    "blobs": "select count(*) from blobs",
+    "snapshots": "select count(*) from snapshots",
+}
+
+# Pages of a table and its indexes.
+BYTES_BY_TABLE = """
+select tbl_name, sum(pgsize) from dbstat join sqlite_master on sqlite_master.name = dbstat.name
+group by tbl_name order by tbl_name
+"""
+
+COPY_TO = "vacuum into ?"
