@@ -5,7 +5,7 @@ Each durable boundary has one on both sides, so that a crash before and after it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 NAMES = (
@@ -24,7 +24,7 @@ def failpoint(name: str) -> None:
 
 
 @contextmanager
-def armed(action: Callable[[str], None]) -> Iterator[None]:
+def armed(action: Callable[[str], None]) -> Generator[None, None, None]:
     """Call `action` with the name of every failpoint passed inside the block."""
     global _armed
     before, _armed = _armed, action

@@ -343,7 +343,7 @@ def failure(error: BaseException, depth: int = 0) -> Failure:
     frames = traceback.StackSummary.extract(
         traceback.walk_tb(error.__traceback__), limit=-limits.TRACEBACK_FRAMES, lookup_lines=True
     )
-    grouped = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ())) if _is_group(error) else ()
     deeper = depth < limits.MAX_CAUSES
     return Failure(
         type=type(error).__qualname__,
@@ -354,6 +354,10 @@ def failure(error: BaseException, depth: int = 0) -> Failure:
         cause=failure(cause, depth + 1) if cause is not None and deeper else None,
         group=tuple(failure(one, depth + 1) for one in grouped) if deeper else (),
     )
+
+
+def _is_group(error: BaseException) -> bool:
+    return isinstance(error, BaseExceptionGroup)
 
 
 def _message(error: BaseException) -> str:
@@ -387,7 +391,7 @@ def _complaint(value: Any, path: str, depth: int) -> NotSerializable | None:
         return NotSerializable(path, f"is {value}, which JSON cannot hold", hint="use None or a string")
     if isinstance(value, str):
         bad = next((char for char in value if "\ud800" <= char <= "\udfff"), None)
-        return bad and NotSerializable(path, f"holds the lone surrogate {bad!r}, which is not text") or None
+        return (bad and NotSerializable(path, f"holds the lone surrogate {bad!r}, which is not text")) or None
     if isinstance(value, dict):
         pairs = cast("dict[Any, Any]", value).items()
         return _first(_complaint_of_pair(key, item, path, depth) for key, item in pairs)

@@ -1,6 +1,6 @@
 """What may follow what. Every rule stands here; stores and engine only carry out.
 
-`check` refuses an event that may not follow a state, and says why. `restored` builds the state that a rollback returns to.
+`check` refuses an event that may not follow a state, and says why. `restored` builds the state a rollback returns to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, names
+from holdfast.core import codec, names
+from holdfast.core import events as ev
 from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.policy import PHASES
@@ -103,7 +104,11 @@ def _step_doubted(hot: Hot, event: ev.StepDoubted) -> None:
 
 def _step_settled(hot: Hot, event: ev.StepSettled) -> None:
     step = hot.steps.get(event.key)
-    _refuse(step is None or not step.open, f"step {event.key!r} is not in doubt", "only a call in doubt is settled")
+    _refuse(
+        step is None or not step.open,
+        f"step {event.key!r} is not in doubt",
+        "only a call in doubt is settled",
+    )
 
 
 def _turn_started(hot: Hot, event: ev.TurnStarted) -> None:
@@ -114,7 +119,8 @@ def _stage_set(hot: Hot, event: ev.StageSet) -> None:
     names.short_name(event.stage, "stage")
     if hot.stages and event.stage not in hot.stages:
         raise InvalidTransition(
-            f"{event.stage!r} is not a stage of {hot.summary.agent!r}", hint=f"its stages are {list(hot.stages)}"
+            f"{event.stage!r} is not a stage of {hot.summary.agent!r}",
+            hint=f"its stages are {list(hot.stages)}",
         )
 
 
@@ -273,4 +279,3 @@ _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.StateDeleted: _deleted,
     ev.StatePatched: _patched,
 }
-

@@ -1,32 +1,32 @@
 """The errors people see, each with a stable code, the values concerned and a remedy.
 
-    HoldfastError
-    ├── TaskNotFound          no task has this id
-    ├── TaskExists            a task with this id is there already
-    ├── TaskCollected         the task was removed by retention; its id never acts again
-    ├── TaskFinished          the task has ended and takes no further work
-    ├── TaskBusy              another live holder has the task
-    ├── SeqOutOfRange         the log has no such position
-    ├── StepNotFound          the task has no such step
-    ├── Conflict              the log moved on; nothing was written
-    ├── KeyTaken              a unique key belongs to another call; nothing was written
-    ├── InvalidEvent          this event may not follow what is in the log
-    │   └── InvalidTransition the phase or stage cannot be reached from here
-    ├── InvalidValue          an argument is not what it must be
-    │   ├── InvalidId         an id has characters or a length that is not allowed
-    │   └── InvalidUrl        the store's address is not understood
-    ├── NotSerializable       a value is not JSON; says where
-    ├── UnknownEvent          an event of a kind this version does not know
-    ├── LogCorrupt            what is stored is not what was written; says where
-    └── StoreError            the store cannot do what was asked
-        ├── NotAStore         the file is not a Holdfast database
-        ├── StoreTooNew       written by a newer version
-        ├── StoreReadOnly     the place cannot be written to
-        ├── StoreFull         no room left
-        ├── StoreBusy         others kept the store locked for too long
-        ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
-        ├── StoreClosed       the store was closed, or belongs to another process
-        └── MissingExtra      an optional part is not installed
+HoldfastError
+├── TaskNotFound          no task has this id
+├── TaskExists            a task with this id is there already
+├── TaskCollected         the task was removed by retention; its id never acts again
+├── TaskFinished          the task has ended and takes no further work
+├── TaskBusy              another live holder has the task
+├── SeqOutOfRange         the log has no such position
+├── StepNotFound          the task has no such step
+├── Conflict              the log moved on; nothing was written
+├── KeyTaken              a unique key belongs to another call; nothing was written
+├── InvalidEvent          this event may not follow what is in the log
+│   └── InvalidTransition the phase or stage cannot be reached from here
+├── InvalidValue          an argument is not what it must be
+│   ├── InvalidId         an id has characters or a length that is not allowed
+│   └── InvalidUrl        the store's address is not understood
+├── NotSerializable       a value is not JSON; says where
+├── UnknownEvent          an event of a kind this version does not know
+├── LogCorrupt            what is stored is not what was written; says where
+└── StoreError            the store cannot do what was asked
+    ├── NotAStore         the file is not a Holdfast database
+    ├── StoreTooNew       written by a newer version
+    ├── StoreReadOnly     the place cannot be written to
+    ├── StoreFull         no room left
+    ├── StoreBusy         others kept the store locked for too long
+    ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
+    ├── StoreClosed       the store was closed, or belongs to another process
+    └── MissingExtra      an optional part is not installed
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class TaskCollected(HoldfastError):
     code = "task-collected"
 
     def __init__(self, id: str) -> None:
-        super().__init__(
-            f"task {id!r} had ended and was removed by gc", hint="start new work under a new id", id=id
-        )
+        super().__init__(f"task {id!r} had ended and was removed by gc", hint="start new work under a new id", id=id)
 
 
 class TaskFinished(HoldfastError):
@@ -126,7 +124,11 @@ class SeqOutOfRange(HoldfastError):
 
     def __init__(self, id: str, seq: int, head: int, first: int = 1) -> None:
         super().__init__(
-            f"task {id!r} has no seq {seq!r}", hint=f"its log goes from {first} to {head}", id=id, seq=seq, head=head
+            f"task {id!r} has no seq {seq!r}",
+            hint=f"its log goes from {first} to {head}",
+            id=id,
+            seq=seq,
+            head=head,
         )
 
 

@@ -359,4 +359,3 @@ BY_KIND: dict[str, type[Event]] = {kind: cls for cls, kind in KIND.items()}
 
 COLD_KINDS = ("checkpoint_made", "decision_made", "message_added", "turn_started")
 """Kinds read by index when someone asks, since the hot state keeps only their count (law 6)."""
-

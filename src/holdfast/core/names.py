@@ -33,7 +33,8 @@ def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
     if not value or len(value) > limits.MAX_NAME_LENGTH:
         raise InvalidValue(
-            f"the {what} {value[:80]!r} has {len(value)} characters", hint=f"use 1 to {limits.MAX_NAME_LENGTH}"
+            f"the {what} {value[:80]!r} has {len(value)} characters",
+            hint=f"use 1 to {limits.MAX_NAME_LENGTH}",
         )
     return value
 
@@ -42,7 +43,7 @@ def _checked(id: str, what: str) -> str:
     if not isinstance(id, str) or len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidId(
             f"{str(id)[:80]!r} cannot be a {what}",
-            hint=f"use up to {limits.MAX_ID_LENGTH} letters, digits and _ . : / ~ # + = , - and begin with a letter or digit",
+            hint=f"begin with a letter or digit; then also _ . : / ~ # + = , -; at most {limits.MAX_ID_LENGTH} characters",
             id=str(id)[:80],
         )
     return id

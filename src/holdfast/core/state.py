@@ -12,7 +12,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec
+from holdfast.core import events as ev
 from holdfast.core.events import Effect, Event, Failure, Fields, WaitKind
 from holdfast.core.records import Stored, Summary
 
@@ -212,11 +213,11 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
 
 
 def _first_summary(log: str, event: Event, at_us: int) -> Summary:
-    times = {"created_us": at_us, "changed_us": at_us}
-    if isinstance(event, ev.TaskCreated):
-        same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us")
-        return Summary(id=log, **{name: getattr(event, name) for name in same}, **times)
-    return Summary(id=log, agent="", **times)
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us")
+    given: dict[str, Any] = (
+        {name: getattr(event, name) for name in same} if isinstance(event, ev.TaskCreated) else {"agent": ""}
+    )
+    return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
@@ -331,7 +332,12 @@ def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> 
 
 def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
     begun = hot.steps.get(event.key)
-    outcome: dict[str, Any] = {"status": "failed", "last_seq": seq, "ended_us": at_us, "failure": event.failure}
+    outcome: dict[str, Any] = {
+        "status": "failed",
+        "last_seq": seq,
+        "ended_us": at_us,
+        "failure": event.failure,
+    }
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "attempts")
         given = {name: getattr(event, name) for name in copied}
@@ -406,9 +412,7 @@ def _plan_step_done(hot: Hot, step: str) -> None:
 
 
 def _artifact_added(hot: Hot, event: ev.ArtifactAdded, seq: int, at_us: int) -> None:
-    hot.artifacts[event.artifact_id] = Artifact(
-        event.type, event.summary, event.bytes, event.step, seq, event.data
-    )
+    hot.artifacts[event.artifact_id] = Artifact(event.type, event.summary, event.bytes, event.step, seq, event.data)
 
 
 def _raise_flag(hot: Hot, flag: str) -> None:
@@ -471,9 +475,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StateIncremented: lambda hot, e, seq, at: hot.bag.__setitem__(
         e.name, codec.increased(hot.bag.get(e.name), e.by)
     ),
-    ev.StateAppended: lambda hot, e, seq, at: hot.bag.__setitem__(
-        e.name, codec.appended(hot.bag.get(e.name), e.value)
-    ),
+    ev.StateAppended: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, codec.appended(hot.bag.get(e.name), e.value)),
     ev.StateDeleted: lambda hot, e, seq, at: hot.bag.__delitem__(e.name),
     ev.StatePatched: _state_patched,
     ev.WaitStarted: _wait_started,

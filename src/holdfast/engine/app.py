@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from holdfast.core import codec, decide, events as ev, limits, names
+from holdfast.core import codec, decide, limits, names
+from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
@@ -112,20 +113,21 @@ class App:
 
     def fork(
         self,
-        id: str,
+        task: str,
+        /,
         *,
         at: int | None = None,
-        new_id: str | None = None,
+        id: str | None = None,
         patch: StatePatch | None = None,
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
         """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was."""
-        parent = self._load(id, at)
+        parent = self._load(task, at)
         if effects not in ("ask", "live", "recorded"):
             raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
-        name = names.task_log(new_id if new_id is not None else f"{id}~{secrets.token_hex(4)}")
-        forked = ev.TaskForked(parent=id, at=parent.head.seq, seed=secrets.token_hex(8), effects=effects, by=by)
+        name = names.task_log(id if id is not None else f"{task}~{secrets.token_hex(4)}")
+        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=secrets.token_hex(8), effects=effects, by=by)
         events: list[Event] = [forked]
         if patch is not None:
             events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
@@ -134,7 +136,7 @@ class App:
     def rollback(
         self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
     ) -> TaskState:
-        """Go back by so many steps, or to a seq, or to a checkpoint's label. An event like any other: nothing is lost."""
+        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
         log = self._load(id)
         target = self._rollback_target(log, steps, to)
         past = self._load(id, target)
@@ -295,4 +297,3 @@ def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
 def _new_id(at_us: int) -> str:
     """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
     return f"{at_us // 1000:012x}{secrets.token_hex(8)}"
-

@@ -14,7 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
-from holdfast.core.errors import LogCorrupt, SeqOutOfRange, TaskBusy, TaskCollected, TaskNotFound, UnknownEvent
+from holdfast.core.errors import (
+    LogCorrupt,
+    SeqOutOfRange,
+    TaskBusy,
+    TaskCollected,
+    TaskNotFound,
+    UnknownEvent,
+)
 from holdfast.core.events import Event, TaskClaimed
 from holdfast.core.records import Group, Head, Origin, Record, Snapshot, Stored, Take, Write
 from holdfast.core.state import FOLD_VERSION, Hot, changes_summary, evolve, summarise
@@ -61,10 +68,10 @@ class Logs:
     def segments(self, name: str, upto: int | None = None) -> list[Segment]:
         """Where a log's events lie, oldest first."""
         found: list[Segment] = []
-        log: str | None = name
+        log = name
         for _ in range(limits.MAX_FORK_DEPTH):
-            origin = self.store.origin(log) if log is not None else None
-            if log is None or origin is None:
+            origin = self.store.origin(log)
+            if origin is None:
                 raise self.missing(name)
             if upto is None or upto > origin.at:
                 found.append(Segment(log, origin.at, upto))

@@ -358,5 +358,3 @@ def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) 
         problem = found.problems[0]
         raise LogCorrupt(problem.task, problem.seq, f"the copy does not verify: {problem.why}")
     return copied
-
-

@@ -12,9 +12,7 @@ DEFAULT_URL = "holdfast.db"
 _HELP = "use a path, sqlite:///path, memory: or postgresql://…"
 
 
-def open_store(
-    url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int
-) -> Store:
+def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int) -> Store:
     """Open the store at an address; without one, at $HOLDFAST_URL or holdfast.db."""
     address = os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if not address or "\0" in address:
@@ -46,7 +44,9 @@ def open_store(
 
 def _open_sqlite(path: str, durability: str, snapshots_kept: int, at_us: int) -> Store:
     if durability not in ("full", "process"):
-        raise InvalidUrl(f"{durability!r} is not a durability", hint="'full' survives power loss, 'process' the process")
+        raise InvalidUrl(
+            f"{durability!r} is not a durability", hint="'full' survives power loss, 'process' the process"
+        )
     if not path or path.endswith(":memory:"):
         raise InvalidUrl(f"{path!r} is not a file", hint="memory: gives a store in memory")
     from holdfast.store.sqlite import SqliteStore

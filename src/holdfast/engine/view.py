@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev, state
+from holdfast.core import codec, state
+from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.records import moment
 from holdfast.core.state import Hot
@@ -280,7 +281,7 @@ class TaskState:
         for row in self._logs.rows_of_kind(self.id, "decision_made", upto=self.seq):
             event = decoded(self.id, row)
             if isinstance(event, ev.DecisionMade):
-                options = [] if event.options is UNSET else codec.unpack(event.options, self._logs.blob)
+                options: Any = [] if event.options is UNSET else codec.unpack(event.options, self._logs.blob)
                 choice = codec.unpack(event.choice, self._logs.blob)
                 made.append({"question": event.question, "choice": choice, "why": event.why, "options": options})
         return made
@@ -300,7 +301,19 @@ class TaskState:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON."""
-        plain = ("id", "agent", "status", "stage", "phase", "turn", "seq", "result", "user", "thread", "parent")
+        plain = (
+            "id",
+            "agent",
+            "status",
+            "stage",
+            "phase",
+            "turn",
+            "seq",
+            "result",
+            "user",
+            "thread",
+            "parent",
+        )
         lists = ("goal", "questions", "flags", "decisions", "messages")
         return {
             **{name: getattr(self, name) for name in (*plain, *lists)},

@@ -274,5 +274,3 @@ class MemoryStore:
 def _fits(summary: Summary, query: Query) -> bool:
     wanted = ((query.status, summary.status), (query.agent, summary.agent), (query.user, summary.user))
     return all(want is None or want == have for want, have in (*wanted, (query.stage, summary.stage)))
-
-

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from holdfast.failpoints import failpoint
 from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
-from holdfast.store.sqlite_file import Durability, connect, prepare, translated
+from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, prepare, translated
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -103,7 +103,7 @@ class SqliteStore:
                 return head
             places.append(place(head, write.drafts))
         for take in group.takes:
-            owner = writer.execute(q.TAKEN, (take.key,)).fetchone()
+            owner = fetch_one(writer, q.TAKEN, (take.key,))
             if owner is not None and take.key not in group.frees:
                 return KeyTaken(take.key, owner[1], owner[2])
         for key in group.frees:
@@ -118,10 +118,10 @@ class SqliteStore:
         """The head a write follows, if it is the one it expects."""
         if write.origin is not None:
             assert write.expect is not None, "a new log says what its chain begins with"
-            taken = writer.execute(q.NAME_IS_TAKEN, {"name": write.log}).fetchone()
+            taken = fetch_one(writer, q.NAME_IS_TAKEN, {"name": write.log})
             return write.expect if taken is None else Conflict(write.log, 0, None)
         number = self._number(writer, write.log)
-        row = None if number is None else writer.execute(q.HEAD, (number,)).fetchone()
+        row = None if number is None else fetch_one(writer, q.HEAD, (number,))
         if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
             return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
         return Head(*row)
@@ -149,13 +149,13 @@ class SqliteStore:
 
     def _conflict(self, connection: apsw.Connection, write: Write) -> Conflict:
         number = self._number(connection, write.log)
-        row = connection.execute(q.HEAD, (number,)).fetchone()
+        row = fetch_one(connection, q.HEAD, (number,))
         return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
 
     def _number(self, connection: apsw.Connection, log: str) -> int | None:
         number = self._numbers.get(log)
         if number is None:
-            row = connection.execute(q.LOG_NUMBER, (log,)).fetchone()
+            row = fetch_one(connection, q.LOG_NUMBER, (log,))
             if row is None:
                 return None
             number = row[0]
@@ -167,7 +167,7 @@ class SqliteStore:
         return number
 
     @contextmanager
-    def _transaction(self, writer: apsw.Connection) -> Iterator[None]:
+    def _transaction(self, writer: apsw.Connection) -> Generator[None, None, None]:
         writer.execute("begin immediate")
         try:
             yield
@@ -179,7 +179,7 @@ class SqliteStore:
         failpoint("commit.after")
 
     @contextmanager
-    def _changing(self) -> Iterator[apsw.Connection]:
+    def _changing(self) -> Generator[apsw.Connection, None, None]:
         """A transaction for the rarer writes."""
         with self._lock:
             writer = self._writable()
@@ -198,7 +198,9 @@ class SqliteStore:
 
     def _closed(self) -> StoreClosed:
         if self._pid != os.getpid():
-            return StoreClosed(f"{self.path!r} was opened before this process was forked", hint="open it after the fork")
+            return StoreClosed(
+                f"{self.path!r} was opened before this process was forked", hint="open it after the fork"
+            )
         return StoreClosed(f"{self.path!r} was closed", hint="open it again")
 
     def _failed(self, error: apsw.Error) -> Exception:
@@ -211,7 +213,7 @@ class SqliteStore:
     # Reading
 
     @contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
+    def _reading(self) -> Generator[apsw.Connection, None, None]:
         if self._exclusive:
             with self._lock:
                 yield self._writable()
@@ -228,19 +230,21 @@ class SqliteStore:
         finally:
             with self._lock:
                 if reader is not None:
-                    if self._writer is not None and len(self._readers) < _IDLE_READERS:
-                        self._readers.append(reader)
-                    else:
-                        reader.close()
+                    self._give_back(reader)
+
+    def _give_back(self, reader: apsw.Connection) -> None:
+        if self._writer is not None and len(self._readers) < _IDLE_READERS:
+            self._readers.append(reader)
+        else:
+            reader.close()
 
     def _rows(self, query: str, bindings: Any = ()) -> list[Any]:
         with self._reading() as reader:
-            return reader.execute(query, bindings).fetchall()
+            return fetch_all(reader, query, bindings)
 
     def _row(self, query: str, bindings: Any = ()) -> Any:
         with self._reading() as reader:
-            rows = reader.execute(query, bindings).fetchall()
-            return rows[0] if rows else None
+            return fetch_one(reader, query, bindings)
 
     def head(self, log: str) -> Head | None:
         row = self._row(q.HEAD_BY_NAME, (log,))
@@ -254,8 +258,8 @@ class SqliteStore:
         with self._reading() as reader:
             number = self._number(reader, log)
             bounds = {"log": number, "after": after, "upto": _TO_THE_END if upto is None else upto}
-            found = reader.execute(q.READ, {**bounds, "limit": -1 if limit is None else limit})
             try:
+                found = fetch_all(reader, q.READ, {**bounds, "limit": -1 if limit is None else limit})
                 return [Stored(*row) for row in found]
             except (apsw.CorruptError, UnicodeDecodeError) as error:
                 raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
@@ -265,8 +269,13 @@ class SqliteStore:
     ) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            bounds = {"log": number, "kind": kind, "after": after, "upto": _TO_THE_END if upto is None else upto}
-            found = reader.execute(q.READ_KIND, {**bounds, "limit": -1 if last is None else last}).fetchall()
+            bounds = {
+                "log": number,
+                "kind": kind,
+                "after": after,
+                "upto": _TO_THE_END if upto is None else upto,
+            }
+            found = fetch_all(reader, q.READ_KIND, {**bounds, "limit": -1 if last is None else last})
             return [Stored(*row) for row in reversed(found)]
 
     def blob(self, hash: str) -> bytes | None:
@@ -299,7 +308,7 @@ class SqliteStore:
                 if number is None:
                     return []
                 before = number
-            found = reader.execute(_list_query(query), {**wanted, "before": before, "limit": query.limit})
+            found = fetch_all(reader, _list_query(query), {**wanted, "before": before, "limit": query.limit})
             return [_summary(row) for row in found]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
@@ -341,7 +350,7 @@ class SqliteStore:
     def remove(self, tombstones: Sequence[Tombstone]) -> None:
         with self._changing() as writer:
             for stone in tombstones:
-                if writer.execute(q.FORKS, (stone.log,)).fetchall():
+                if fetch_all(writer, q.FORKS, (stone.log,)):
                     raise StoreError(f"log {stone.log!r} is the past of a fork and stays", hint="remove the fork first")
                 self._remove(writer, stone)
         for stone in tombstones:
@@ -369,7 +378,7 @@ class SqliteStore:
         with self._reading() as reader:
             number = self._number(reader, log)
             found: list[Stored] = []
-            for rowid, seq in reader.execute(q.ROWIDS, (number,)).fetchall():
+            for rowid, seq in fetch_all(reader, q.ROWIDS, (number,)):
                 found.append(_row_itself(reader, rowid, log, number, seq))
             return found
 
@@ -386,9 +395,9 @@ class SqliteStore:
 
     def stats(self) -> Stats:
         with self._reading() as reader:
-            by_status = dict(reader.execute(q.COUNT_BY_STATUS).fetchall())
-            counts = {table: reader.execute(query).get for table, query in q.COUNTS.items()}
-            sizes = dict(reader.execute(q.BYTES_BY_TABLE).fetchall())
+            by_status: dict[str, int] = dict(fetch_all(reader, q.COUNT_BY_STATUS))
+            counts = {table: fetch_one(reader, query)[0] for table, query in q.COUNTS.items()}
+            sizes: dict[str, int] = dict(fetch_all(reader, q.BYTES_BY_TABLE))
         return Stats(
             tasks=sum(by_status.values()),
             by_status=by_status,
@@ -479,7 +488,7 @@ def _task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> 
 def _row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:
     """One event as it lies in the table, so that damage there is not hidden by the index."""
     try:
-        row = reader.execute(q.ROW, (rowid,)).fetchone()
+        row = fetch_one(reader, q.ROW, (rowid,))
     except apsw.Error as error:
         raise LogCorrupt(log, seq, f"its row cannot be read: {error}") from error
     if row is None or row[:2] != (number, seq):

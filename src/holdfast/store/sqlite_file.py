@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import apsw
 
@@ -52,6 +52,17 @@ def connect(path: str, durability: Durability, *, vfs: str | None, exclusive: bo
     connection.pragma("synchronous", "full" if durability == "full" else "normal")
     connection.pragma("temp_store", "memory")
     return connection
+
+
+def fetch_all(connection: apsw.Connection, query: str, bindings: Any = ()) -> list[Any]:
+    """Everything a query gives. Rows leave the typed world here: the schema says what is in them."""
+    return connection.execute(query, bindings).fetchall()
+
+
+def fetch_one(connection: apsw.Connection, query: str, bindings: Any = ()) -> Any:
+    """The first row a query gives, or None."""
+    found = connection.execute(query, bindings).fetchall()
+    return found[0] if found else None
 
 
 def prepare(path: str, durability: Durability, *, vfs: str | None, exclusive: bool, at_us: int) -> apsw.Connection:
@@ -132,14 +143,22 @@ def _migrate(connection: apsw.Connection, path: str, at_us: int) -> None:
     connection.execute("begin immediate")
     try:
         connection.execute(MIGRATION_TABLE)
-        applied = dict(connection.execute(APPLIED).fetchall())
+        applied: dict[int, str] = dict(fetch_all(connection, APPLIED))
         for migration in known:
             if migration.version in applied:
                 if applied[migration.version] != migration.checksum:
-                    raise StoreError(f"migration {migration.version} of {path!r} was another one", hint="see ARCHITECTURE.md")
+                    raise StoreError(
+                        f"migration {migration.version} of {path!r} was another one",
+                        hint="see ARCHITECTURE.md",
+                    )
                 continue
             connection.execute(migration.sql).fetchall()
-            row = {"version": migration.version, "name": migration.name, "checksum": migration.checksum, "at": at_us}
+            row = {
+                "version": migration.version,
+                "name": migration.name,
+                "checksum": migration.checksum,
+                "at": at_us,
+            }
             connection.execute(RECORD_MIGRATION, row)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", len(known))
@@ -155,7 +174,8 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreBusy(
-                f"{path!r} was locked by others for {BUSY_SECONDS:.0f} s; nothing was written", hint="try again"
+                f"{path!r} was locked by others for {BUSY_SECONDS:.0f} s; nothing was written",
+                hint="try again",
             )
         case apsw.FullError():
             return StoreFull(

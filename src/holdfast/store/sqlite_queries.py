@@ -161,7 +161,9 @@ TOMBSTONES = "select name, seq, digest, at, why from tombstones where name > :af
 ERASURES = """
 select name, seq, by, why, at from erasures join logs using (log) where name = ? order by seq
 """
-INSERT_ERASURE = "insert into erasures (log, seq, by, why, at) values (:log, :seq, :by, :why, :at) on conflict do nothing"
+INSERT_ERASURE = (
+    "insert into erasures (log, seq, by, why, at) values (:log, :seq, :by, :why, :at) on conflict do nothing"
+)
 ERASE_BODY = "update events set body = null where log = :log and seq = :seq and body is not null"
 
 INSERT_TOMBSTONE = "insert into tombstones (name, seq, digest, at, why) values (?, ?, ?, ?, ?) on conflict do nothing"

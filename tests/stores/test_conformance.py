@@ -1,0 +1,21 @@
+"""One suite, every store."""
+
+import pytest
+
+from holdfast.store.memory import MemoryStore
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.conformance import StoreConformance
+
+
+class TestMemory(StoreConformance):
+    @pytest.fixture
+    def opener(self):
+        store = MemoryStore()
+        return lambda: store
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+class TestSqlite(StoreConformance):
+    @pytest.fixture
+    def opener(self, tmp_path, durability):
+        return lambda: SqliteStore(str(tmp_path / "log.db"), durability=durability)
