@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from struct import Struct as Layout
@@ -29,11 +28,6 @@ from holdfast.core.errors import InvalidValue, NotSerializable
 from holdfast.core.events import BY_KIND, KIND, Erased, Event, Failure
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.core.records import Blob, Draft
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 Fetch = Callable[[str], bytes]
 """Gives the stored bytes of a blob by its hash."""
@@ -242,14 +236,14 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
         data = data[9:-1]
     hashed = hashlib.sha256(salt.encode() + data).hexdigest()
     ref = BlobRef(hashed, len(data), shape(Raw(data)), salt)
-    return Raw(_encode_struct(ref)), Blob(hashed, zstd.compress(data, 3))
+    return Raw(_encode_struct(ref)), Blob(hashed, _zstd().compress(data, 3))
 
 
 def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
     """The JSON inside a blob, checked against its hash."""
     try:
-        data = zstd.decompress(stored)
-    except zstd.ZstdError as error:
+        data = _zstd().decompress(stored)
+    except _zstd().ZstdError as error:
         raise ValueError(f"blob {hashed[:12]} cannot be decompressed: {error}") from None
     if hashlib.sha256(salt.encode() + data).hexdigest() != hashed:
         raise ValueError(f"blob {hashed[:12]} does not have the content it is named after")
@@ -264,6 +258,15 @@ def blob_refs(event: Event) -> Iterator[BlobRef]:
         for raw in raws:
             if isinstance(raw, Raw) and bytes(raw).startswith(b'{"$blob"'):
                 yield msgspec.json.decode(bytes(raw), type=BlobRef)
+
+
+def _zstd() -> Any:
+    """The compressor: part of Python from 3.14 on. Imported when a value is first large enough."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 # Digests
@@ -317,12 +320,12 @@ def raw(data: bytes) -> Raw:
 
 def deflate(data: bytes) -> bytes:
     """Compress what is large; one byte in front says whether."""
-    return b"z" + zstd.compress(data, 1) if len(data) >= limits.BLOB_BYTES else b"=" + data
+    return b"z" + _zstd().compress(data, 1) if len(data) >= limits.BLOB_BYTES else b"=" + data
 
 
 def inflate(data: bytes) -> bytes:
     """Undo `deflate`."""
-    return zstd.decompress(data[1:]) if data[:1] == b"z" else data[1:]
+    return _zstd().decompress(data[1:]) if data[:1] == b"z" else data[1:]
 
 
 def as_json(value: Any) -> Any:
@@ -339,6 +342,8 @@ def failure(error: BaseException, depth: int = 0) -> Failure:
     >>> failure(ValueError("no such city")).message
     'no such city'
     """
+    import traceback  # few programs fail, and it costs 4 ms to import
+
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     frames = traceback.StackSummary.extract(
         traceback.walk_tb(error.__traceback__), limit=-limits.TRACEBACK_FRAMES, lookup_lines=True

@@ -43,7 +43,7 @@ def _checked(id: str, what: str) -> str:
     if not isinstance(id, str) or len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidId(
             f"{str(id)[:80]!r} cannot be a {what}",
-            hint=f"begin with a letter or digit; then also _ . : / ~ # + = , -; at most {limits.MAX_ID_LENGTH} characters",
+            hint=f"use letters, digits and _.:/~#+=,- but not first; at most {limits.MAX_ID_LENGTH} characters",
             id=str(id)[:80],
         )
     return id

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -82,14 +81,14 @@ class App:
         created = ev.TaskCreated(
             agent=names.short_name(agent, "agent's name"),
             input=_fields(input or {}, "input"),
-            seed=secrets.token_hex(8),
+            seed=_chance(8),
             user=None if user is None else names.user_log(user).removeprefix("@user/"),
             thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
             goal=goal,
             stages=tuple(stages),
             queue=queue,
             priority=priority,
-            salt=secrets.token_hex(8) if user is not None else "",
+            salt=_chance(8) if user is not None else "",
         )
         return self._begin(name, [created], None)
 
@@ -126,8 +125,8 @@ class App:
         parent = self._load(task, at)
         if effects not in ("ask", "live", "recorded"):
             raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
-        name = names.task_log(id if id is not None else f"{task}~{secrets.token_hex(4)}")
-        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=secrets.token_hex(8), effects=effects, by=by)
+        name = names.task_log(id if id is not None else f"{task}~{_chance(4)}")
+        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=_chance(8), effects=effects, by=by)
         events: list[Event] = [forked]
         if patch is not None:
             events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
@@ -230,13 +229,13 @@ class App:
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
         self.logs.segments(names.task_log(id))
-        with Path(path).open("xb") as file:
+        with builtins.open(path, "xb") as file:
             return upkeep.write_export(self.logs, id, file)
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
         if isinstance(source, str | os.PathLike):
-            with Path(source).open("rb") as file:
+            with builtins.open(source, "rb") as file:
                 return upkeep.import_lines(self.logs, file)
         return upkeep.import_lines(self.logs, source)
 
@@ -294,6 +293,10 @@ def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
     return {str(name): codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
 
 
+def _chance(bytes: int) -> str:
+    return os.urandom(bytes).hex()
+
+
 def _new_id(at_us: int) -> str:
     """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
-    return f"{at_us // 1000:012x}{secrets.token_hex(8)}"
+    return f"{at_us // 1000:012x}{_chance(8)}"

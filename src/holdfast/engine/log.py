@@ -5,8 +5,7 @@ Loading is the newest valid snapshot plus the tail. A fork's past is read from i
 
 from __future__ import annotations
 
-import logging
-import secrets
+import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
@@ -29,8 +28,6 @@ from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed, Store
-
-logger = logging.getLogger("holdfast")
 
 
 class Segment(Struct, frozen=True):
@@ -150,7 +147,7 @@ class Logs:
             row = self.store.read(segment.log, after=snapshot.seq - 1, upto=snapshot.seq)
             if row and row[0].digest == snapshot.digest:
                 return snapshot, index
-            logger.warning("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
+            _warn("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
         return None, 0
 
 
@@ -203,7 +200,7 @@ class Log:
         drafts: list[codec.Drafted] = []
         for event in events:
             if private or getattr(event, "salt", ""):
-                event = replace(event, nonce=secrets.token_hex(8))
+                event = replace(event, nonce=os.urandom(8).hex())
             drafts.append(codec.draft(event, at_us, hot.salt if hot is not None else getattr(event, "salt", "")))
             if summary is None or changes_summary(event):
                 summary = summarise(summary, self.name, event, at_us)
@@ -289,3 +286,9 @@ def decoded(log: str, row: Stored) -> Event:
         raise UnknownEvent(log, row.seq, row.kind) from None
     except ValueError as error:
         raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging  # 8 ms to import, and hardly ever needed
+
+    logging.getLogger("holdfast").warning(message, *values)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from holdfast.core import codec, limits
@@ -96,16 +95,14 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
 
 def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
     """Bring exported tasks in. Every digest is computed anew; a log that is there already must agree."""
-    lines_left = iter(lines)
-    decoder = msgspec.json.Decoder(_Header | _BlobLine | _EventLine | _End)
     incoming: list[_Incoming] = []
     ended = False
-    for number, line in enumerate(lines_left, start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            entry = decoder.decode(line)
-        except msgspec.DecodeError as error:
+            entry = codec.load(line, _Header | _BlobLine | _EventLine | _End)
+        except ValueError as error:
             raise _unreadable(number, str(error)) from None
         match entry:
             case _Header():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import parse_qs, urlsplit
 
 from holdfast.core.errors import InvalidUrl, MissingExtra
 from holdfast.store.protocol import Store
@@ -29,6 +28,8 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
     if scheme == "sqlite" and colon:
         if not rest.startswith("///"):
             raise InvalidUrl(f"{address!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
+        from urllib.parse import parse_qs, urlsplit
+
         parts = urlsplit(address)
         options = parse_qs(parts.query, keep_blank_values=True)
         durability = durability or options.pop("durability", [None])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class MemoryStore:
         self._effects: dict[str, Take] = {}
         self._tombstones: dict[str, Tombstone] = {}
         self._numbered = 0
-        self._holder = f"memory-{secrets.token_hex(8)}"
+        self._holder = f"memory-{os.urandom(8).hex()}"
         self._closed = False
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import threading
 
 _MAX_OFFSET = 1 << 62
@@ -23,7 +22,7 @@ class Presence:
 
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
-        self._offset = secrets.randbelow(_MAX_OFFSET)
+        self._offset = int.from_bytes(os.urandom(8)) % _MAX_OFFSET
         self._pid = os.getpid()
         with _lock:
             fcntl.lockf(_descriptor(self._path), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._offset)

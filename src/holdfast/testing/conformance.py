@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec
+from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, KeyTaken, StoreError
 from holdfast.core.events import Event
 from holdfast.core.records import Group, Head, Origin, Snapshot, Summary, Take, Write
@@ -38,7 +39,9 @@ def draft(*events: Event, at_us: int = AT) -> tuple[Any, ...]:
     return tuple(codec.draft(event, at_us).draft for event in events)
 
 
-def created(log: str, *, at_us: int = AT, origin: Origin | None = None, start: Head | None = None, **fields: Any) -> Write:
+def created(
+    log: str, *, at_us: int = AT, origin: Origin | None = None, start: Head | None = None, **fields: Any
+) -> Write:
     """The first write of a task."""
     event = ev.TaskCreated(agent=fields.pop("agent", "tester"), **fields)
     summary = summarise(None, log, event, at_us)

@@ -1,0 +1,69 @@
+"""One event by a lone caller, beside one bare autocommit insert into the same table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import holdfast
+from benchmarks.table import Row, at_most
+from benchmarks.workload import BareAppends, best, new_task, say, step
+from holdfast.engine.log import Log
+from holdfast.store.sqlite_file import Durability
+
+BLOCK = {"full": 100, "process": 200}
+ROUNDS = {"full": 20, "process": 40}
+LONG = 10_000
+
+
+def rows(place: Path) -> list[Row]:
+    """The least mean time of a block of appends, and the mean over a long turn with its snapshots."""
+    return [_block(place, "full"), _block(place, "process"), _long_turn(place)]
+
+
+def _block(place: Path, durability: Durability) -> Row:
+    say(f"append {durability}")
+    count = BLOCK[durability]
+    with holdfast.open(place / f"ours-{durability}.db", durability=durability) as app:
+        log = new_task(app, "lone")
+        raw = BareAppends(place / f"raw-{durability}.db", durability)
+        found = best(
+            ROUNDS[durability],
+            ours=lambda: _seconds(log, count),
+            raw=lambda: raw.seconds(count),
+        )
+        raw.close()
+    per = 1e6 / count
+    name = f"append 200 bytes, {durability}"
+    ours, bare = found["ours"] * per, found["raw"] * per
+    return Row(name=name, measured=ours, unit="µs", compare=bare, goal=at_most(1.3))
+
+
+def _long_turn(place: Path) -> Row:
+    """All the appends of one long turn, so that the snapshots among them are paid for."""
+    say("long turn")
+    again = iter(range(100))
+
+    def ours() -> float:
+        number = next(again)
+        with holdfast.open(place / f"long-{number}.db", durability="process") as app:
+            return _seconds(new_task(app, "long"), LONG)
+
+    def raw() -> float:
+        inserts = BareAppends(place / f"long-raw-{next(again)}.db", "process")
+        seconds = inserts.seconds(LONG)
+        inserts.close()
+        return seconds
+
+    found = best(4, ours=ours, raw=raw)
+    per = 1e6 / LONG
+    name = f"append, mean of {LONG:,} in one turn, process"
+    return Row(name=name, measured=found["ours"] * per, unit="µs", compare=found["raw"] * per)
+
+
+def _seconds(log: Log, count: int) -> float:
+    events = [step(log.head.seq + number) for number in range(1, count + 1)]
+    began = time.perf_counter()
+    for event in events:
+        log.append((event,))
+    return time.perf_counter() - began

@@ -1,0 +1,1 @@
+"""What users and we ourselves test with."""

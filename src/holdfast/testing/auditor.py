@@ -1,0 +1,262 @@
+"""An auditor that trusts nobody: it reads the tables of a SQLite store by itself and imports nothing of ours.
+
+    python -m holdfast.testing.auditor agents.db --acks acks.jsonl
+
+It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds one JSON
+object a line, `{"log": …, "seq": …, "digest": …}`, written when an append had returned: all of them must be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+
+Path_ = str | os.PathLike[str]
+
+# Every table is read as it lies there: an index could tell another story.
+LOGS = "select log, name, parent, base from logs not indexed"
+EVENTS = "select log, seq, cast(kind as blob), at, body, body_hash, digest from events not indexed order by log, seq"
+TASKS = "select log, status, anchor_seq, anchor_digest from tasks not indexed"
+SNAPSHOTS = "select log, seq, digest from snapshots not indexed"
+BLOBS = "select hash from blobs not indexed"
+BLOB_USES = "select hash, log from blob_uses"
+ERASURES = "select log, seq from erasures not indexed"
+TOMBSTONES = "select name, seq from tombstones"
+INTEGRITY = "select * from pragma_integrity_check"
+
+TERMINAL = {"task_completed": "completed", "task_failed": "failed", "task_cancelled": "cancelled"}
+FIRST = {"task_created", "task_forked"}
+AWAKENING = {"task_reopened", "rolled_back"}
+
+
+def audit(path: Path_, acks: Path_ | None = None) -> list[str]:
+    """Everything wrong with the store at a path; nothing if all is well."""
+    return _audit(path, acks).findings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Audit from the command line; 0 if all is well, 1 if not."""
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.auditor", description="Audit a SQLite store.")
+    parser.add_argument("db", help="the store's file")
+    parser.add_argument("--acks", help="JSON lines of what was acknowledged")
+    chosen = parser.parse_args(arguments)
+    done = _audit(chosen.db, chosen.acks)
+    for finding in done.findings:
+        print(finding)
+    outcome = f"{len(done.findings)} findings" if done.findings else "ok"
+    print(f"audited {len(done.logs)} logs, {done.events} events: {outcome}")
+    return 1 if done.findings else 0
+
+
+@dataclass
+class _Log:
+    """A log as its rows tell it."""
+
+    number: int
+    name: str
+    parent: int | None
+    base: int
+    head: int = 0
+    kinds: list[str] = field(default_factory=list[str])
+    digests: dict[int, bytes] = field(default_factory=dict[int, bytes])
+
+
+@dataclass
+class _Audit:
+    """What has been read and what was wrong with it."""
+
+    connection: apsw.Connection
+    logs: dict[int, _Log] = field(default_factory=dict[int, _Log])
+    events: int = 0
+    findings: list[str] = field(default_factory=list[str])
+
+    def rows(self, query: str) -> Iterator[Any]:
+        return self.connection.execute(query)
+
+    def find(self, finding: str) -> None:
+        self.findings.append(finding)
+
+
+def _audit(path: Path_, acks: Path_ | None) -> _Audit:
+    connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
+    one = _Audit(connection)
+    try:
+        with connection:
+            _audit_file(one)
+            _audit_logs(one)
+            _audit_events(one)
+            _audit_tasks(one)
+            _audit_snapshots(one)
+            _audit_blobs(one)
+            _audit_acks(one, acks)
+    except (apsw.Error, UnicodeDecodeError) as error:
+        one.find(f"the file cannot be read: {type(error).__name__}: {error}")
+    finally:
+        connection.close()
+    return one
+
+
+def _audit_file(one: _Audit) -> None:
+    for (found,) in one.rows(INTEGRITY):
+        if found != "ok":
+            one.find(f"integrity: {found}")
+
+
+def _audit_logs(one: _Audit) -> None:
+    """One log a name, none of them removed, every parent there."""
+    names = {name for name, _ in one.rows(TOMBSTONES)}
+    for number, name, parent, base in one.rows(LOGS):
+        if name in names:
+            one.find(f"{name}: there is more than one log of this name, or it was removed")
+        names.add(name)
+        one.logs[number] = _Log(number, name, parent, base, base)
+    for log in one.logs.values():
+        if log.parent is None and log.base:
+            one.find(f"{log.name}: begins at {log.base}, but has no parent")
+        if log.parent is not None and log.parent not in one.logs:
+            one.find(f"{log.name}: its parent, log number {log.parent}, is missing")
+
+
+def _audit_events(one: _Audit) -> None:
+    """Seqs without a gap, bodies with their hashes, then the chains, parents first."""
+    erased = set(one.rows(ERASURES))
+    hashes: dict[int, list[tuple[int, str, int, bytes, bytes]]] = {number: [] for number in one.logs}
+    blobs = {hash for (hash,) in one.rows(BLOBS)}
+    for number, seq, kind, at, body, body_hash, digest in one.rows(EVENTS):
+        one.events += 1
+        log = one.logs.get(number)
+        if log is None:
+            one.find(f"log number {number}: event {seq} belongs to no log")
+            continue
+        if seq != log.head + 1:
+            one.find(f"{log.name}: event {seq} follows {log.head}")
+        log.head = seq
+        if body is None and (number, seq) not in erased:
+            one.find(f"{log.name}: event {seq} has lost its body")
+        if body is not None and hashlib.sha256(body).digest() != body_hash:
+            one.find(f"{log.name}: event {seq} has not the body it was written with")
+        for hash in _blobs_named(body):
+            if hash not in blobs:
+                one.find(f"{log.name}: event {seq} refers to blob {hash.hex()[:12]}, which is missing")
+        log.kinds.append(kind.decode())
+        log.digests[seq] = digest
+        hashes[number].append((seq, kind, at, body_hash, digest))
+    for log in one.logs.values():
+        if not log.kinds:
+            one.find(f"{log.name}: has no events")
+        _audit_chain(one, log, hashes[log.number])
+
+
+def _blobs_named(body: bytes | None) -> Iterator[bytes]:
+    """The blobs an event refers to: in a field of its own, or in one of its inputs."""
+    fields = cast("dict[str, Any]", json.loads(body)) if body is not None and b'"$blob"' in body else {}
+    for value in (*fields.values(), *cast("dict[str, Any]", fields.get("input", {})).values()):
+        if isinstance(value, dict) and "$blob" in value:
+            yield bytes.fromhex(cast("dict[str, Any]", value)["$blob"])
+
+
+def _audit_chain(one: _Audit, log: _Log, events: list[Any]) -> None:
+    previous = _first_previous(one, log)
+    for seq, kind, at, body_hash, digest in events:
+        place = struct.pack(">qq", seq, at)
+        expected = hashlib.sha256(previous + place + kind + b"\n" + body_hash).digest()
+        if expected != digest:
+            one.find(f"{log.name}: the digest of event {seq} does not follow from what came before")
+        previous = digest
+
+
+def _first_previous(one: _Audit, log: _Log) -> bytes:
+    """What a chain begins with: the name, or for a fork the digest at its base, in whichever log that lies."""
+    above, seen = one.logs.get(log.parent or 0), {log.number}
+    while above is not None and above.number not in seen:
+        if log.base > above.base:
+            if log.base not in above.digests:
+                one.find(f"{log.name}: its past ends before {log.base}")
+            return above.digests.get(log.base, b"")
+        seen.add(above.number)
+        above = one.logs.get(above.parent or 0)
+    return hashlib.sha256(b"holdfast log\n" + log.name.encode()).digest()
+
+
+def _audit_tasks(one: _Audit) -> None:
+    """Every task has its row, at a head it has had, with the end its events tell."""
+    rows = {number: rest for number, *rest in one.rows(TASKS)}
+    for number in rows.keys() - one.logs.keys():
+        one.find(f"log number {number}: a task without a log")
+    for log in one.logs.values():
+        ended = _end_told(one, log)
+        if log.number not in rows:
+            if log.kinds[:1] and log.kinds[0] in FIRST:
+                one.find(f"{log.name}: has no row in tasks")
+            continue
+        status, anchor_seq, anchor_digest = rows[log.number]
+        if log.digests.get(anchor_seq) != anchor_digest:
+            one.find(f"{log.name}: was at {anchor_seq} with another digest, and is at {log.head} now")
+        if ended != (status if status in TERMINAL.values() else None):
+            one.find(f"{log.name}: is {status} in tasks, but {ended or 'not ended'} by its events")
+
+
+def _end_told(one: _Audit, log: _Log) -> str | None:
+    """How a task ended, by its events; nothing but late observations may follow an end, unless it is undone."""
+    ended: str | None = None
+    for seq, kind in zip(log.digests, log.kinds, strict=False):
+        if kind in AWAKENING:
+            ended = None
+        elif ended is not None and kind != "step_observed":
+            one.find(f"{log.name}: event {seq}, {kind}, comes after the task had {ended}")
+        ended = TERMINAL.get(kind, ended)
+    return ended
+
+
+def _audit_snapshots(one: _Audit) -> None:
+    for number, seq, digest in one.rows(SNAPSHOTS):
+        log = one.logs.get(number)
+        if log is None or log.digests.get(seq) != digest:
+            one.find(f"{log.name if log else number}: the snapshot at {seq} is of no event that is there")
+
+
+def _audit_blobs(one: _Audit) -> None:
+    there = {hash for (hash,) in one.rows(BLOBS)}
+    for hash, number in one.rows(BLOB_USES):
+        log = one.logs.get(number)
+        if log is None:
+            one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is no log")
+        elif hash not in there:
+            one.find(f"{log.name}: uses blob {hash.hex()[:12]}, which is missing")
+
+
+def _audit_acks(one: _Audit, acks: Path_ | None) -> None:
+    """What was acknowledged is there, unless its whole log was removed."""
+    by_name = {log.name: log for log in one.logs.values()}
+    removed = dict(one.rows(TOMBSTONES))
+    for ack in _acks(acks):
+        log = by_name.get(ack["log"])
+        found = log.digests.get(ack["seq"]) if log else None
+        if found is None and ack["seq"] <= removed.get(ack["log"], 0):
+            continue
+        if found is None:
+            one.find(f"{ack['log']}: event {ack['seq']} was acknowledged and is not there")
+        elif found.hex() != ack["digest"]:
+            one.find(f"{ack['log']}: event {ack['seq']} was acknowledged with another digest")
+
+
+def _acks(path: Path_ | None) -> Iterator[dict[str, Any]]:
+    """The acknowledgements. A last line without its end was being written when its writer was killed."""
+    if path is not None and os.path.exists(path):
+        for line in Path(path).read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The fold: pure at its border, the same however it is cut."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core import codec
+from holdfast.core.state import Hot, evolve, fold, summarise
+from tests.legal import LOG, histories, rows_of
+
+
+@given(histories())
+def test_any_legal_history_encodes_decodes_and_folds_to_itself(events):
+    hot = None
+    for seq, event in enumerate(events, start=1):
+        hot = evolve(hot, LOG, seq, seq - 1, event)
+    assert [codec.decode(row.kind, row.body) for row in rows_of(events)] == events
+    assert fold(None, LOG, rows_of(events)) == hot
+
+
+@given(histories(), st.data())
+def test_a_prefix_and_its_tail_fold_to_the_whole(events, data):
+    rows = rows_of(events)
+    cut = data.draw(st.integers(1, len(rows)))
+    prefix = fold(None, LOG, rows[:cut])
+    before = codec.dump(prefix)
+    assert fold(prefix, LOG, rows[cut:]) == fold(None, LOG, rows)
+    assert codec.dump(prefix) == before, "the fold does not change what it is given"
+
+
+@given(histories(), st.data())
+def test_a_snapshot_at_any_point_changes_nothing(events, data):
+    rows = rows_of(events)
+    cut = data.draw(st.integers(1, len(rows)))
+    snapshot = codec.inflate(codec.deflate(codec.dump(fold(None, LOG, rows[:cut]))))
+    restored = codec.load(snapshot, Hot)
+    assert fold(restored, LOG, rows[cut:]) == fold(None, LOG, rows)
+
+
+@given(histories())
+def test_the_summary_is_a_fold_of_its_own_and_agrees_with_the_state(events):
+    summary = None
+    for at, event in enumerate(events):
+        summary = summarise(summary, LOG, event, at)
+    assert summary == fold(None, LOG, rows_of(events)).summary
+
+
+@given(histories())
+def test_steps_are_those_of_this_turn_and_what_is_still_open(events):
+    hot = fold(None, LOG, rows_of(events))
+    for step in hot.steps.values():
+        assert step.open or step.first_seq > hot.turn_seq or step.last_seq > hot.turn_seq

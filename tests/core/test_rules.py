@@ -1,0 +1,115 @@
+"""What may follow what, and what each refusal says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core import codec, decide, names
+from holdfast.core import events as ev
+from holdfast.core.errors import HoldfastError, InvalidEvent, InvalidId, InvalidTransition, InvalidValue, TaskFinished
+from holdfast.core.policy import PHASES
+from holdfast.core.state import fold
+from tests.legal import LOG, any_event, endings, histories, rows_of
+
+START = ev.TaskCreated(agent="a", stages=("one", "two"))
+ONCE = ev.StepStarted(key="pay#1", name="pay", tool="pay", effect="once", idempotency_key="k")
+DONE = ev.StepCompleted(key="a#1", name="a", result=codec.pack(1))
+VALUE = codec.pack(1)
+
+
+def after(*events):
+    return fold(None, LOG, rows_of([START, *events]))
+
+
+def test_a_log_begins_with_its_creation_and_is_created_once():
+    with pytest.raises(InvalidEvent, match="begin"):
+        decide.check(None, DONE)
+    with pytest.raises(InvalidEvent, match="created already"):
+        decide.check(after(), START)
+
+
+@pytest.mark.parametrize(
+    ("history", "event", "says"),
+    [
+        ((DONE,), DONE, "no further outcome"),
+        ((DONE,), ev.StepStarted(key="a#1", name="a"), "cannot start again"),
+        ((), ev.StepCompleted(key="p#1", name="p", result=VALUE, effect="once"), "not announced"),
+        ((DONE,), ev.AttemptFailed(key="a#1", name="a", attempt=1, failure=ev.Failure("E", ""), retry_us=1), "outcome"),
+        ((), ev.StepDoubted(key="a#1"), "not under way"),
+        ((DONE,), ev.StepSettled(key="a#1", happened=True), "not in doubt"),
+        ((ONCE, ev.StepDoubted(key="pay#1")), ev.StepCompleted(key="pay#1", name="pay", result=VALUE), "doubt"),
+        ((ONCE,), ev.TaskCompleted(result=VALUE), "no outcome"),
+        ((ONCE,), ev.TaskFailed(failure=ev.Failure("E", "")), "no outcome"),
+        ((), ev.TurnStarted(turn=2), "cannot follow turn 0"),
+        ((), ev.StageSet(stage="three"), "not a stage"),
+        ((), ev.PhaseSet(phase="done"), "'idle' to 'done'"),
+        ((), ev.MessageAdded(), "either"),
+        ((), ev.MessageAdded(step="a#1"), "no result"),
+        ((), ev.WaitEnded(key="w#1"), "does not wait"),
+        ((DONE,), ev.WaitStarted(key="a#1", wait="person"), "taken"),
+        ((), ev.TaskReleased(), "needs a claim"),
+        ((), ev.TaskReopened(), "only a failed one"),
+        ((), ev.PlanStepDone(step="x"), "no step 'x'"),
+        ((), ev.QuestionClosed(question="why"), "not an open question"),
+        ((), ev.FlagCleared(flag="hot"), "not raised"),
+        ((), ev.StateDeleted(name="x"), "no 'x'"),
+        ((ev.StateSet(name="x", value=codec.pack("s")),), ev.StateIncremented(name="x"), "is a str, not a number"),
+        ((ev.StateSet(name="x", value=VALUE),), ev.StateAppended(name="x", value=VALUE), "is a number, not a list"),
+        ((), ev.FactLearned(key="", value=VALUE), "0 characters"),
+        ((), ev.FlagRaised(flag="x" * 201), "201 characters"),
+        ((), ev.RolledBack(to=5, hot=VALUE), "cannot roll back"),
+    ],
+)
+def test_what_may_not_follow_is_refused_with_its_reason(history, event, says):
+    with pytest.raises((InvalidEvent, InvalidValue), match=says) as refused:
+        decide.check(after(*history), event)
+    assert refused.value.hint
+
+
+def test_a_call_in_doubt_is_settled_and_then_the_task_can_end():
+    doubt = after(ONCE, ev.StepDoubted(key="pay#1"))
+    settled = ev.StepSettled(key="pay#1", happened=True, result=codec.pack("r"))
+    decide.check(doubt, settled)
+    decide.check(after(ONCE, ev.StepDoubted(key="pay#1"), settled), ev.TaskCompleted(result=VALUE))
+
+
+@given(histories(), any_event | endings, endings)
+def test_nothing_follows_the_end_but_observations_and_reopening(events, later, ending):
+    hot = fold(None, LOG, rows_of(events))
+    if not hot.ended:
+        try:
+            decide.check(hot, ending)
+        except HoldfastError:
+            return
+        hot = fold(hot, LOG, rows_of([*events, ending])[len(events) :])
+    if isinstance(later, ev.StepObserved):
+        decide.check(hot, later)
+    elif not isinstance(later, ev.TaskReopened):
+        with pytest.raises(TaskFinished):
+            decide.check(hot, later)
+
+
+@given(st.lists(st.sampled_from(sorted(PHASES)), max_size=8))
+def test_a_phase_moves_only_along_the_table(wanted):
+    phase, moves = "idle", []
+    for target in wanted:
+        event = ev.PhaseSet(phase=target)
+        if target in PHASES[phase]:
+            decide.check(after(*moves), event)
+            moves.append(event)
+            phase = target
+        else:
+            with pytest.raises(InvalidTransition, match="cannot go"):
+                decide.check(after(*moves), event)
+
+
+@pytest.mark.parametrize("id", ["", "-a", "@last", "a b", "a\n", "../etc", "ä", "a" * 513, "a'b", "a\0b", None, 7])
+def test_an_id_that_cannot_be_typed_or_linked_is_refused(id):
+    with pytest.raises(InvalidId) as refused:
+        names.task_log(id)
+    assert refused.value.code == "invalid-id"
+
+
+@pytest.mark.parametrize("id", ["a", "recap-42", "parent/spawn#1", "x~2/pay#1", "7", "a" * 512])
+def test_ordinary_ids_and_those_of_children_are_allowed(id):
+    assert names.task_log(id) == id

@@ -1,0 +1,123 @@
+"""Legal histories for Hypothesis: any events, of which those that may not follow are left out."""
+
+from hypothesis import strategies as st
+
+from holdfast.core import codec, decide
+from holdfast.core import events as ev
+from holdfast.core.errors import HoldfastError
+from holdfast.core.patch import StatePatch
+from holdfast.core.records import Head, Stored
+from holdfast.core.state import evolve
+from holdfast.store.protocol import place
+
+LOG = "task-1"
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+)
+json_values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4) | st.sampled_from(["$blob", "$json", "$append", "~"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+packed = json_values.map(codec.pack)
+large = st.integers(4096, 9000).map(lambda n: codec.pack("z" * n))
+values = st.one_of(packed, packed, packed, large)
+names = st.sampled_from(["a", "b", "c", "ü"])
+keys = st.sampled_from(["draft#1", "draft#2", "pay#1", "~1/pay#1"])
+fields = st.dictionaries(names, values, max_size=2)
+failures = st.builds(ev.Failure, type=names, message=st.text(max_size=5))
+effects = st.sampled_from(["read", "idempotent", "once"])
+waits = st.sampled_from(["person", "timer", "signal", "child"])
+unset_or_value = st.just(codec.JSON_NULL) | values
+
+patches = st.builds(
+    StatePatch,
+    set=st.dictionaries(names, json_values, max_size=2),
+    append_facts=st.lists(st.fixed_dictionaries({"key": names, "value": json_values, "source": names}), max_size=2),
+    raise_flags=st.lists(names, max_size=2),
+    add_questions=st.lists(names, max_size=2),
+    replace_plan=st.none() | st.lists(names, max_size=3),
+).map(codec.changes)
+
+any_event = st.one_of(
+    st.builds(ev.TaskClaimed, holder=names),
+    st.builds(ev.TaskReleased, why=names),
+    st.builds(ev.TaskSuspended, why=waits, wake_us=st.none() | st.integers(0, 2**50)),
+    st.builds(ev.StepStarted, key=keys, name=names, input=fields, tool=names, effect=effects, idempotency_key=names),
+    st.builds(ev.StepCompleted, key=keys, name=names, result=values, input=fields, effect=effects, tool=names),
+    st.builds(ev.StepFailed, key=keys, name=names, failure=failures, effect=effects),
+    st.builds(ev.AttemptFailed, key=keys, name=names, attempt=st.integers(1, 3), failure=failures, retry_us=st.just(9)),
+    st.builds(ev.StepDoubted, key=keys),
+    st.builds(ev.StepSettled, key=keys, happened=st.booleans(), result=unset_or_value),
+    st.builds(ev.StepObserved, key=keys, result=unset_or_value),
+    st.builds(ev.WaitStarted, key=keys, wait=waits, name=names, prompt=unset_or_value),
+    st.builds(ev.WaitEnded, key=keys, value=unset_or_value),
+    st.builds(ev.SignalReceived, name=names, value=values),
+    st.builds(ev.TurnStarted, turn=st.integers(1, 4)),
+    st.builds(ev.StageSet, stage=names),
+    st.builds(ev.PhaseSet, phase=st.sampled_from(["planning", "executing", "reflecting", "done", "error"])),
+    st.builds(ev.DecisionMade, question=names, choice=values, options=unset_or_value),
+    st.builds(ev.FactLearned, key=names, value=values, source=names),
+    st.builds(ev.PlanSet, steps=st.lists(names, max_size=3).map(tuple)),
+    st.builds(ev.PlanStepDone, step=names),
+    st.builds(ev.QuestionOpened, question=names),
+    st.builds(ev.QuestionClosed, question=names),
+    st.builds(ev.ArtifactAdded, artifact_id=names, type=names, data=values, bytes=st.integers(0, 99)),
+    st.builds(ev.NoteSet, key=names, value=values),
+    st.builds(ev.FlagRaised, flag=names),
+    st.builds(ev.FlagCleared, flag=names),
+    st.builds(ev.MessageAdded, message=values),
+    st.builds(ev.MessageAdded, step=keys),
+    st.builds(ev.LogWritten, text=st.text(max_size=5)),
+    st.builds(ev.StateSet, name=names, value=values),
+    st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5)),
+    st.builds(ev.StateAppended, name=names, value=values),
+    st.builds(ev.StateDeleted, name=names),
+    st.builds(ev.StatePatched, patch=patches, by=names),
+    st.builds(ev.CheckpointMade, label=names),
+    st.builds(ev.CancelRequested, by=names),
+    st.builds(ev.TaskReopened, by=names),
+)
+endings = st.one_of(
+    st.builds(ev.TaskCompleted, result=values),
+    st.builds(ev.TaskFailed, failure=failures),
+    st.builds(ev.TaskCancelled, by=names),
+)
+first_events = st.builds(ev.TaskCreated, agent=names, input=fields, user=st.none() | names, goal=st.text(max_size=4))
+
+
+def keep_legal(events):
+    """Those events that may follow each other, as they would be stored."""
+    hot, kept = None, []
+    for event in events:
+        try:
+            decide.check(hot, event)
+        except HoldfastError:
+            continue
+        stored = codec.draft(event, len(kept)).event
+        hot = evolve(hot, LOG, len(kept) + 1, len(kept), stored)
+        kept.append(stored)
+    return kept
+
+
+@st.composite
+def histories(draw, max_size=25):
+    """A legal history, from creation on, perhaps to its end."""
+    events = [draw(first_events), *draw(st.lists(any_event, max_size=max_size))]
+    if draw(st.booleans()):
+        events.append(draw(endings))
+    return keep_legal(events)
+
+
+def rows_of(events):
+    """A history as rows, with their digests."""
+    drafts = [codec.draft(event, at).draft for at, event in enumerate(events)]
+    placed = place(Head(0, codec.genesis(LOG)), drafts)
+    return [
+        Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+        for seq, (draft, digest) in enumerate(zip(drafts, placed.digests, strict=True), start=1)
+    ]
