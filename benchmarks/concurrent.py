@@ -18,8 +18,8 @@ from holdfast.engine.log import Log
 
 APPENDERS = 200
 EACH = 20
-ROUNDS = 10
-RAW = 300
+ROUNDS = 12
+RAW = 100
 
 Work = list[tuple[Log, list[Event]]]
 
@@ -32,8 +32,8 @@ def rows(place: Path) -> list[Row]:
         raw = BareAppends(place / "raw.db", "full")
         found = best(
             ROUNDS,
+            raw=lambda: min(raw.seconds(RAW) for _ in range(3)),
             loop=lambda: asyncio.run(_loop_seconds(app, logs)),
-            raw=lambda: raw.seconds(RAW),
             threads=lambda: _thread_seconds(logs),
         )
         raw.close()

@@ -90,27 +90,27 @@ endings = st.one_of(
 first_events = st.builds(ev.TaskCreated, agent=names, input=fields, user=st.none() | names, goal=st.text(max_size=4))
 
 
-def keep_legal(events):
-    """Those events that may follow each other, as they would be stored."""
+def keep_legal(events, stored):
+    """Those events that may follow each other, as they are given or as they would be stored."""
     hot, kept = None, []
     for event in events:
         try:
             decide.check(hot, event)
         except HoldfastError:
             continue
-        stored = codec.draft(event, len(kept)).event
-        hot = evolve(hot, LOG, len(kept) + 1, len(kept), stored)
-        kept.append(stored)
+        slim = codec.draft(event, len(kept)).event
+        hot = evolve(hot, LOG, len(kept) + 1, len(kept), slim)
+        kept.append(slim if stored else event)
     return kept
 
 
 @st.composite
-def histories(draw, max_size=25):
-    """A legal history, from creation on, perhaps to its end."""
+def histories(draw, max_size=25, stored=True):
+    """A legal history, from creation on, perhaps to its end; with large values in place unless `stored`."""
     events = [draw(first_events), *draw(st.lists(any_event, max_size=max_size))]
     if draw(st.booleans()):
         events.append(draw(endings))
-    return keep_legal(events)
+    return keep_legal(events, stored)
 
 
 def rows_of(events):

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core import codec
-from holdfast.core.state import Hot, evolve, fold, summarise
+from holdfast.core.hot import Hot
+from holdfast.core.state import evolve, fold, summarise
 from tests.legal import LOG, histories, rows_of
 
 

@@ -1,0 +1,1 @@
+"""The pure part: no IO, no clock, no chance."""

@@ -149,10 +149,18 @@ def messages_value(ref: MessagesRef) -> Raw:
 
 
 def changes(patch: StatePatch) -> Changes:
-    """A patch as it is written. Refuses what is not a patch, saying where."""
+    """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
+    document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
+    document["append_facts"] = [
+        {name: pack(item, f"patch.append_facts[{index}]") if name == "value" else item for name, item in fact.items()}
+        for index, fact in enumerate(patch.append_facts)
+    ]
+    for section in ("set", "append"):
+        values = cast("dict[str, Any]", document[section])
+        document[section] = {name: pack(value, f"patch.{section}[{name!r}]") for name, value in values.items()}
     try:
-        return msgspec.json.decode(bytes(pack(msgspec.to_builtins(patch), "patch")), type=Changes)
-    except msgspec.ValidationError as error:
+        return msgspec.json.decode(_encode(document), type=Changes)
+    except (msgspec.ValidationError, TypeError, AttributeError) as error:
         raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
 
 

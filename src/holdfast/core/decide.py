@@ -15,8 +15,8 @@ from holdfast.core import codec, names
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
+from holdfast.core.hot import Hot, Step
 from holdfast.core.policy import PHASES
-from holdfast.core.state import Hot, Step
 
 _AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked)
 

@@ -22,8 +22,9 @@ from holdfast.core.errors import (
     UnknownEvent,
 )
 from holdfast.core.events import Event, TaskClaimed
+from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.records import Group, Head, Origin, Record, Snapshot, Stored, Take, Write
-from holdfast.core.state import FOLD_VERSION, Hot, changes_summary, evolve, summarise
+from holdfast.core.state import changes_summary, evolve, summarise
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
 from holdfast.failpoints import failpoint

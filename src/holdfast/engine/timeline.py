@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from holdfast.core import codec, limits
 from holdfast.core.errors import LogCorrupt, SeqOutOfRange, StepNotFound, UnknownEvent
+from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Record, Stored, Summary
-from holdfast.core.state import Hot, Step, evolve
+from holdfast.core.state import evolve
 from holdfast.engine.log import Logs, decoded
 from holdfast.engine.view import StepState, TaskState
 

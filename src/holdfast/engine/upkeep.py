@@ -12,8 +12,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists
 from holdfast.core.events import Erased
+from holdfast.core.hot import Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
-from holdfast.core.state import Hot, evolve
+from holdfast.core.state import evolve
 from holdfast.engine.log import Logs, decoded
 from holdfast.engine.timeline import verify
 from holdfast.store.protocol import Erasure, Store, Tombstone

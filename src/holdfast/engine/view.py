@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, state
+from holdfast.core import codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
+from holdfast.core.hot import Hot
 from holdfast.core.records import moment
-from holdfast.core.state import Hot
 from holdfast.engine.log import Log, Logs, decoded
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Values(Mapping[str, T], Generic[T]):
 class StepState:
     """A step and what became of it."""
 
-    def __init__(self, step: state.Step, logs: Logs, turn: int) -> None:
+    def __init__(self, step: hot.Step, logs: Logs, turn: int) -> None:
         self._step = step
         self._logs = logs
         self.turn = turn
@@ -98,7 +98,7 @@ class StepState:
 class FactState:
     """Something the agent learned, and from where."""
 
-    def __init__(self, fact: state.Fact, logs: Logs) -> None:
+    def __init__(self, fact: hot.Fact, logs: Logs) -> None:
         self.value = codec.unpack(fact.value, logs.blob)
         self.source = fact.source
         self.at = moment(fact.at_us)
@@ -110,7 +110,7 @@ class FactState:
 class ArtifactState:
     """Something the agent made; its data is fetched when asked for."""
 
-    def __init__(self, id: str, artifact: state.Artifact, logs: Logs) -> None:
+    def __init__(self, id: str, artifact: hot.Artifact, logs: Logs) -> None:
         self._artifact = artifact
         self._logs = logs
         self.id, self.type, self.summary = id, artifact.type, artifact.summary
@@ -128,7 +128,7 @@ class ArtifactState:
 class Waiting:
     """Why a task waits, and until when."""
 
-    def __init__(self, kind: str, wake_us: int | None, waits: list[state.Wait], logs: Logs) -> None:
+    def __init__(self, kind: str, wake_us: int | None, waits: list[hot.Wait], logs: Logs) -> None:
         self.kind = kind
         self.wake_at = None if wake_us is None else moment(wake_us)
         self.on = [{"key": w.key, "name": w.name, "prompt": codec.unpack(w.prompt, logs.blob)} for w in waits]
@@ -227,7 +227,7 @@ class TaskState:
         return self._hot.goal
 
     @property
-    def plan(self) -> list[state.PlanStep]:
+    def plan(self) -> list[hot.PlanStep]:
         """The steps planned, each with whether it is done."""
         return list(self._hot.plan)
 

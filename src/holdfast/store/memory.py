@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError
+from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
-from holdfast.core.state import ENDED
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
 

@@ -22,6 +22,7 @@ from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
 from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, prepare, translated
+from holdfast.store.sqlite_rows import is_one_event, list_query, row_itself, task_row, to_summary
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -62,7 +63,7 @@ class SqliteStore:
             writer = self._writable()
             failpoint("append.before")
             try:
-                if len(groups) == 1 and _is_one_event(groups[0]):
+                if len(groups) == 1 and is_one_event(groups[0]):
                     done = [self._append_event(writer, groups[0].writes[0])]
                 else:
                     done = self._append_groups(writer, groups)
@@ -137,7 +138,7 @@ class SqliteStore:
             writer.execute(q.INSERT_EVENT, row)
             seq += 1
         if write.summary is not None:
-            writer.execute(q.PUT_TASK, _task_row(number, write.summary, seq - 1, placed.digests[-1]))
+            writer.execute(q.PUT_TASK, task_row(number, write.summary, seq - 1, placed.digests[-1]))
         for blob in write.blobs:
             hashed = bytes.fromhex(blob.hash)
             writer.execute(q.PUT_BLOB, (hashed, blob.data))
@@ -296,7 +297,7 @@ class SqliteStore:
 
     def summary(self, log: str) -> Summary | None:
         row = self._row(q.TASK, (log,))
-        return _summary(row) if row else None
+        return to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
         """Tasks by the narrowest index that the filters allow."""
@@ -308,8 +309,8 @@ class SqliteStore:
                 if number is None:
                     return []
                 before = number
-            found = fetch_all(reader, _list_query(query), {**wanted, "before": before, "limit": query.limit})
-            return [_summary(row) for row in found]
+            found = fetch_all(reader, list_query(query), {**wanted, "before": before, "limit": query.limit})
+            return [to_summary(row) for row in found]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
         return [row[0] for row in self._rows(q.LOGS, {"after": after, "limit": limit})]
@@ -379,7 +380,7 @@ class SqliteStore:
             number = self._number(reader, log)
             found: list[Stored] = []
             for rowid, seq in fetch_all(reader, q.ROWIDS, (number,)):
-                found.append(_row_itself(reader, rowid, log, number, seq))
+                found.append(row_itself(reader, rowid, log, number, seq))
             return found
 
     def anchor(self, log: str) -> Head | None:
@@ -450,57 +451,3 @@ class SqliteStore:
 
 
 _TO_THE_END = (1 << 63) - 1
-
-
-def _is_one_event(group: Group) -> bool:
-    if len(group.writes) != 1 or group.takes or group.frees:
-        return False
-    write = group.writes[0]
-    plain = write.summary is None and write.snapshot is None and write.origin is None and not write.blobs
-    return plain and write.expect is not None and len(write.drafts) == 1
-
-
-def _list_query(query: Query) -> str:
-    if query.user is not None:
-        return q.LIST_BY_USER
-    if query.agent is not None:
-        return q.LIST_BY_AGENT if query.status is None else q.LIST_BY_AGENT_AND_STATUS
-    if query.stage is not None:
-        return q.LIST_BY_STAGE
-    return q.LIST if query.status is None else q.LIST_BY_STATUS
-
-
-_SUMMARY_FIELDS = (
-    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
-    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us"),
-)
-
-
-def _summary(row: tuple[Any, ...]) -> Summary:
-    return Summary(**dict(zip(_SUMMARY_FIELDS, row, strict=True)))
-
-
-def _task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
-    row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
-    return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
-
-
-def _row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:
-    """One event as it lies in the table, so that damage there is not hidden by the index."""
-    try:
-        row = fetch_one(reader, q.ROW, (rowid,))
-    except apsw.Error as error:
-        raise LogCorrupt(log, seq, f"its row cannot be read: {error}") from error
-    if row is None or row[:2] != (number, seq):
-        raise LogCorrupt(log, seq, "its row is not where the index says")
-    _, _, kind, at, body, hashed, digest = row
-    well_formed = (
-        isinstance(kind, bytes)
-        and isinstance(at, int)
-        and isinstance(body, bytes | None)
-        and isinstance(hashed, bytes)
-        and isinstance(digest, bytes)
-    )
-    if not well_formed:
-        raise LogCorrupt(log, seq, "its row has columns of the wrong type")
-    return Stored(seq, kind.decode("utf-8", "replace"), at, body, hashed, digest)

@@ -2,8 +2,8 @@
 
     python -m holdfast.testing.auditor agents.db --acks acks.jsonl
 
-It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds one JSON
-object a line, `{"log": …, "seq": …, "digest": …}`, written when an append had returned: all of them must be there.
+It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds JSON
+lines, `{"log": …, "seq": …, "digest": …}`, each written when an append had returned: all of them must be there.
 """
 
 from __future__ import annotations
@@ -58,6 +58,23 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if done.findings else 0
 
 
+@dataclass(frozen=True)
+class _Event:
+    """An event's place in the chain."""
+
+    seq: int
+    kind: str
+    at: int
+    body_hash: bytes
+    digest: bytes
+
+    def follows(self, previous: bytes) -> bool:
+        """Whether the digest is that of all that came before, the place, kind, time and body."""
+        place = struct.pack(">qq", self.seq, self.at)
+        text = previous + place + self.kind.encode() + b"\n" + self.body_hash
+        return hashlib.sha256(text).digest() == self.digest
+
+
 @dataclass
 class _Log:
     """A log as its rows tell it."""
@@ -66,8 +83,8 @@ class _Log:
     name: str
     parent: int | None
     base: int
-    head: int = 0
-    kinds: list[str] = field(default_factory=list[str])
+    head: int
+    events: list[_Event] = field(default_factory=list[_Event])
     digests: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
@@ -99,7 +116,7 @@ def _audit(path: Path_, acks: Path_ | None) -> _Audit:
             _audit_snapshots(one)
             _audit_blobs(one)
             _audit_acks(one, acks)
-    except (apsw.Error, UnicodeDecodeError) as error:
+    except (apsw.Error, ValueError, TypeError, struct.error) as error:
         one.find(f"the file cannot be read: {type(error).__name__}: {error}")
     finally:
         connection.close()
@@ -119,7 +136,7 @@ def _audit_logs(one: _Audit) -> None:
         if name in names:
             one.find(f"{name}: there is more than one log of this name, or it was removed")
         names.add(name)
-        one.logs[number] = _Log(number, name, parent, base, base)
+        one.logs[number] = _Log(number, name, parent, base, head=base)
     for log in one.logs.values():
         if log.parent is None and log.base:
             one.find(f"{log.name}: begins at {log.base}, but has no parent")
@@ -128,10 +145,8 @@ def _audit_logs(one: _Audit) -> None:
 
 
 def _audit_events(one: _Audit) -> None:
-    """Seqs without a gap, bodies with their hashes, then the chains, parents first."""
-    erased = set(one.rows(ERASURES))
-    hashes: dict[int, list[tuple[int, str, int, bytes, bytes]]] = {number: [] for number in one.logs}
-    blobs = {hash for (hash,) in one.rows(BLOBS)}
+    """Every event belongs to a log, follows the one before and has its body; then the chains."""
+    erased, blobs = set(one.rows(ERASURES)), set(one.rows(BLOBS))
     for number, seq, kind, at, body, body_hash, digest in one.rows(EVENTS):
         one.events += 1
         log = one.logs.get(number)
@@ -140,21 +155,17 @@ def _audit_events(one: _Audit) -> None:
             continue
         if seq != log.head + 1:
             one.find(f"{log.name}: event {seq} follows {log.head}")
-        log.head = seq
         if body is None and (number, seq) not in erased:
             one.find(f"{log.name}: event {seq} has lost its body")
         if body is not None and hashlib.sha256(body).digest() != body_hash:
             one.find(f"{log.name}: event {seq} has not the body it was written with")
         for hash in _blobs_named(body):
-            if hash not in blobs:
+            if (hash,) not in blobs:
                 one.find(f"{log.name}: event {seq} refers to blob {hash.hex()[:12]}, which is missing")
-        log.kinds.append(kind.decode())
-        log.digests[seq] = digest
-        hashes[number].append((seq, kind, at, body_hash, digest))
+        log.head, log.digests[seq] = seq, digest
+        log.events.append(_Event(seq, kind.decode(), at, body_hash, digest))
     for log in one.logs.values():
-        if not log.kinds:
-            one.find(f"{log.name}: has no events")
-        _audit_chain(one, log, hashes[log.number])
+        _audit_chain(one, log)
 
 
 def _blobs_named(body: bytes | None) -> Iterator[bytes]:
@@ -165,14 +176,14 @@ def _blobs_named(body: bytes | None) -> Iterator[bytes]:
             yield bytes.fromhex(cast("dict[str, Any]", value)["$blob"])
 
 
-def _audit_chain(one: _Audit, log: _Log, events: list[Any]) -> None:
+def _audit_chain(one: _Audit, log: _Log) -> None:
+    if not log.events:
+        one.find(f"{log.name}: has no events")
     previous = _first_previous(one, log)
-    for seq, kind, at, body_hash, digest in events:
-        place = struct.pack(">qq", seq, at)
-        expected = hashlib.sha256(previous + place + kind + b"\n" + body_hash).digest()
-        if expected != digest:
-            one.find(f"{log.name}: the digest of event {seq} does not follow from what came before")
-        previous = digest
+    for event in log.events:
+        if not event.follows(previous):
+            one.find(f"{log.name}: the digest of event {event.seq} does not follow from what came before")
+        previous = event.digest
 
 
 def _first_previous(one: _Audit, log: _Log) -> bytes:
@@ -196,7 +207,7 @@ def _audit_tasks(one: _Audit) -> None:
     for log in one.logs.values():
         ended = _end_told(one, log)
         if log.number not in rows:
-            if log.kinds[:1] and log.kinds[0] in FIRST:
+            if log.events and log.events[0].kind in FIRST:
                 one.find(f"{log.name}: has no row in tasks")
             continue
         status, anchor_seq, anchor_digest = rows[log.number]
@@ -209,12 +220,12 @@ def _audit_tasks(one: _Audit) -> None:
 def _end_told(one: _Audit, log: _Log) -> str | None:
     """How a task ended, by its events; nothing but late observations may follow an end, unless it is undone."""
     ended: str | None = None
-    for seq, kind in zip(log.digests, log.kinds, strict=False):
-        if kind in AWAKENING:
+    for event in log.events:
+        if event.kind in AWAKENING:
             ended = None
-        elif ended is not None and kind != "step_observed":
-            one.find(f"{log.name}: event {seq}, {kind}, comes after the task had {ended}")
-        ended = TERMINAL.get(kind, ended)
+        elif ended is not None and event.kind != "step_observed":
+            one.find(f"{log.name}: event {event.seq}, {event.kind}, comes after the task was {ended}")
+        ended = TERMINAL.get(event.kind, ended)
     return ended
 
 
@@ -252,10 +263,9 @@ def _audit_acks(one: _Audit, acks: Path_ | None) -> None:
 
 def _acks(path: Path_ | None) -> Iterator[dict[str, Any]]:
     """The acknowledgements. A last line without its end was being written when its writer was killed."""
-    if path is not None and os.path.exists(path):
-        for line in Path(path).read_bytes().splitlines(keepends=True):
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+    whole = b"" if path is None else Path(path).read_bytes().rpartition(b"\n")[0]
+    for line in whole.splitlines():
+        yield json.loads(line)
 
 
 if __name__ == "__main__":

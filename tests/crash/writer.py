@@ -1,0 +1,280 @@
+"""Programs that the crash tests run as processes of their own: python writer.py NAME ARGUMENTS…
+
+Whatever they were promised they write down as acknowledgements, one `os.write` each, once the promise was made: the
+operating system keeps what was written when the process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterable
+
+import holdfast
+from holdfast import events as ev
+from holdfast.core import codec
+from holdfast.core.events import Event
+from holdfast.core.records import Draft, Group, Head, Origin, Record, Take, Write
+from holdfast.store.protocol import Store
+from holdfast.store.sqlite import SqliteStore
+
+SHARED = ("shared-0", "shared-1")
+RACED = "raced"
+
+
+class Acks:
+    """What was acknowledged, in a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        self.count = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, log: str, seq: int, digest: bytes) -> None:
+        line = json.dumps({"log": log, "seq": seq, "digest": digest.hex()}) + "\n"
+        assert os.write(self._file, line.encode()) == len(line)
+        self.count += 1
+
+    def head(self, app: holdfast.App, log: str) -> None:
+        """Note the head of a log that nobody else writes to."""
+        head = app.store.head(log)
+        assert head is not None
+        self.note(log, head.seq, head.digest)
+
+    def records(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.note(record.log, record.seq, record.digest)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def note(text: str) -> Event:
+    """A small event."""
+    return ev.LogWritten(text=text)
+
+
+def large(chance: random.Random, size: int) -> Event:
+    """An event whose value is kept beside the log, if the size is that of a blob; it hardly compresses."""
+    return ev.StateSet(name="large", value=codec.pack(chance.randbytes(size // 2).hex()))
+
+
+def write_pair(app: holdfast.App, acks: Acks, one: str, other: str, text: str) -> None:
+    """Write an event to each of two logs and take a unique key: all or nothing."""
+    logs = [app.logs.load(one), app.logs.load(other)]
+    writes = tuple(log.draft([note(text)])[0] for log in logs)
+    placed = app.logs.committer.commit(Group(writes, (Take(text, one, ""),)))
+    for write, place in zip(writes, placed, strict=True):
+        acks.note(write.log, place.first, place.digests[0])
+
+
+# Random work, until killed
+
+
+def swarm(db: str, acks: str, name: str, seed: str, durability: str) -> None:
+    """Do random work on tasks of one's own and on tasks that others work on too."""
+    app = holdfast.open(db, durability=durability)  # type: ignore[arg-type]
+    worker = _Worker(app, Acks(acks), name, random.Random(int(seed)))
+    worker.share()
+    while True:
+        worker.work()
+
+
+class _Worker:
+    def __init__(self, app: holdfast.App, acks: Acks, name: str, chance: random.Random) -> None:
+        self.app, self.acks, self.name, self.chance = app, acks, name, chance
+        self.made = 0
+        self.open: list[str] = []
+
+    def share(self) -> None:
+        for id in SHARED:
+            try:
+                self.app.start("sharer", id=id)
+            except holdfast.TaskExists:
+                continue
+
+    def work(self) -> None:
+        if not self.open:
+            self.start()
+        elif len(self.open) > 6:
+            self.finish()
+        often = (self.one, self.one, self.several, self.large, self.shared, self.pair)
+        self.chance.choice((*often, self.start, self.fork, self.undo, self.collect))()
+
+    def _new(self) -> str:
+        self.made += 1
+        self.open.append(f"{self.name}-{self.made}")
+        return self.open[-1]
+
+    def _any(self) -> str:
+        return self.chance.choice(self.open)
+
+    def start(self) -> None:
+        id = self._new()
+        self.app.start("worker", {"number": self.made}, id=id)
+        self.acks.head(self.app, id)
+
+    def one(self) -> None:
+        self.acks.records(self.app.append(self._any(), note("one")))
+
+    def several(self) -> None:
+        events = [note(f"one of {count}") for count in range(self.chance.randint(2, 6))]
+        self.acks.records(self.app.append(self._any(), *events))
+
+    def large(self) -> None:
+        self.acks.records(self.app.append(self._any(), large(self.chance, self.chance.randint(3_000, 20_000))))
+
+    def shared(self) -> None:
+        id = self.chance.choice(SHARED)
+        head = self.app.store.head(id)
+        assert head is not None
+        try:
+            self.acks.records(self.app.append(id, note(f"after {head.seq}"), expect=head.seq))
+        except holdfast.Conflict:
+            return
+
+    def pair(self) -> None:
+        one, other = self.chance.sample((*self.open, *SHARED), 2)
+        self.made += 1
+        try:
+            write_pair(self.app, self.acks, one, other, f"pair {self.name} {self.made}")
+        except holdfast.Conflict:
+            return
+
+    def fork(self) -> None:
+        parent = self._any()
+        at = self.chance.randint(1, self.app.logs.head(parent).seq)
+        id = self._new()
+        self.app.fork(parent, at=at, id=id)
+        self.acks.head(self.app, id)
+
+    def undo(self) -> None:
+        id = self._any()
+        if self.app.logs.head(id).seq > 1:
+            self.app.rollback(id, to=1)
+            self.acks.head(self.app, id)
+
+    def finish(self) -> None:
+        id = self._any()
+        self.acks.records(self.app.append(id, ev.TaskCompleted(result=codec.pack("done"))))
+        self.open.remove(id)
+
+    def collect(self) -> None:
+        """Remove what is old. One of the three does so for all, now and then."""
+        if self.name.endswith("0") and self.chance.random() < 0.1:
+            self.app.gc(keep=5)
+
+
+# Races
+
+
+def race(db: str, acks: str, threads: str, upto: str) -> None:
+    """Many threads append to one log until it is long enough; each notes what it won."""
+    store = SqliteStore(db, durability="process")
+    won = Acks(acks)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    run_threads(int(threads), lambda number: _run(store, won, f"{os.getpid()}.{number}", int(upto)))
+    store.close()
+
+
+def _run(store: Store, won: Acks, who: str, upto: int) -> None:
+    while (head := store.head(RACED)) is not None and head.seq < upto:
+        outcome = store.append([after(RACED, head, who)])[0]
+        if isinstance(outcome, tuple):
+            won.note(RACED, outcome[0].first, outcome[0].digests[0])
+
+
+def run_threads(count: int, work: object) -> None:
+    """Run work in that many threads at once; what one raises is raised here."""
+    errors: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)  # type: ignore[operator]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def drafts(*events: Event) -> tuple[Draft, ...]:
+    return tuple(codec.draft(event, 1).draft for event in events)
+
+
+def begin(store: Store, log: str) -> Head:
+    """Make a log with one event."""
+    write = Write(log, drafts(note("first")), Head(0, codec.genesis(log)), Origin())
+    outcome = store.append([Group((write,))])[0]
+    assert isinstance(outcome, tuple)
+    return Head(1, outcome[0].digests[0])
+
+
+def after(log: str, head: Head, text: str) -> Group:
+    """One event after a head."""
+    return Group((Write(log, drafts(note(text)), head),))
+
+
+# Holders
+
+
+def hold(db: str) -> None:
+    """Say under which name this process is alive, and stay so until the input ends."""
+    store = SqliteStore(db)
+    print(store.holder(), flush=True)
+    sys.stdin.read()
+
+
+def hold_and_fork(db: str) -> None:
+    """The same, with a child that outlives its parent, until the input ends."""
+    store = SqliteStore(db)
+    print(store.holder(), flush=True)
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+    sys.stdin.read()
+
+
+def use_after_fork(db: str) -> None:
+    """Use a store in a forked child, then in the parent; say what came of each."""
+    app = holdfast.open(db)
+    app.start("parent", id="task")
+    verbs = {
+        "append": lambda: app.append("task", note("from the child")),
+        "read": lambda: app.get("task"),
+        "list": lambda: app.list(),
+        "holder": lambda: app.store.holder(),
+        "alive": lambda: app.store.alive("1-1"),
+        "drop": lambda: app.store.drop_snapshots(),
+    }
+    child = os.fork()
+    if not child:
+        print(json.dumps({name: _outcome(verb) for name, verb in verbs.items()}), flush=True)
+        app.close()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print(json.dumps({name: _outcome(verb) for name, verb in verbs.items()}), flush=True)
+    app.close()
+
+
+def _outcome(verb: object) -> str:
+    try:
+        verb()  # type: ignore[operator]
+    except Exception as error:
+        return type(error).__name__
+    return "done"
+
+
+PROGRAMS = {program.__name__: program for program in (swarm, race, hold, hold_and_fork, use_after_fork)}
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,172 @@
+"""The shape of the code: layers, sizes, and what is deliberately absent."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+SOURCE = Path(holdfast.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+FACES = ("cli", "web", "mcp", "llm", "adapters")
+PURE = {
+    *("__future__", "backports", "collections", "compression", "datetime", "hashlib", "itertools", "math", "msgspec"),
+    *("re", "struct", "sys", "traceback", "typing"),
+}
+MAX_FUNCTION_LINES = 50
+MAX_MODULE_LINES = 500
+
+
+def name_of(path):
+    return str(path.relative_to(SOURCE)).removesuffix(".py").replace("/", ".")
+
+
+def tree_of(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imports_of(path):
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def functions_of(path):
+    found = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, found)]
+
+
+every_module = pytest.mark.parametrize("path", MODULES, ids=name_of)
+
+
+@every_module
+def test_layers_look_only_downwards(path):
+    layer = name_of(path).split(".")[0]
+    for name in imports_of(path):
+        top, *rest = name.split(".")
+        if layer == "core":
+            assert top in PURE or name.startswith("holdfast.core"), f"the core is pure: {name}"
+        if top != "holdfast" or not rest:
+            continue
+        if layer == "store":
+            assert rest[0] in ("core", "store", "failpoints"), f"a store knows only the core: {name}"
+        if layer == "engine":
+            assert rest[0] in ("core", "store", "engine", "failpoints"), f"the engine knows no face: {name}"
+        if layer in FACES:
+            assert rest[0] not in FACES or rest[0] == layer, f"faces do not import each other: {name}"
+
+
+@every_module
+def test_only_the_codec_serializes(path):
+    if name_of(path) in ("core.codec", "testing.auditor"):
+        return
+    names = set(imports_of(path))
+    assert not names & {"json", "pickle", "marshal", "shelve", "yaml"}
+    text = path.read_text("utf-8")
+    assert "msgspec.json" not in text and "msgspec.msgpack" not in text
+
+
+@every_module
+def test_nothing_is_executed_from_data(path):
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("eval", "exec", "compile", "__import__")
+    names = set(imports_of(path))
+    assert not any(name.split(".")[0] in ("pickle", "marshal", "shelve", "dill") for name in names)
+    if "importlib" in names:
+        assert name_of(path) == "cli.main", "only the command line imports by name, from a closed list of its own"
+
+
+@every_module
+def test_only_stores_hold_sql(path):
+    if name_of(path).startswith("store.") or name_of(path).startswith("testing."):
+        return
+    sql = re.compile(
+        r"\s*(select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)", re.I
+    )
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert not sql.match(node.value), node.value
+
+
+@every_module
+def test_sql_is_never_built_from_values(path):
+    if not name_of(path).startswith("store."):
+        return
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "execute":
+            assert not isinstance(node.args[0], ast.JoinedStr | ast.BinOp), ast.dump(node)
+
+
+@every_module
+def test_modules_and_functions_fit_on_a_screen(path):
+    lines = path.read_text("utf-8").count("\n")
+    assert lines <= MAX_MODULE_LINES, f"{lines} lines"
+    for function in functions_of(path):
+        length = function.end_lineno - function.lineno + 1
+        assert length <= MAX_FUNCTION_LINES, f"{function.name} has {length} lines"
+
+
+@every_module
+def test_no_function_is_written_twice_for_async(path):
+    bodies = {}
+    for function in functions_of(path):
+        text = ast.unparse(ast.Module(function.body, [])).replace("await ", "")
+        if len(text.splitlines()) >= 3:
+            assert bodies.get(text, type(function)) is type(function), f"{function.name} is a twin"
+            bodies[text] = type(function)
+
+
+@every_module
+def test_every_module_says_what_it_is_for(path):
+    assert ast.get_docstring(tree_of(path))
+
+
+def test_public_names_are_pinned():
+    """Adding a name is a decision; taking one away breaks users."""
+    methods = [f"App.{name}" for name in vars(holdfast.App) if not name.startswith("_")]
+    pinned = Path(__file__).with_name("public_names.txt").read_text().split()
+    assert sorted([*holdfast.__all__, *methods]) == pinned
+
+
+def test_every_error_is_public_has_a_code_and_stands_in_the_tree():
+    from holdfast.core import errors
+
+    classes = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.HoldfastError)]
+    codes = [one.code for one in classes]
+    assert len(set(codes)) == len(codes)
+    for one in classes:
+        assert getattr(holdfast, one.__name__) is one
+        assert one.__doc__ and one.__name__ in errors.__doc__
+
+
+def test_importing_holdfast_is_light():
+    code = "import sys; before = set(sys.modules); import holdfast; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"asyncio", "psycopg", "click", "jsonpatch", "apsw", "logging", "hypothesis", "pytest", "backports.zstd"}
+    assert not heavy & set(loaded)
+    assert len(loaded) <= 120, f"{len(loaded)} modules: {loaded}"
+
+
+def test_migrations_are_numbered_without_a_gap_and_begin_with_prose():
+    from holdfast.store.migrations import migrations
+
+    for number, migration in enumerate(migrations("sqlite"), start=1):
+        assert migration.version == number
+        assert migration.sql.startswith("-- ")
+
+
+def test_a_migration_that_was_released_is_never_edited():
+    from holdfast.store.migrations import migrations
+
+    pinned = Path(__file__).with_name("migrations.txt").read_text().split()
+    assert [one.checksum for one in migrations("sqlite")] == pinned, "add a new file instead"
