@@ -1,0 +1,120 @@
+"""Group commit: alone, from many threads, from an event loop."""
+
+import asyncio
+import threading
+
+import pytest
+
+import holdfast
+from holdfast import events as ev
+from holdfast.core.records import Group
+from holdfast.engine.drive import LoopCommits
+from holdfast.failpoints import armed
+
+
+class Counting:
+    """A store that counts its transactions."""
+
+    def __init__(self, store):
+        self._store = store
+        self.batches = []
+
+    def append(self, groups):
+        self.batches.append(len(groups))
+        return self._store.append(groups)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def counted(app):
+    for n in range(50):
+        app.start("a", id=f"t{n}")
+    app.store = app.logs.store = app.logs.committer._store = Counting(app.store)
+    return app
+
+
+def test_a_lone_caller_commits_by_itself(counted):
+    log = counted.logs.load("t0")
+    for _ in range(5):
+        log.append([ev.LogWritten(text="x")])
+    assert counted.store.batches == [1] * 5
+    assert counted.logs.committer._thread is None
+
+
+def test_many_threads_share_commits_and_each_gets_its_own_outcome(counted):
+    logs = [counted.logs.load(f"t{n}") for n in range(50)]
+    starting = threading.Barrier(50)
+    refused = []
+
+    def work(n):
+        starting.wait()
+        for _ in range(20):
+            logs[n].append([ev.LogWritten(text=str(n))])
+        stale = counted.logs.load(f"t{n}")
+        stale.head = type(stale.head)(1, stale.head.digest)
+        try:
+            stale.append([ev.LogWritten(text="too late")])
+        except holdfast.Conflict:
+            refused.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(refused) == list(range(50)), "one group's conflict fails it alone"
+    assert all(counted.get(f"t{n}").seq == 21 for n in range(50))
+    assert counted.verify().ok
+
+
+def test_async_callers_share_commits_and_the_loop_never_waits_for_the_store(counted):
+    async def main():
+        commits = LoopCommits(counted.logs.committer)
+        threads = set()
+
+        def note_thread(name):
+            threads.add(threading.current_thread().name)
+
+        async def work(n):
+            log = counted.logs.load(f"t{n}")
+            for _ in range(20):
+                write, stored = log.draft([ev.LogWritten(text=str(n))])
+                (placed,) = await commits.commit(Group((write,)))
+                log.accept(write, stored, placed)
+            with pytest.raises(holdfast.Conflict):
+                await commits.commit(Group((write,)))
+
+        with armed(note_thread):
+            await asyncio.gather(*(work(n) for n in range(50)))
+        assert threads == {"holdfast-commit"}
+
+    asyncio.run(main())
+    assert len(counted.store.batches) < 50 * 21 / 2, "commits were shared"
+    assert all(counted.get(f"t{n}").seq == 21 for n in range(50))
+
+
+def test_a_store_that_fails_tells_everyone_who_was_in_the_batch(counted):
+    def fail(groups):
+        raise holdfast.StoreFull("no room", hint="make some")
+
+    counted.store.append = fail
+
+    async def main():
+        commits = LoopCommits(counted.logs.committer)
+        logs = [counted.logs.load(f"t{n}") for n in range(5)]
+        writes = [log.draft([ev.LogWritten(text="x")])[0] for log in logs]
+        return await asyncio.gather(*(commits.commit(Group((w,))) for w in writes), return_exceptions=True)
+
+    assert [type(result) for result in asyncio.run(main())] == [holdfast.StoreFull] * 5
+
+
+def test_closing_writes_what_is_queued(url):
+    app = holdfast.open(url)
+    app.start("a", id="t")
+    settled = []
+    write, _ = app.logs.load("t").draft([ev.LogWritten(text="x")])
+    app.logs.committer.submit(Group((write,)), settled.extend, None)
+    app.close()
+    assert settled[0].result()[0].first == 2
