@@ -35,6 +35,7 @@ from holdfast.core.errors import (
     TaskFinished,
     TaskNotFound,
     UnknownEvent,
+    ValueDamaged,
 )
 from holdfast.core.events import Failure
 from holdfast.core.patch import StatePatch
@@ -75,6 +76,7 @@ __all__ = [
     "TaskNotFound",
     "TaskState",
     "UnknownEvent",
+    "ValueDamaged",
     "__version__",
     "events",
     "open",

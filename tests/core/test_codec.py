@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import codec, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import InvalidValue, NotSerializable
+from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
 from holdfast.core.patch import StatePatch
 from tests.legal import any_event, json_values
 
@@ -100,9 +100,9 @@ def test_a_salt_changes_a_blobs_name_so_that_it_tells_nothing():
 def test_a_blob_with_other_content_is_refused():
     ref, blob = codec.make_blob(codec.pack("x" * 5000))
     _, other = codec.make_blob(codec.pack("y" * 5000))
-    with pytest.raises(ValueError, match="content"):
+    with pytest.raises(ValueDamaged, match="content"):
         codec.unpack(ref, lambda hash: other.data)
-    with pytest.raises(ValueError, match="decompress"):
+    with pytest.raises(ValueDamaged, match="decompress"):
         codec.unpack(ref, lambda hash: b"not zstd")
     assert codec.unpack(ref, lambda hash: blob.data)
 

@@ -4,9 +4,8 @@ import itertools
 import os
 import random
 import subprocess
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-import apsw
 import pytest
 
 import holdfast
@@ -34,7 +33,7 @@ DEEDS = {
     "an event": lambda app, acks: acks.records(app.append("one", note("more"))),
     "a batch": lambda app, acks: acks.records(app.append("one", *map(note, "several"))),
     "a large value": lambda app, acks: acks.records(app.append("one", large(random.Random(1), 50_000))),
-    "a pair": lambda app, acks: write_pair(app, acks, "one", "two", "both"),
+    "a pair": lambda app, acks: write_pair(app, acks, "one", "fork", "again"),
     "a fork": lambda app, acks: app.fork("one", at=2, id="late"),
     "a rollback": lambda app, acks: app.rollback("one", to=3),
 }
@@ -45,7 +44,6 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_leaves_nothing_half_writt
     vfs = FaultyVFS("full")
     with open_on("full", tmp_path / "store.db") as app:
         work(app, acks)
-        app.start("other", id="two" if "two" not in heads(app) else "three")
         before, noted = heads(app), acks.count
         for room in itertools.count():
             vfs.room = room
@@ -63,3 +61,123 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_leaves_nothing_half_writt
         app.append("one", note("there is room again"))
         assert app.verify().ok
     assert_whole(tmp_path / "store.db", acks)
+
+
+def test_a_store_cannot_be_made_on_a_full_disk_but_later(tmp_path):
+    vfs = FaultyVFS("full")
+    for room in itertools.count():
+        vfs.room = room
+        try:
+            app = open_on("full", tmp_path / "store.db")
+        except holdfast.StoreFull:
+            continue
+        break
+    assert room > 20, "every write of the first open failed once"
+    vfs.room = None
+    app.close()
+    assert_goes_on(tmp_path / "store.db")
+
+
+@contextmanager
+def small_disk(folder, size="2m"):
+    """A real file system with little room, if we may mount one."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def fill(app, acks):
+    """Append until the disk is full; gives the error."""
+    chance = random.Random(5)
+    for _ in range(10_000):
+        try:
+            acks.records(app.append("task", large(chance, 3_000)))
+        except holdfast.StoreFull as full:
+            return full
+    raise AssertionError("the disk never filled up")
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_a_real_disk_that_is_full_refuses_writes_and_goes_on_when_there_is_room(durability, acks, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(400_000))
+        path = disk / "store.db"
+        with holdfast.open(path, durability=durability) as app:
+            app.start("filler", id="task")
+            app.start("other", id="other")
+            full = fill(app, acks)
+            assert "nothing was written" in str(full)
+            head = app.store.head("task")
+            for _ in range(3):
+                with pytest.raises(holdfast.StoreFull):
+                    app.append("task", large(random.Random(6), 60_000))
+            assert app.store.head("task") == head
+            assert app.get("task").seq == head.seq == 1 + acks.count
+            assert len(list(app.events("other"))) == 1
+            assert app.verify().ok
+            ballast.unlink()
+            acks.records(app.append("task", note("there is room again")))
+            acks.records(app.append("other", note("here too")))
+            assert app.verify().ok
+        assert_whole(path, acks)
+
+
+def test_a_store_on_a_full_disk_can_be_read_by_others(acks, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        path = disk / "store.db"
+        with holdfast.open(path) as app:
+            app.start("filler", id="task")
+            fill(app, acks)
+            with holdfast.open(path) as other:
+                assert other.get("task").seq == 1 + acks.count
+                assert other.verify().ok
+            assert audit(path, acks.path) == []
+
+
+# A failing sync
+
+
+def test_after_a_failed_sync_nothing_is_written_until_the_store_is_opened_again(tmp_path):
+    trial = PowerCutVFS("sync", tmp_path / "count")
+    with eager_checkpoints(), open_on("sync", tmp_path / "count.db") as app:
+        work(app, Acks(tmp_path / "count.acks"))
+    assert trial.syncs > 30
+    for number in sample(trial.syncs - 2, 100):
+        path, acks = tmp_path / f"{number}.db", Acks(tmp_path / f"{number}.acks")
+        vfs = PowerCutVFS("sync", tmp_path / f"shadow {number}")
+        vfs.fail_sync_at = number
+        app = None
+        with eager_checkpoints():
+            try:
+                app = open_on("sync", path)
+                work(app, acks)
+            except holdfast.StorePoisoned as poisoned:
+                assert "not known" in str(poisoned)
+            else:
+                raise AssertionError(f"sync {number} did not fail")
+        if app is not None:
+            assert_refuses_writes(app)
+            app.close()
+        acks.close()
+        assert_whole(path, acks)
+        assert_whole(vfs.shadow(path), acks)
+
+
+def assert_refuses_writes(app):
+    refused = (
+        lambda: app.start("late"),
+        lambda: app.append("one", note("late")),
+        lambda: app.store.drop_snapshots(),
+        lambda: app.gc(keep=0),
+    )
+    for write in refused:
+        with pytest.raises(holdfast.StorePoisoned):
+            write()

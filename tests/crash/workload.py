@@ -81,6 +81,12 @@ def assert_goes_on(path: Path) -> None:
 def assert_whole(path: Path, acks: Acks) -> None:
     """Everything acknowledged is there and nothing is wrong, as it lies there and after work has gone on."""
     if acks.count:
-        assert audit(path, acks.path) == []
+        assert_audited(path, acks)
     assert_goes_on(path)
-    assert audit(path, acks.path) == []
+    assert_audited(path, acks)
+
+
+def assert_audited(path: Path, acks: Acks) -> None:
+    """The auditor finds nothing."""
+    findings = audit(path, acks.path)
+    assert not findings, findings

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from holdfast.core import limits
-from holdfast.core.errors import InvalidValue, NotSerializable
+from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
 from holdfast.core.events import BY_KIND, KIND, Erased, Event, Failure
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.core.records import Blob, Draft
@@ -252,9 +252,9 @@ def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
     try:
         data = _zstd().decompress(stored)
     except _zstd().ZstdError as error:
-        raise ValueError(f"blob {hashed[:12]} cannot be decompressed: {error}") from None
+        raise ValueDamaged(hashed, f"cannot be decompressed: {error}") from None
     if hashlib.sha256(salt.encode() + data).hexdigest() != hashed:
-        raise ValueError(f"blob {hashed[:12]} does not have the content it is named after")
+        raise ValueDamaged(hashed, "does not have the content it is named after")
     return data
 
 

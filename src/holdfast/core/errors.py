@@ -18,6 +18,7 @@ HoldfastError
 ├── NotSerializable       a value is not JSON; says where
 ├── UnknownEvent          an event of a kind this version does not know
 ├── LogCorrupt            what is stored is not what was written; says where
+├── ValueDamaged          a large value is missing or not what was written
 └── StoreError            the store cannot do what was asked
     ├── NotAStore         the file is not a Holdfast database
     ├── StoreTooNew       written by a newer version
@@ -247,6 +248,15 @@ class LogCorrupt(HoldfastError):
             log=log,
             seq=seq,
         )
+
+
+class ValueDamaged(HoldfastError):
+    """A large value is missing or not what was written."""
+
+    code = "value-damaged"
+
+    def __init__(self, hash: str, why: str) -> None:
+        super().__init__(f"the value {hash[:12]}… {why}", hint="verify names the events that refer to it", hash=hash)
 
 
 class StoreError(HoldfastError):

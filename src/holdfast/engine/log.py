@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
-from holdfast.core.errors import (
+from holdfast.core.errors import (, ValueDamaged
     LogCorrupt,
     SeqOutOfRange,
     TaskBusy,
@@ -130,7 +130,7 @@ class Logs:
             return data
         data = self.store.blob(hash)
         if data is None:
-            raise LogCorrupt(hash, 0, "a value that the log refers to is missing")
+            raise ValueDamaged(hash, "is missing")
         self._blobs[hash] = data
         self._blob_bytes += len(data)
         while self._blob_bytes > limits.BLOB_CACHE_BYTES and len(self._blobs) > 1:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core import codec, limits
-from holdfast.core.errors import LogCorrupt, SeqOutOfRange, StepNotFound, UnknownEvent
+from holdfast.core.errors import LogCorrupt, SeqOutOfRange, StepNotFound, UnknownEvent, ValueDamaged
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Record, Stored, Summary
 from holdfast.core.state import evolve
@@ -191,6 +191,6 @@ def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]
             raise LogCorrupt(name, seq, "a value it refers to is missing")
         try:
             codec.open_blob(ref.hash, stored, ref.salt)
-        except ValueError as error:
-            raise LogCorrupt(name, seq, str(error)) from error
+        except ValueDamaged as error:
+            raise LogCorrupt(name, seq, error.message) from error
     return Head(seq, digest)
