@@ -108,7 +108,7 @@ def fill(app, acks):
 def test_a_real_disk_that_is_full_refuses_writes_and_goes_on_when_there_is_room(durability, acks, tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         ballast = disk / "ballast"
-        ballast.write_bytes(bytes(400_000))
+        ballast.write_bytes(bytes(1_200_000))
         path = disk / "store.db"
         with holdfast.open(path, durability=durability) as app:
             app.start("filler", id="task")

@@ -13,13 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
-from holdfast.core.errors import (, ValueDamaged
+from holdfast.core.errors import (
     LogCorrupt,
     SeqOutOfRange,
     TaskBusy,
     TaskCollected,
     TaskNotFound,
     UnknownEvent,
+    ValueDamaged,
 )
 from holdfast.core.events import Event, TaskClaimed
 from holdfast.core.hot import FOLD_VERSION, Hot
