@@ -1,0 +1,49 @@
+"""Every Python block in the docs runs, and prints what its comments say."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)
+
+
+def expected(block):
+    """The comment lines that stand after a print: what it prints."""
+    return [line[2:] for line in block.splitlines() if line.startswith("# ")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_of_a_page_run_in_order_and_print_what_they_say(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks(page):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, page.name, "exec"), names)
+        assert printed.getvalue().splitlines() == expected(block)
+    if "app" in names:
+        names["app"].close()
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in (*PAGES, ROOT / "ARCHITECTURE.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_map_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    source = ROOT / "src" / "holdfast"
+    for path in source.rglob("*.py"):
+        if path.name != "__init__.py":
+            stem = path.stem.split("_")[0]
+            known = stem in text or path.parent.name in ("testing", "cli") or path.name == "__main__.py"
+            assert known, f"{path} is not on the map"
