@@ -12,7 +12,7 @@ demo: $(STAMP)
 	@$(BIN)/holdfast demo
 
 test: check                  ## everything, quickest checks first, under ten minutes
-	$(PYTEST) tests/core tests/shape
+	$(PYTEST) tests/core tests/histories
 	$(PYTEST) tests/stores tests/engine -n 2
 	$(PYTEST) tests/crash -n 2
 	$(PYTEST) tests/faces tests/docs

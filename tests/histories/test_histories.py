@@ -1,0 +1,27 @@
+"""Old logs fold to what they always did. The files beside this test are added to, never edited."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.core.events import KIND
+
+FOLDER = Path(__file__).parent
+LOGS = sorted(FOLDER.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_an_old_log_folds_to_what_it_did(path):
+    with holdfast.open("memory:") as app:
+        app.import_(path)
+        remembered = json.loads(path.with_suffix(".json").read_text("utf-8"))
+        for id, state in remembered.items():
+            assert app.get(id).to_dict() == state
+        assert app.verify().ok
+
+
+def test_every_kind_of_event_stands_in_some_old_log():
+    seen = {json.loads(line).get("kind") for path in LOGS for line in path.read_bytes().splitlines()}
+    assert set(KIND.values()) <= seen, f"add a history with {sorted(set(KIND.values()) - seen)}"
