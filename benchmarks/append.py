@@ -11,8 +11,8 @@ from benchmarks.workload import BareAppends, best, new_task, say, step
 from holdfast.engine.log import Log
 from holdfast.store.sqlite_file import Durability
 
-BLOCK = {"full": 100, "process": 200}
-ROUNDS = {"full": 20, "process": 40}
+BLOCK = {"full": 25, "process": 100}
+ROUNDS = {"full": 100, "process": 80}
 LONG = 10_000
 
 

@@ -50,7 +50,7 @@ def best(rounds: int, **subjects: Callable[[], float]) -> dict[str, float]:
         for name, measure in subjects.items():
             gc.collect()
             found[name].append(measure())
-        say(".")
+    say(".")
     return {name: min(values[1:]) for name, values in found.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def open_on(vfs: str, path: Path, durability: Durability = "full") -> App:
 
 
 @contextmanager
-def eager_checkpoints(pages: int = 16) -> Iterator[None]:
+def eager_checkpoints(pages: int = 16) -> Generator[None, None, None]:
     """Let every connection that is opened inside check-point after so many pages."""
 
     def hook(connection: apsw.Connection) -> None:
@@ -80,7 +80,7 @@ def assert_goes_on(path: Path) -> None:
 
 def assert_whole(path: Path, acks: Acks) -> None:
     """Everything acknowledged is there and nothing is wrong, as it lies there and after work has gone on."""
-    if acks.count:
+    if acks.seqs():
         assert_audited(path, acks)
     assert_goes_on(path)
     assert_audited(path, acks)

@@ -11,7 +11,8 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import holdfast
 from holdfast import events as ev
@@ -48,6 +49,11 @@ class Acks:
         for record in records:
             self.note(record.log, record.seq, record.digest)
 
+    def seqs(self) -> list[int]:
+        """The seqs noted, by whichever process."""
+        with open(self.path) as file:
+            return [json.loads(line)["seq"] for line in file]
+
     def close(self) -> None:
         os.close(self._file)
 
@@ -74,9 +80,9 @@ def write_pair(app: holdfast.App, acks: Acks, one: str, other: str, text: str) -
 # Random work, until killed
 
 
-def swarm(db: str, acks: str, name: str, seed: str, durability: str) -> None:
+def swarm(db: str, acks: str, name: str, seed: str, durability: Any) -> None:
     """Do random work on tasks of one's own and on tasks that others work on too."""
-    app = holdfast.open(db, durability=durability)  # type: ignore[arg-type]
+    app = holdfast.open(db, durability=durability)
     worker = _Worker(app, Acks(acks), name, random.Random(int(seed)))
     worker.share()
     while True:
@@ -188,13 +194,13 @@ def _run(store: Store, won: Acks, who: str, upto: int) -> None:
             won.note(RACED, outcome[0].first, outcome[0].digests[0])
 
 
-def run_threads(count: int, work: object) -> None:
+def run_threads(count: int, work: Callable[[int], None]) -> None:
     """Run work in that many threads at once; what one raises is raised here."""
     errors: list[BaseException] = []
 
     def guarded(number: int) -> None:
         try:
-            work(number)  # type: ignore[operator]
+            work(number)
         except BaseException as error:
             errors.append(error)
 
@@ -244,11 +250,18 @@ def hold_and_fork(db: str) -> None:
     sys.stdin.read()
 
 
+def see(db: str, *holders: str) -> None:
+    """Say which holders are alive."""
+    store = SqliteStore(db)
+    print(json.dumps([store.alive(holder) for holder in holders]))
+    store.close()
+
+
 def use_after_fork(db: str) -> None:
     """Use a store in a forked child, then in the parent; say what came of each."""
     app = holdfast.open(db)
     app.start("parent", id="task")
-    verbs = {
+    verbs: dict[str, Callable[[], object]] = {
         "append": lambda: app.append("task", note("from the child")),
         "read": lambda: app.get("task"),
         "list": lambda: app.list(),
@@ -266,15 +279,15 @@ def use_after_fork(db: str) -> None:
     app.close()
 
 
-def _outcome(verb: object) -> str:
+def _outcome(verb: Callable[[], object]) -> str:
     try:
-        verb()  # type: ignore[operator]
+        verb()
     except Exception as error:
         return type(error).__name__
     return "done"
 
 
-PROGRAMS = {program.__name__: program for program in (swarm, race, hold, hold_and_fork, use_after_fork)}
+PROGRAMS = {program.__name__: program for program in (swarm, race, hold, hold_and_fork, see, use_after_fork)}
 
 if __name__ == "__main__":
     PROGRAMS[sys.argv[1]](*sys.argv[2:])

@@ -336,6 +336,18 @@ def inflate(data: bytes) -> bytes:
     return _zstd().decompress(data[1:]) if data[:1] == b"z" else data[1:]
 
 
+def schema(wanted: Any) -> dict[str, Any]:
+    """A type as JSON Schema; what msgspec knows nothing of may be anything."""
+    try:
+        found = msgspec.json.schema(wanted)
+    except TypeError:
+        return {}
+    name = str(found.get("$ref", "")).rpartition("/")[2]
+    if name and len(found.get("$defs", {})) == 1:
+        return dict(found["$defs"][name])
+    return found
+
+
 def as_json(value: Any) -> Any:
     """A value as plain lists and dicts, for people and for diffs."""
     return msgspec.to_builtins(value)

@@ -13,6 +13,7 @@ HoldfastError
 ├── InvalidEvent          this event may not follow what is in the log
 │   └── InvalidTransition the phase or stage cannot be reached from here
 ├── InvalidValue          an argument is not what it must be
+│   ├── InvalidInput      arguments do not fit the function they are for
 │   ├── InvalidId         an id has characters or a length that is not allowed
 │   └── InvalidUrl        the store's address is not understood
 ├── NotSerializable       a value is not JSON; says where
@@ -194,6 +195,12 @@ class InvalidValue(HoldfastError):
     """An argument is not what it must be."""
 
     code = "invalid-value"
+
+
+class InvalidInput(InvalidValue):
+    """Arguments do not fit the function they are for."""
+
+    code = "invalid-input"
 
 
 class InvalidId(InvalidValue):

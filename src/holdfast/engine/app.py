@@ -170,6 +170,8 @@ class App:
         try:
             log = self.logs.create(name, events) if parent is None else self.logs.fork(parent, name, events)
         except Conflict:
+            if parent is not None and self.store.origin(parent.name) is None:
+                raise self.logs.missing(parent.name) from None
             if self.store.tombstone(name) is not None:
                 raise self.logs.missing(name) from None
             raise TaskExists(name) from None

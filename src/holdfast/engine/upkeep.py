@@ -323,15 +323,15 @@ def collect(
 
 
 def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) -> tuple[int, int]:
+    """One round. What moved on, was forked or went away meanwhile is left alone: the store compares the head."""
     store = logs.store
     removed = spared = 0
     for name in store.finished(before_us=older_than_us, skip=keep, limit=limits.MAX_PAGE_SIZE):
-        if store.forks(name):
-            spared += 1
-            continue
-        head = logs.head(name)
-        store.remove([Tombstone(name, head.seq, head.digest, logs.clock.now_us(), why)])
-        removed += 1
+        head = store.head(name)
+        if head is not None:
+            gone = store.remove([Tombstone(name, head.seq, head.digest, logs.clock.now_us(), why)])
+            removed += len(gone)
+            spared += not gone and bool(store.forks(name))
     return removed, spared
 
 

@@ -83,13 +83,16 @@ class MemoryStore:
         log = self._logs.get(write.log)
         wanted = write.expect
         if write.origin is not None:
-            if log is not None or write.log in self._tombstones:
+            if log is not None or write.log in self._tombstones or self._is_gone(write.origin.parent):
                 return Conflict(write.log, 0, log.head.seq if log else None)
             assert wanted is not None, "a new log says what its chain begins with"
             return wanted
         if log is None or (wanted is not None and wanted != log.head):
             return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
         return log.head
+
+    def _is_gone(self, parent: str | None) -> bool:
+        return parent is not None and parent not in self._logs
 
     def _write(self, write: Write, placed: Placed) -> None:
         if write.origin is not None:
@@ -210,16 +213,19 @@ class MemoryStore:
                 log.erasures.append(one)
                 log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
 
-    def remove(self, tombstones: Sequence[Tombstone]) -> None:
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._lock:
-            for stone in tombstones:
-                if self.forks(stone.log):
-                    raise StoreError(f"log {stone.log!r} is the past of a fork and stays", hint="remove the fork first")
-                gone = self._logs.pop(stone.log)
-                self._tombstones[stone.log] = stone
-                used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}
-                for hash in gone.blobs - used:
-                    del self._blobs[hash]
+            return [stone.log for stone in tombstones if self._remove(stone)]
+
+    def _remove(self, stone: Tombstone) -> bool:
+        if self.head(stone.log) != Head(stone.seq, stone.digest) or self.forks(stone.log):
+            return False
+        gone = self._logs.pop(stone.log)
+        self._tombstones[stone.log] = stone
+        used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}
+        for hash in gone.blobs - used:
+            del self._blobs[hash]
+        return True
 
     def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
         with self._lock:

@@ -157,8 +157,11 @@ class Store(Protocol):
         """Set bodies to nothing; their hashes stay, so the chain still verifies."""
         ...
 
-    def remove(self, tombstones: Sequence[Tombstone]) -> None:
-        """Remove whole logs and the blobs only they used, leaving tombstones."""
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
+        """Remove whole logs and the blobs only they used, leaving tombstones; gives the names of those removed.
+
+        A log whose head is no longer the tombstone's, or that is the past of a fork, stays.
+        """
         ...
 
     def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:

@@ -42,8 +42,8 @@ class SqliteStore:
         exclusive: bool = False,
     ) -> None:
         """`vfs` and `exclusive` are for tests that put a faulty file system underneath."""
-        self.url = f"sqlite:///{path}"
-        self.path = path
+        self.path = os.path.realpath(path)
+        self.url = f"sqlite:///{self.path}"
         self.durability: Durability = durability
         self._snapshots_kept = snapshots_kept
         self._open = {"vfs": vfs, "exclusive": exclusive}
@@ -54,7 +54,7 @@ class SqliteStore:
         self._readers: list[apsw.Connection] = []
         self._poison: StorePoisoned | None = None
         self._presence: Presence | None = None
-        self._writer: apsw.Connection | None = prepare(path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
+        self._writer: apsw.Connection | None = prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
 
     # Writing
 
@@ -119,8 +119,8 @@ class SqliteStore:
         """The head a write follows, if it is the one it expects."""
         if write.origin is not None:
             assert write.expect is not None, "a new log says what its chain begins with"
-            taken = fetch_one(writer, q.NAME_IS_TAKEN, {"name": write.log})
-            return write.expect if taken is None else Conflict(write.log, 0, None)
+            refused = fetch_one(writer, q.CANNOT_BEGIN, {"name": write.log, "parent": write.origin.parent})
+            return write.expect if refused is None else Conflict(write.log, 0, refused[0])
         number = self._number(writer, write.log)
         row = None if number is None else fetch_one(writer, q.HEAD, (number,))
         if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
@@ -348,23 +348,25 @@ class SqliteStore:
                 writer.execute(q.INSERT_ERASURE, {**place_, "by": one.by, "why": one.why, "at": one.at_us})
                 writer.execute(q.ERASE_BODY, place_)
 
-    def remove(self, tombstones: Sequence[Tombstone]) -> None:
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
-            for stone in tombstones:
-                if fetch_all(writer, q.FORKS, (stone.log,)):
-                    raise StoreError(f"log {stone.log!r} is the past of a fork and stays", hint="remove the fork first")
-                self._remove(writer, stone)
-        for stone in tombstones:
-            self._numbers.pop(stone.log, None)
+            removed = [stone.log for stone in tombstones if self._remove(writer, stone)]
+        for name in removed:
+            self._numbers.pop(name, None)
+        return removed
 
-    def _remove(self, writer: apsw.Connection, stone: Tombstone) -> None:
+    def _remove(self, writer: apsw.Connection, stone: Tombstone) -> bool:
         number = self._number(writer, stone.log)
+        head = None if number is None else fetch_one(writer, q.HEAD, (number,))
+        if head != (stone.seq, stone.digest) or fetch_all(writer, q.FORKS, (stone.log,)):
+            return False
         writer.execute(q.INSERT_TOMBSTONE, (stone.log, stone.seq, stone.digest, stone.at_us, stone.why))
         for statement in (
             *(q.REMOVE_EVENTS, q.REMOVE_BLOBS, q.REMOVE_BLOB_USES, q.REMOVE_SNAPSHOTS),
             *(q.REMOVE_ERASURES, q.REMOVE_TASK, q.REMOVE_LOG),
         ):
             writer.execute(statement, {"log": number})
+        return True
 
     def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
         with self._changing() as writer:

@@ -18,8 +18,12 @@ insert into logs (name, parent, base)
 values (:name, (select log from logs where name = :parent), :base)
 """
 
-# A log that is there, or was.
-NAME_IS_TAKEN = "select 1 from logs where name = :name union all select 1 from tombstones where name = :name"
+# Why a log cannot begin: it is there (and how far), or was, or its parent is gone.
+CANNOT_BEGIN = """
+select (select max(seq) from events where events.log = logs.log) from logs where name = :name
+union all select null from tombstones where name = :name
+union all select null where :parent is not null and not exists (select 1 from logs where name = :parent)
+"""
 
 LOG_NUMBER = "select log from logs where name = ?"
 
@@ -184,7 +188,9 @@ REMOVE_LOG = "delete from logs where log = :log"
 # Looking after it
 
 ROWIDS = "select rowid, seq from events where log = ? order by seq"
-ROW = "select log, seq, cast(kind as blob), at, body, body_hash, digest from events where rowid = ?"
+ROW = """
+select log, seq, cast(kind as blob), at, body, body_hash, digest, typeof(kind) from events where rowid = ?
+"""
 ANCHOR = "select anchor_seq, anchor_digest from tasks join logs using (log) where name = ?"
 INTEGRITY_CHECK = "select * from pragma_integrity_check"
 COUNT_BY_STATUS = "select status, count(*) from tasks group by status order by status"

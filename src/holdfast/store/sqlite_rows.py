@@ -50,13 +50,14 @@ def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None
     """One event as it lies in the table, so that damage there is not hidden by the index."""
     try:
         row = fetch_one(reader, q.ROW, (rowid,))
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         raise LogCorrupt(log, seq, f"its row cannot be read: {error}") from error
     if row is None or row[:2] != (number, seq):
         raise LogCorrupt(log, seq, "its row is not where the index says")
-    _, _, kind, at, body, hashed, digest = row
+    _, _, kind, at, body, hashed, digest, kind_is = row
     well_formed = (
-        isinstance(kind, bytes)
+        kind_is == "text"
+        and isinstance(kind, bytes)
         and isinstance(at, int)
         and isinstance(body, bytes | None)
         and isinstance(hashed, bytes)

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import apsw
 
-Path_ = str | os.PathLike[str]
+Place = str | os.PathLike[str]
 
 # Every table is read as it lies there: an index could tell another story.
 LOGS = "select log, name, parent, base from logs not indexed"
@@ -39,7 +39,7 @@ FIRST = {"task_created", "task_forked"}
 AWAKENING = {"task_reopened", "rolled_back"}
 
 
-def audit(path: Path_, acks: Path_ | None = None) -> list[str]:
+def audit(path: Place, acks: Place | None = None) -> list[str]:
     """Everything wrong with the store at a path; nothing if all is well."""
     return _audit(path, acks).findings
 
@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     done = _audit(chosen.db, chosen.acks)
     for finding in done.findings:
         print(finding)
-    outcome = f"{len(done.findings)} findings" if done.findings else "ok"
+    count = len(done.findings)
+    outcome = "ok" if count == 0 else "1 finding" if count == 1 else f"{count} findings"
     print(f"audited {len(done.logs)} logs, {done.events} events: {outcome}")
     return 1 if done.findings else 0
 
@@ -104,7 +105,7 @@ class _Audit:
         self.findings.append(finding)
 
 
-def _audit(path: Path_, acks: Path_ | None) -> _Audit:
+def _audit(path: Place, acks: Place | None) -> _Audit:
     connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
     one = _Audit(connection)
     try:
@@ -246,7 +247,7 @@ def _audit_blobs(one: _Audit) -> None:
             one.find(f"{log.name}: uses blob {hash.hex()[:12]}, which is missing")
 
 
-def _audit_acks(one: _Audit, acks: Path_ | None) -> None:
+def _audit_acks(one: _Audit, acks: Place | None) -> None:
     """What was acknowledged is there, unless its whole log was removed."""
     by_name = {log.name: log for log in one.logs.values()}
     removed = dict(one.rows(TOMBSTONES))
@@ -261,7 +262,7 @@ def _audit_acks(one: _Audit, acks: Path_ | None) -> None:
             one.find(f"{ack['log']}: event {ack['seq']} was acknowledged with another digest")
 
 
-def _acks(path: Path_ | None) -> Iterator[dict[str, Any]]:
+def _acks(path: Place | None) -> Iterator[dict[str, Any]]:
     """The acknowledgements. A last line without its end was being written when its writer was killed."""
     whole = b"" if path is None else Path(path).read_bytes().rpartition(b"\n")[0]
     for line in whole.splitlines():

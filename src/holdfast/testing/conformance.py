@@ -295,7 +295,7 @@ class StoreConformance:
         store.append([group(Write("u", draft(note("x")), blobs=(shared,)))])
         head = head_of(store, "t")
         stone = Tombstone("t", head.seq, head.digest, AT, "old")
-        store.remove([stone])
+        assert store.remove([stone]) == ["t"]
         assert store.head("t") is None and store.read("t") == [] and store.summary("t") is None
         assert store.tombstone("t") == stone
         assert isinstance(store.append([group(created("t"))])[0], Conflict)
@@ -304,13 +304,25 @@ class StoreConformance:
         assert store.blob(shared.hash) == shared.data
         assert store.taken("k") is not None, "a unique key outlives the log that took it"
 
-    def test_the_past_of_a_fork_cannot_be_removed(self, store: Store) -> None:
+    def test_the_past_of_a_fork_and_a_log_that_moved_on_stay(self, store: Store) -> None:
+        store.append([group(created("p")), group(created("q"))])
+        p, q = head_of(store, "p"), head_of(store, "q")
+        store.append([group(created("f", origin=Origin("p", 1), start=p)), group(Write("q", draft(note("goes on"))))])
+        stones = [
+            Tombstone("p", 1, p.digest, AT),
+            Tombstone("q", 1, q.digest, AT),
+            Tombstone("nobody", 1, p.digest, AT),
+        ]
+        assert store.remove(stones) == []
+        assert store.head("p") == p and len(store.read("q")) == 2
+        assert store.tombstones() == []
+
+    def test_a_fork_of_what_is_gone_is_refused(self, store: Store) -> None:
         store.append([group(created("p"))])
         head = head_of(store, "p")
-        store.append([group(created("f", origin=Origin("p", 1), start=head))])
-        with pytest.raises(StoreError, match="fork"):
-            store.remove([Tombstone("p", 1, head.digest, AT)])
-        assert store.head("p") == head
+        store.remove([Tombstone("p", 1, head.digest, AT)])
+        assert isinstance(store.append([group(created("f", origin=Origin("p", 1), start=head))])[0], Conflict)
+        assert store.head("f") is None
 
     def test_ended_tasks_are_found_by_age_and_count(self, store: Store) -> None:
         for n in range(5):

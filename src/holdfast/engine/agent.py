@@ -1,0 +1,192 @@
+"""@agent and @tool: declarations. Nothing is registered anywhere; both work as plain functions in a plain test."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args, overload
+
+from holdfast.core import names
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Effect
+from holdfast.core.policy import ONCE_ONLY, Duration, Retry, seconds
+from holdfast.engine.callables import Parameters
+
+CheckpointStrategy = Literal["every_step", "every_iteration", "on_state_change", "before_effects"]
+OnChange = Literal["error", "rerun", "keep"]
+OnDoubt = Literal["ask", "fail", "retry"]
+
+
+class Agent:
+    """A named function that works on tasks. Calling it calls the function."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        stages: Sequence[str] = (),
+        deadline: Duration | None = None,
+        retries: Retry | int | None = None,
+        loop: bool = False,
+        max_turns: int | None = None,
+        checkpoint: CheckpointStrategy = "every_step",
+        version: str = "",
+        on_change: OnChange = "error",
+    ) -> None:
+        self.fn = fn
+        self.parameters = Parameters(fn, skip=1)
+        self.name = names.short_name(name or self.parameters.name, "agent's name")
+        self.stages = tuple(names.short_name(stage, "stage") for stage in stages)
+        self.deadline = None if deadline is None else seconds(deadline, "deadline")
+        self.retry = as_retry(retries)
+        self.loop = loop
+        self.max_turns = max_turns
+        self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
+        self.version = version
+        self.on_change = _one_of(on_change, OnChange, "on_change")
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.__doc__ = fn.__doc__
+        self._check(fn)
+
+    def _check(self, fn: Callable[..., Any]) -> None:
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
+            raise InvalidValue(
+                f"agent {self.name!r} takes no task", hint=f"write def {self.parameters.name}(task: Task, …)"
+            )
+        if self.max_turns is not None and (not self.loop or self.max_turns < 1):
+            raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """What it takes, as JSON Schema."""
+        return self.parameters.schema()
+
+
+class Tool:
+    """A function with a declared effect on the world. Calling it calls the function."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        effect: Effect = "once",
+        risk: str = "",
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        reconcile: Callable[..., Any] | None = None,
+        reconcile_after: Duration = 2.0,
+        compensate: Callable[..., Any] | None = None,
+        unique: str = "",
+        on_doubt: OnDoubt = "ask",
+        redact: Sequence[str] = (),
+        mock: Any = None,
+    ) -> None:
+        self.fn = fn
+        self.parameters = Parameters(fn)
+        self.name = names.short_name(name or self.parameters.name, "tool's name")
+        self.effect = _one_of(effect, Effect, "effect")
+        self.risk = risk
+        self.retry = as_retry(retry)
+        self.retry_on = tuple(retry_on)
+        self.timeout = None if timeout is None else seconds(timeout, "timeout")
+        self.reconcile = reconcile
+        self.reconcile_after = seconds(reconcile_after, "reconcile_after")
+        self.compensate = compensate
+        self.unique = unique
+        self.on_doubt = _one_of(on_doubt, OnDoubt, "on_doubt")
+        self.redact = frozenset(redact)
+        self.mock = mock
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.__doc__ = fn.__doc__
+        self._check()
+
+    def _check(self) -> None:
+        if self.effect == "transaction" and self.is_async:
+            raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
+        if self.effect in ("read", "idempotent") and self.reconcile is not None:
+            raise InvalidValue(f"tool {self.name!r} can be repeated", hint="reconcile= is for effect='once'")
+        if self.unique and self.effect == "read":
+            raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} {self.effect}>"
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """What it takes, as JSON Schema: what models and forms need."""
+        return self.parameters.schema()
+
+    def unique_key(self, arguments: Mapping[str, Any]) -> str:
+        """The key with a meaning of the user's, such as `order-17`; empty if there is none."""
+        if not self.unique:
+            return ""
+        try:
+            return self.unique.format_map(dict(arguments))
+        except (KeyError, IndexError, AttributeError) as error:
+            raise InvalidValue(
+                f"unique={self.unique!r} of {self.name!r} needs {error}", hint=f"it was given {sorted(arguments)}"
+            ) from None
+
+
+@overload
+def agent(fn: Callable[..., Any], /) -> Agent: ...
+@overload
+def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
+def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Callable[[Callable[..., Any]], Agent]:
+    """Declare an agent. The options are those of `Agent`.
+
+    >>> @agent(stages=["drafting", "done"], deadline="10m")
+    ... def recap(task, notes: str) -> str: ...
+    >>> recap
+    <agent recap>
+    """
+
+    def declare(function: Callable[..., Any]) -> Agent:
+        return Agent(function, **options)
+
+    return declare if fn is None else Agent(fn)
+
+
+@overload
+def tool(fn: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(**options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a tool. The options are those of `Tool`; what declares no effect can be done `once` only.
+
+    >>> @tool(effect="read")
+    ... def look_up(city: str) -> dict: ...
+    >>> look_up.input_schema["required"]
+    ['city']
+    """
+
+    def declare(function: Callable[..., Any]) -> Tool:
+        return Tool(function, **options)
+
+    return declare if fn is None else Tool(fn)
+
+
+def as_retry(given: Retry | int | None) -> Retry:
+    """A number of attempts as a policy."""
+    if given is None:
+        return ONCE_ONLY
+    return given if isinstance(given, Retry) else Retry(attempts=given)
+
+
+def _one_of(value: str, allowed: Any, what: str) -> Any:
+    if value not in get_args(allowed):
+        raise InvalidValue(f"{what}={value!r} is not known", hint=f"use one of {', '.join(get_args(allowed))}")
+    return value

@@ -1,0 +1,174 @@
+"""What is known of a user's function: its name, its parameters, their types.
+
+Types come from annotations, never from data. A value is checked and converted where it enters and where it comes back
+from the log, so the first time and every replay give the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core import codec
+from holdfast.core.errors import InvalidInput, InvalidValue
+
+GIVEN = ("idempotency_key", "connection")
+"""Parameters that Holdfast fills in itself."""
+
+
+class Parameters:
+    """The parameters of a function, as far as users fill them in."""
+
+    def __init__(self, fn: Callable[..., Any], *, skip: int = 0) -> None:
+        self.fn = fn
+        self.name = name_of(fn)
+        self._signature = _signature(fn, skip)
+        self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
+        self._skip = skip
+
+    @functools.cached_property
+    def types(self) -> dict[str, Any]:
+        """Annotations by name; `return` among them."""
+        return _hints(self.fn)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, so that the way they were passed does not matter."""
+        if self._signature is None:
+            return {**{str(index): value for index, value in enumerate(args)}, **kwargs}
+        try:
+            bound = self._signature.bind_partial(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInput(f"{self.name} cannot be called like that: {error}", hint=self._usage()) from None
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = self._signature.parameters[name].kind
+            named.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+        return named
+
+    def check(self, input: Mapping[str, Any]) -> dict[str, Any]:
+        """Input as the function wants it: nothing missing, nothing unknown, every type right."""
+        if self._signature is None:
+            return dict(input)
+        known = {name: one for name, one in self._signature.parameters.items() if name not in self.given}
+        loose = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        unknown = [name for name in input if name not in known]
+        if unknown and not loose:
+            raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}", hint=self._usage())
+        missing = [name for name, one in known.items() if _is_required(one) and name not in input]
+        if missing:
+            raise InvalidInput(f"{self.name} needs {missing[0]!r}", hint=self._usage())
+        return {name: self._typed(name, value) for name, value in input.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """The parameters as JSON Schema, for models and forms."""
+        if self._signature is None:
+            return {"type": "object"}
+        shown = {n: one for n, one in self._signature.parameters.items() if n not in self.given and _is_plain(one)}
+        properties: dict[str, Any] = {}
+        definitions: dict[str, Any] = {}
+        for name, one in shown.items():
+            schema = json_schema(self.types.get(name, Any))
+            definitions.update(schema.pop("$defs", {}))
+            if one.default is not inspect.Parameter.empty:
+                schema["default"] = codec.as_json(one.default)
+            properties[name] = schema
+        required = [name for name, one in shown.items() if one.default is inspect.Parameter.empty]
+        whole = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return {**whole, "$defs": definitions} if definitions else whole
+
+    def result(self, value: Any) -> Any:
+        """A value from the log as what the function says it returns."""
+        wanted = self.types.get("return", Any)
+        return value if wanted in (Any, inspect.Parameter.empty, None) else convert(value, wanted, f"{self.name}()")
+
+    def _typed(self, name: str, value: Any) -> Any:
+        wanted = self.types.get(name, Any)
+        return value if wanted is Any else convert(value, wanted, name)
+
+    def _usage(self) -> str:
+        return f"it takes {self._signature or inspect.Signature()}"
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What a step of this function is called; a lambda has no name of its own.
+
+    >>> name_of(functools.partial(print, "x"))
+    'print'
+    """
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    if name == "<lambda>":
+        raise InvalidValue("a lambda has no name to be remembered by", hint='give it one: name="draft"')
+    return name
+
+
+def convert(value: Any, wanted: Any, path: str) -> Any:
+    """A JSON value as the type somebody wrote down, or an error that says where it does not fit."""
+    pydantic: Any = sys.modules.get("pydantic")
+    if pydantic is not None and _mentions_pydantic(wanted, pydantic):
+        try:
+            return pydantic.TypeAdapter(wanted).validate_python(value)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            where = "".join(f"[{part!r}]" for part in first["loc"])
+            raise InvalidInput(f"{path}{where} does not fit: {first['msg']}", hint=f"it must be {wanted}") from None
+    try:
+        return msgspec.convert(value, wanted, strict=True, from_attributes=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{path} does not fit: {error}", hint=f"it must be {_shown(wanted)}") from None
+    except TypeError:
+        return value  # a type msgspec knows nothing of; the value stays what JSON made it
+
+
+def json_schema(wanted: Any) -> dict[str, Any]:
+    """A type as JSON Schema; what has none may be anything."""
+    pydantic: Any = sys.modules.get("pydantic")
+    if pydantic is not None and _mentions_pydantic(wanted, pydantic):
+        return pydantic.TypeAdapter(wanted).json_schema()
+    return codec.schema(wanted)
+
+
+def _signature(fn: Callable[..., Any], skip: int) -> inspect.Signature | None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    return signature.replace(parameters=list(signature.parameters.values())[skip:])
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not inspect.isroutine(inner) and not inspect.isclass(inner):
+        inner = type(inner).__call__
+    try:
+        return typing.get_type_hints(inspect.unwrap(inner), include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _is_plain(one: inspect.Parameter) -> bool:
+    return one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+def _is_required(one: inspect.Parameter) -> bool:
+    return _is_plain(one) and one.default is inspect.Parameter.empty
+
+
+def _mentions_pydantic(wanted: Any, pydantic: Any) -> bool:
+    if isinstance(wanted, type) and issubclass(wanted, pydantic.BaseModel):
+        return True
+    return any(_mentions_pydantic(part, pydantic) for part in typing.get_args(wanted))
+
+
+def _shown(wanted: Any) -> str:
+    return getattr(wanted, "__name__", str(wanted))

@@ -1,0 +1,181 @@
+"""The auditor finds what it says it looks for, and nothing where nothing is wrong."""
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import events as ev
+from holdfast.core import codec
+from holdfast.store.protocol import Erasure
+from holdfast.testing import auditor
+from holdfast.testing.auditor import audit
+from tests.crash.workload import work
+from tests.crash.writer import Acks, note
+
+
+@pytest.fixture
+def acks(tmp_path):
+    opened = Acks(tmp_path / "acks")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def path(tmp_path, acks):
+    """A store with a bit of everything, and what was acknowledged of it."""
+    made = tmp_path / "store.db"
+    with holdfast.open(made, durability="process") as app:
+        work(app, acks)
+        app.fork("fork", at=3, id="fork-in-the-grandparent")
+        app.fork("fork", id="fork-of-the-fork")
+        app.append("one", ev.TaskFailed(failure=holdfast.Failure("Error", "no")), ev.TaskReopened(), note("more"))
+        app.rollback("two", to=2)
+        app.append("two", ev.TaskCancelled(), ev.StepObserved(key="late#1"))
+    return made
+
+
+def tampered(path, sql):
+    connection = apsw.Connection(str(path))
+    triggers = connection.execute("select name from sqlite_schema where type = 'trigger'").fetchall()
+    for (name,) in triggers:
+        connection.execute(f"drop trigger {name}")
+    connection.execute(sql)
+    connection.close()
+    return path
+
+
+def test_nothing_is_found_where_nothing_is_wrong(path, acks):
+    assert audit(path, acks.path) == []
+
+
+def test_nothing_is_found_in_a_store_whose_tasks_were_removed_and_whose_bodies_were_erased(path, acks):
+    with holdfast.open(path) as app:
+        app.start("late", id="late")
+        acks.records(app.append("late", ev.TaskCompleted(result=codec.pack(1))))
+        assert app.gc(keep=0).tasks == 2
+        app.store.erase([Erasure("one", 2, "me", "asked", 1)])
+    assert audit(path, acks.path) == []
+
+
+ONE = "log = (select log from logs where name = 'one')"
+FINDINGS = {
+    f"update events set body = x'00' where {ONE} and seq = 3": "one: event 3 has not the body",
+    f"update events set body = null where {ONE} and seq = 3": "one: event 3 has lost its body",
+    f"update events set at = at + 1 where {ONE} and seq = 3": "one: the digest of event 3 does not follow",
+    f"update events set kind = 'note_set' where {ONE} and seq = 3": "one: the digest of event 3 does not follow",
+    f"update events set digest = zeroblob(32) where {ONE} and seq = 4": "fork: the digest of event 5 does not follow",
+    f"update events set digest = zeroblob(32) where {ONE} and seq = 2": "one: the digest of event 3 does not follow",
+    f"update events set seq = 900 where {ONE} and seq = 3": "one: event 4 follows 2",
+    f"delete from events where {ONE} and seq = 3": "one: event 4 follows 2",
+    f"delete from events where {ONE} and seq > 20": "one: was at",
+    f"delete from events where {ONE}": "one: has no events",
+    "delete from events where log = (select log from logs where name = 'fork')": "of-the-fork: its past ends before",
+    "delete from logs where name = 'fork'": "event 5 belongs to no log",
+    "update logs set parent = null where name = 'fork'": "fork: begins at 4, but has no parent",
+    "update logs set base = 3 where name = 'fork'": "fork: event 5 follows 3",
+    "update logs set name = 'other' where name = 'one'": "other: the digest of event 1 does not follow",
+    f"delete from tasks where {ONE}": "one: has no row in tasks",
+    f"update tasks set anchor_seq = 900 where {ONE}": "one: was at 900",
+    f"update tasks set anchor_digest = zeroblob(32) where {ONE}": "one: was at",
+    f"update tasks set status = 'completed' where {ONE}": "one: is completed in tasks, but not ended",
+    "update tasks set status = 'pending' where status = 'cancelled'": "two: is pending in tasks, but cancelled",
+    "insert into tasks select 99, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue,"
+    " priority, wake, deadline, created, changed, anchor_seq, anchor_digest from tasks limit 1": "a task without a log",
+    "delete from blobs": "which is missing",
+    "delete from blobs where hash not in (select hash from blobs limit 1)": "refers to blob",
+    "update blob_uses set log = 99": "but is no log",
+    "update snapshots set digest = zeroblob(32)": "one: the snapshot at",
+    "update snapshots set seq = 900": "one: the snapshot at 900",
+    "insert into tombstones values ('one', 1, zeroblob(32), 1, '')": "one: there is more than one log of this name",
+    "drop table blobs": "the file cannot be read",
+}
+
+
+@pytest.mark.parametrize(("sql", "finding"), FINDINGS.items(), ids=FINDINGS.values())
+def test_tampering_is_found(path, sql, finding):
+    found = audit(tampered(path, sql))
+    assert any(finding in one for one in found), found
+
+
+def test_an_event_after_the_end_is_found(path):
+    with holdfast.open(path) as app:
+        log = app.logs.load("two")
+        log.append([note("after the end")])
+    assert any("log_written, comes after the task was cancelled" in one for one in audit(path))
+
+
+def test_two_logs_of_one_name_are_found(path):
+    sql = (
+        "pragma writable_schema = on;"
+        "create table twins (log integer primary key, name text, parent integer, base integer);"
+        "insert into twins select log, name, parent, base from logs;"
+        "insert into twins select 99, name, parent, base from logs where name = 'two';"
+        "drop table logs; alter table twins rename to logs;"
+    )
+    assert any("two: there is more than one log of this name" in one for one in audit(tampered(path, sql)))
+
+
+@pytest.mark.parametrize(
+    ("ack", "finding"),
+    [
+        ({"log": "one", "seq": 2, "digest": "00" * 32}, "was acknowledged with another digest"),
+        ({"log": "one", "seq": 999, "digest": "00" * 32}, "was acknowledged and is not there"),
+        ({"log": "nobody", "seq": 1, "digest": "00" * 32}, "was acknowledged and is not there"),
+    ],
+)
+def test_an_acknowledged_event_that_is_not_there_is_found(path, acks, ack, finding):
+    with open(acks.path, "a") as file:
+        file.write(json.dumps(ack) + "\n")
+    assert [finding in one for one in audit(path, acks.path)] == [True]
+
+
+def test_an_acknowledgement_whose_writer_was_killed_does_not_count(path, acks):
+    with open(acks.path, "a") as file:
+        file.write('{"log": "one", "se')
+    assert audit(path, acks.path) == []
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "holdfast.testing.auditor", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_program_prints_what_it_found_and_ends_accordingly(path, acks):
+    done = run(path, "--acks", acks.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    with holdfast.open(path) as app:
+        assert done.stdout == f"audited 5 logs, {app.stats().events} events: ok\n"
+    done = run(tampered(path, f"update events set at = 0 where {ONE} and seq = 2"))
+    assert done.returncode == 1
+    first, last = done.stdout.splitlines()
+    assert first == "one: the digest of event 2 does not follow from what came before"
+    assert last.startswith("audited 5 logs") and last.endswith(": 1 finding")
+
+
+def test_the_auditor_leaves_a_store_and_its_write_ahead_log_as_they_are(path, tmp_path):
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    with holdfast.open(path) as app:
+        app.append("one", note("not yet in the main file"))
+        for name in ("store.db", "store.db-wal"):
+            shutil.copyfile(tmp_path / name, copies / name)
+    before = {one.name: one.read_bytes() for one in copies.iterdir()}
+    assert audit(copies / "store.db") == []
+    assert {name: (copies / name).read_bytes() for name in before} == before
+
+
+def test_the_auditor_knows_nothing_of_ours():
+    with open(auditor.__file__) as file:
+        names = {
+            name
+            for node in ast.walk(ast.parse(file.read()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        }
+    assert not any(name.startswith("holdfast") for name in names)
