@@ -66,9 +66,9 @@ async def _loop_seconds(app: App, logs: list[Log]) -> float:
 
     async def appender(log: Log, events: list[Event]) -> None:
         for event in events:
-            write, stored = log.draft((event,))
+            write = log.draft((event,))
             placed = await commits.commit(Group((write,)))
-            log.accept(write, stored, placed[0])
+            log.accept(write, placed[0])
 
     began = time.perf_counter()
     await asyncio.gather(*(appender(log, events) for log, events in work))

@@ -69,7 +69,7 @@ def text(length: int, seed: int) -> str:
 def step(number: int) -> StepCompleted:
     """A completed step whose body has about EVENT_BYTES."""
     empty = StepCompleted(key=f"work#{number}", name="work", result=codec.pack(""))
-    room = EVENT_BYTES - len(codec.draft(empty, 0).draft.body or b"")
+    room = EVENT_BYTES - len(codec.draft(empty, 0)[0].body or b"")
     return StepCompleted(key=empty.key, name=empty.name, result=codec.pack(text(room, number)))
 
 
@@ -99,7 +99,7 @@ class BareAppends:
 
     def seconds(self, count: int) -> float:
         """How long so many inserts take; what they insert is ready beforehand."""
-        drafts = [codec.draft(step(self._seq + number), 0).draft for number in range(1, count + 1)]
+        drafts = [codec.draft(step(self._seq + number), 0)[0] for number in range(1, count + 1)]
         rows = [
             (1, self._seq + number, draft.kind, time.time_ns() // 1000, draft.body, draft.body_hash, draft.body_hash)
             for number, draft in enumerate(drafts, start=1)

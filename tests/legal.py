@@ -98,7 +98,7 @@ def keep_legal(events, stored):
             decide.check(hot, event)
         except HoldfastError:
             continue
-        slim = codec.draft(event, len(kept)).event
+        slim = codec.draft(event, len(kept))[0].event
         hot = evolve(hot, LOG, len(kept) + 1, len(kept), slim)
         kept.append(slim if stored else event)
     return kept
@@ -115,7 +115,7 @@ def histories(draw, max_size=25, stored=True):
 
 def rows_of(events):
     """A history as rows, with their digests."""
-    drafts = [codec.draft(event, at).draft for at, event in enumerate(events)]
+    drafts = [codec.draft(event, at)[0] for at, event in enumerate(events)]
     placed = place(Head(0, codec.genesis(LOG)), drafts)
     return [
         Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)

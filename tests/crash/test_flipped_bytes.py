@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 import holdfast
+from holdfast.core import codec
 from holdfast.store.sqlite import SqliteStore
 from tests.crash.workload import THOROUGH
 from tests.crash.writer import note
@@ -196,7 +197,7 @@ def test_without_dropping_the_triggers_sql_cannot_tamper(whole, verb, tmp_path):
     path = tmp_path / "store.db"
     path.write_bytes(whole)
     with holdfast.open(path) as app:
-        app.append(OTHERS[0], holdfast.events.TaskCompleted(result=holdfast.core.codec.pack(None)))
+        app.append(OTHERS[0], holdfast.events.TaskCompleted(result=codec.pack(None)))
         app.gc(keep=0)
     connection = apsw.Connection(str(path))
     with pytest.raises(apsw.ConstraintError):
@@ -210,10 +211,29 @@ def test_a_log_that_lost_its_end_is_found(whole, tmp_path):
     path = tmp_path / "store.db"
     path.write_bytes(whole)
     with holdfast.open(path) as app:
-        app.append(TARGET, holdfast.events.TaskCompleted(result=holdfast.core.codec.pack(None)))
+        app.append(TARGET, holdfast.events.TaskCompleted(result=codec.pack(None)))
     connection = apsw.Connection(str(path))
     connection.execute("drop trigger events_are_never_deleted")
     connection.execute("delete from events where seq = ?", (2 * EVENTS,))
+    connection.close()
+    with holdfast.open(path) as app:
+        assert [(one.task, one.seq) for one in app.verify().problems] == [(TARGET, 2 * EVENTS)]
+
+
+def test_a_chain_forged_from_end_to_end_is_found_by_the_head_the_task_is_known_to_have_had(whole, tmp_path):
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    with holdfast.open(path) as app:
+        app.append(TARGET, holdfast.events.StageSet(stage="late"))
+    connection = apsw.Connection(str(path))
+    connection.execute("drop trigger events_are_never_changed")
+    digest = codec.genesis(TARGET)
+    rows = "from events where log = (select log from logs where name = ?)"
+    for rowid, seq, kind, at, body in connection.execute(f"select rowid, seq, kind, at, body {rows}", (TARGET,)).get:
+        body = body.replace(b"this", b"that")
+        digest = codec.chain(digest, seq, kind, at, codec.body_hash(body))
+        changed = (body, codec.body_hash(body), digest, rowid)
+        connection.execute("update events set body = ?, body_hash = ?, digest = ? where rowid = ?", changed)
     connection.close()
     with holdfast.open(path) as app:
         assert [(one.task, one.seq) for one in app.verify().problems] == [(TARGET, 2 * EVENTS)]

@@ -70,8 +70,7 @@ def large(chance: random.Random, size: int) -> Event:
 
 def write_pair(app: holdfast.App, acks: Acks, one: str, other: str, text: str) -> None:
     """Write an event to each of two logs and take a unique key: all or nothing."""
-    logs = [app.logs.load(one), app.logs.load(other)]
-    writes = tuple(log.draft([note(text)])[0] for log in logs)
+    writes = tuple(Write(log, drafts(note(text)), app.store.head(log)) for log in (one, other))
     placed = app.logs.committer.commit(Group(writes, (Take(text, one, ""),)))
     for write, place in zip(writes, placed, strict=True):
         acks.note(write.log, place.first, place.digests[0])
@@ -94,6 +93,7 @@ class _Worker:
         self.app, self.acks, self.name, self.chance = app, acks, name, chance
         self.made = 0
         self.open: list[str] = []
+        self.ended: list[str] = []
 
     def share(self) -> None:
         for id in SHARED:
@@ -108,7 +108,7 @@ class _Worker:
         elif len(self.open) > 6:
             self.finish()
         often = (self.one, self.one, self.several, self.large, self.shared, self.pair)
-        self.chance.choice((*often, self.start, self.fork, self.undo, self.collect))()
+        self.chance.choice((*often, self.start, self.fork, self.undo, self.reopen, self.collect))()
 
     def _new(self) -> str:
         self.made += 1
@@ -151,10 +151,16 @@ class _Worker:
             return
 
     def fork(self) -> None:
-        parent = self._any()
-        at = self.chance.randint(1, self.app.logs.head(parent).seq)
-        id = self._new()
-        self.app.fork(parent, at=at, id=id)
+        """Fork a task of one's own; one that has ended may have been removed by another."""
+        parent = self.chance.choice((*self.open, *self.ended[-2:]))
+        self.made += 1
+        id = f"{self.name}-{self.made}"
+        try:
+            at = self.chance.randint(1, self.app.logs.head(parent).seq)
+            self.app.fork(parent, at=at, id=id)
+        except holdfast.TaskCollected:
+            return
+        self.open.append(id)
         self.acks.head(self.app, id)
 
     def undo(self) -> None:
@@ -165,13 +171,24 @@ class _Worker:
 
     def finish(self) -> None:
         id = self._any()
-        self.acks.records(self.app.append(id, ev.TaskCompleted(result=codec.pack("done"))))
+        self.acks.records(self.app.append(id, ev.TaskFailed(failure=holdfast.Failure("Error", "enough"))))
         self.open.remove(id)
+        self.ended.append(id)
+
+    def reopen(self) -> None:
+        """Go on with a task that has ended, unless another has removed it."""
+        if self.ended:
+            id = self.ended.pop()
+            try:
+                self.acks.records(self.app.append(id, ev.TaskReopened()))
+            except (holdfast.TaskCollected, holdfast.Conflict):
+                return
+            self.open.append(id)
 
     def collect(self) -> None:
-        """Remove what is old. One of the three does so for all, now and then."""
-        if self.name.endswith("0") and self.chance.random() < 0.1:
-            self.app.gc(keep=5)
+        """Remove what has ended, whoever ended it."""
+        if self.chance.random() < 0.3:
+            self.app.gc(keep=3)
 
 
 # Races
@@ -214,7 +231,7 @@ def run_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def drafts(*events: Event) -> tuple[Draft, ...]:
-    return tuple(codec.draft(event, 1).draft for event in events)
+    return tuple(codec.draft(event, 1)[0] for event in events)
 
 
 def begin(store: Store, log: str) -> Head:

@@ -79,7 +79,7 @@ def test_errors_survive_pickling_between_processes():
 def test_an_event_of_a_newer_version_is_named_and_others_go_on(app):
     worked(app)
     app.start("a", id="other")
-    draft = codec.draft(ev.LogWritten(text="x"), 1).draft
+    draft = codec.draft(ev.LogWritten(text="x"), 1)[0]
     future = type(draft)("telepathy_used", 1, b'{"who":"ana"}', codec.body_hash(b'{"who":"ana"}'))
     app.store.append([Group((Write("t", (future,)),))])
     with pytest.raises(holdfast.UnknownEvent, match="telepathy_used") as refused:
@@ -187,7 +187,7 @@ def test_a_migration_that_is_not_the_one_that_ran_is_noticed(tmp_path):
 
 def test_a_write_with_a_stale_head_conflicts_and_names_both(app):
     worked(app)
-    draft = codec.draft(step("x#1"), 1).draft
+    draft = codec.draft(step("x#1"), 1)[0]
     outcome = app.store.append([Group((Write("t", (draft,), Head(2, b"\0" * 32)),))])[0]
     assert isinstance(outcome, holdfast.Conflict)
     assert (outcome.details["expected"], outcome.details["actual"]) == (2, 7)

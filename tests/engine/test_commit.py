@@ -80,9 +80,9 @@ def test_async_callers_share_commits_and_the_loop_never_waits_for_the_store(coun
         async def work(n):
             log = counted.logs.load(f"t{n}")
             for _ in range(20):
-                write, stored = log.draft([ev.LogWritten(text=str(n))])
+                write = log.draft([ev.LogWritten(text=str(n))])
                 (placed,) = await commits.commit(Group((write,)))
-                log.accept(write, stored, placed)
+                log.accept(write, placed)
             with pytest.raises(holdfast.Conflict):
                 await commits.commit(Group((write,)))
 
@@ -104,7 +104,7 @@ def test_a_store_that_fails_tells_everyone_who_was_in_the_batch(counted):
     async def main():
         commits = LoopCommits(counted.logs.committer)
         logs = [counted.logs.load(f"t{n}") for n in range(5)]
-        writes = [log.draft([ev.LogWritten(text="x")])[0] for log in logs]
+        writes = [log.draft([ev.LogWritten(text="x")]) for log in logs]
         return await asyncio.gather(*(commits.commit(Group((w,))) for w in writes), return_exceptions=True)
 
     assert [type(result) for result in asyncio.run(main())] == [holdfast.StoreFull] * 5
@@ -114,7 +114,7 @@ def test_closing_writes_what_is_queued(url):
     app = holdfast.open(url)
     app.start("a", id="t")
     settled = []
-    write, _ = app.logs.load("t").draft([ev.LogWritten(text="x")])
+    write = app.logs.load("t").draft([ev.LogWritten(text="x")])
     app.logs.committer.submit(Group((write,)), settled.extend, None)
     app.close()
     assert settled[0].result()[0].first == 2

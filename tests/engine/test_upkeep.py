@@ -200,7 +200,7 @@ def test_a_whole_store_is_copied_verified_and_resumed(tmp_path, target):
         from holdfast.core.records import Group, Take, Write
 
         take = Take("order-17", "t", "pay#1", "h")
-        app.store.append([Group((Write("t", (codec.draft(step("p#1"), 1).draft,)),), (take,))])
+        app.store.append([Group((Write("t", (codec.draft(step("p#1"), 1)[0],)),), (take,))])
         app.gc(keep=1)
         seen = []
         copied = app.copy_to(tmp_path / "b.db", lambda done, of: seen.append((done, of)))

@@ -12,10 +12,10 @@ data can never pass for an envelope:
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from itertools import accumulate
 from struct import Struct as Layout
 from typing import Any, cast
@@ -167,23 +167,14 @@ def changes(patch: StatePatch) -> Changes:
 # Events
 
 
-class Drafted(Struct, frozen=True, gc=False):
-    """An event as it will be stored, with what is kept beside it."""
-
-    event: Event
-    draft: Draft
-    blobs: tuple[Blob, ...] = ()
-
-
-def draft(event: Event, at_us: int, salt: str = "") -> Drafted:
+def draft(event: Event, at_us: int, salt: str = "") -> tuple[Draft, tuple[Blob, ...]]:
     """Encode an event. Large values move into blobs, and the event that is folded refers to them too."""
     body = _encode_struct(event)
     blobs: tuple[Blob, ...] = ()
     if len(body) >= limits.BLOB_BYTES:
         event, blobs = _slim(event, salt)
         body = _encode_struct(event)
-    hashed = hashlib.sha256(body).digest()
-    return Drafted(event, Draft(KIND[type(event)], at_us, body, hashed), blobs)
+    return Draft(KIND[type(event)], at_us, body, sha256(body).digest(), event), blobs
 
 
 def decode(kind: str, body: bytes | None) -> Event:
@@ -242,7 +233,7 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
     data = bytes(raw)
     if data.startswith(b'{"$json"'):
         data = data[9:-1]
-    hashed = hashlib.sha256(salt.encode() + data).hexdigest()
+    hashed = sha256(salt.encode() + data).hexdigest()
     ref = BlobRef(hashed, len(data), shape(Raw(data)), salt)
     return Raw(_encode_struct(ref)), Blob(hashed, _zstd().compress(data, 3))
 
@@ -253,7 +244,7 @@ def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
         data = _zstd().decompress(stored)
     except _zstd().ZstdError as error:
         raise ValueDamaged(hashed, f"cannot be decompressed: {error}") from None
-    if hashlib.sha256(salt.encode() + data).hexdigest() != hashed:
+    if sha256(salt.encode() + data).hexdigest() != hashed:
         raise ValueDamaged(hashed, "does not have the content it is named after")
     return data
 
@@ -280,32 +271,32 @@ def _zstd() -> Any:
 # Digests
 
 
-_PLACE = Layout(">qq")
+_PLACE = Layout(">qq").pack
 
 
 def genesis(log: str) -> bytes:
     """What the first event's digest chains from; it binds a log to its name."""
-    return hashlib.sha256(b"holdfast log\n" + log.encode()).digest()
+    return sha256(b"holdfast log\n" + log.encode()).digest()
 
 
 def chain(previous: bytes, seq: int, kind: str, at_us: int, body_hash: bytes) -> bytes:
     """The digest of an event: of all that came before it, its place, kind, time and body."""
-    return hashlib.sha256(b"".join((previous, _PLACE.pack(seq, at_us), kind.encode(), b"\n", body_hash))).digest()
+    return sha256(previous + _PLACE(seq, at_us) + kind.encode() + b"\n" + body_hash).digest()
 
 
 def body_hash(body: bytes) -> bytes:
     """The hash that stays when a body is erased."""
-    return hashlib.sha256(body).digest()
+    return sha256(body).digest()
 
 
 def running(previous: str, raw: Raw) -> str:
     """The digest of a sequence of messages, grown by one."""
-    return hashlib.sha256(previous.encode() + hashlib.sha256(bytes(raw)).digest()).hexdigest()[:32]
+    return sha256(previous.encode() + sha256(bytes(raw)).digest()).hexdigest()[:32]
 
 
 def fingerprint(value: Any) -> str:
     """The identity of a plain value: equal exactly when it encodes the same."""
-    return hashlib.sha256(_encode(value)).hexdigest()
+    return sha256(_encode(value)).hexdigest()
 
 
 # Structs of our own: snapshots, exports

@@ -39,9 +39,6 @@ MAX_APPEND_TRIES = 100
 SNAPSHOT_MIN_BYTES = 64 * 1024
 """No snapshot is taken before the log has grown by this much."""
 
-SNAPSHOT_WEIGHT = 4
-"""A snapshot is taken when the log since the last one outweighs it this many times."""
-
 SNAPSHOTS_KEPT = 2
 """How many snapshots of one log are kept."""
 

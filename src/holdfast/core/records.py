@@ -17,12 +17,16 @@ class Head(Struct, frozen=True, gc=False):
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """An event ready to be written, before it has a place. An erased one has no body."""
+    """An event ready to be written, before it has a place. An erased one has no body.
+
+    `event` is the same in memory, as it will be read back; stores do not look at it.
+    """
 
     kind: str
     at_us: int
     body: bytes | None
     body_hash: bytes
+    event: Event | None = None
 
 
 class Stored(Struct, frozen=True, gc=False):

@@ -14,14 +14,14 @@ from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
-from holdfast.core.records import Record, Summary
+from holdfast.core.records import Record, Summary, Write
 from holdfast.engine import timeline, upkeep, urls
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
-from holdfast.store.protocol import Query, Stats, Store
+from holdfast.store.protocol import Query, Stats, Store, place
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -105,7 +105,7 @@ class App:
                 raise Conflict(id, expect, log.head.seq)
             log.check(events)
             try:
-                return log.append(events)
+                return _records(log.append(events), log)
             except Conflict:
                 log.refresh()
         raise Conflict(id, expect, log.head.seq)
@@ -289,6 +289,16 @@ class App:
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)
+
+
+def _records(write: Write, log: Log) -> list[Record]:
+    """What was just written, at its place."""
+    digests = place(write.expect or log.head, write.drafts)
+    records: list[Record] = []
+    for offset, (draft, digest) in enumerate(zip(write.drafts, digests.digests, strict=True)):
+        assert draft.event is not None
+        records.append(Record(log.name, digests.first + offset, draft.kind, draft.at_us, draft.event, digest))
+    return records
 
 
 def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.events import Event, TaskClaimed
 from holdfast.core.hot import FOLD_VERSION, Hot
-from holdfast.core.records import Group, Head, Origin, Record, Snapshot, Stored, Take, Write
+from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
 from holdfast.core.state import changes_summary, evolve, summarise
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
@@ -164,6 +164,7 @@ class Log:
         self._weight = 0
         self._snapshot_bytes = 0
         self._weight_at_snapshot = 0
+        self._snapshot_bytes_due = 0
 
     @property
     def state(self) -> Hot:
@@ -178,11 +179,12 @@ class Log:
         origin: Origin | None = None,
         takes: tuple[Take, ...] = (),
         frees: tuple[str, ...] = (),
-    ) -> list[Record]:
+    ) -> Write:
         """Write events after the head. Durable when it returns; Conflict if the head has moved."""
-        write, stored = self.draft(events, origin)
-        placed = self._logs.committer.commit(Group((write,), takes, frees))
-        return self.accept(write, stored, placed[0])
+        write = self.draft(events, origin)
+        (placed,) = self._logs.committer.commit(Group((write,), takes, frees))
+        self.accept(write, placed)
+        return write
 
     def check(self, events: Sequence[Event]) -> None:
         """Refuse events that may not follow."""
@@ -193,45 +195,37 @@ class Log:
                 hot = evolve(hot.copy() if index == 0 and hot is not None else hot, self.name, 0, 0, event)
                 hot.seq = self.head.seq
 
-    def draft(self, events: Sequence[Event], origin: Origin | None = None) -> tuple[Write, list[Event]]:
-        """What to write for these events, and the events as they will be stored."""
+    def draft(self, events: Sequence[Event], origin: Origin | None = None) -> Write:
+        """What to write for these events."""
         at_us = self._logs.clock.now_us()
-        hot = self.hot
-        private = hot is not None and (hot.summary.user is not None or hot.salt != "")
-        summary, before = (None, None) if hot is None else (hot.summary, hot.summary)
-        drafts: list[codec.Drafted] = []
+        before = summary = None if self.hot is None else self.hot.summary
+        salt: str = getattr(events[0], "salt", "") if self.hot is None else self.hot.salt
+        drafts: list[Draft] = []
+        blobs: tuple[Blob, ...] = ()
         for event in events:
-            if private or getattr(event, "salt", ""):
-                event = replace(event, nonce=os.urandom(8).hex())
-            drafts.append(codec.draft(event, at_us, hot.salt if hot is not None else getattr(event, "salt", "")))
+            drafted, beside = codec.draft(replace(event, nonce=os.urandom(8).hex()) if salt else event, at_us, salt)
+            drafts.append(drafted)
+            if beside:
+                blobs += beside
             if summary is None or changes_summary(event):
                 summary = summarise(summary, self.name, event, at_us)
-        write = Write(
-            self.name,
-            tuple([one.draft for one in drafts]),
-            self.head,
-            origin,
-            summary if summary is not before else None,
-            tuple([blob for one in drafts for blob in one.blobs]),
-            self._due_snapshot(at_us) if self._weight >= limits.SNAPSHOT_MIN_BYTES else None,
-        )
-        return write, [one.event for one in drafts]
+        snapshot = self._due_snapshot(at_us) if self._weight >= limits.SNAPSHOT_MIN_BYTES else None
+        changed = None if summary is before else summary
+        return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
 
-    def accept(self, write: Write, events: Sequence[Event], placed: Placed) -> list[Record]:
+    def accept(self, write: Write, placed: Placed) -> None:
         """Take in what has been written."""
-        records: list[Record] = []
-        seq = placed.first
-        for draft, event, digest in zip(write.drafts, events, placed.digests, strict=True):
-            self.hot = evolve(self.hot, self.name, seq, draft.at_us, event)
-            self._weight += len(draft.body or b"")
-            records.append(Record(self.name, seq, draft.kind, draft.at_us, event, digest))
+        seq, hot = placed.first - 1, self.hot
+        for draft in write.drafts:
             seq += 1
-        self.head = Head(seq - 1, placed.digests[-1])
+            assert draft.event is not None and draft.body is not None
+            hot = evolve(hot, self.name, seq, draft.at_us, draft.event)
+            self._weight += len(draft.body)
+        self.hot, self.head = hot, Head(seq, placed.digests[-1])
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
-            self._snapshot_bytes = len(write.snapshot.body)
+            self._snapshot_bytes = self._snapshot_bytes_due
             failpoint("snapshot.after")
-        return records
 
     def refresh(self) -> list[Stored]:
         """Read what others have appended since."""
@@ -266,18 +260,19 @@ class Log:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Begin from a snapshot."""
-        self.hot = codec.load(codec.inflate(snapshot.body), Hot)
+        body = codec.inflate(snapshot.body)
+        self.hot = codec.load(body, Hot)
         self.head = Head(snapshot.seq, snapshot.digest)
-        self._snapshot_bytes = len(snapshot.body)
+        self._snapshot_bytes = len(body)
 
     def _due_snapshot(self, at_us: int) -> Snapshot | None:
         """A snapshot of the present head, if the log since the last one outweighs it."""
-        if self._weight < limits.SNAPSHOT_WEIGHT * self._snapshot_bytes:
+        if self._weight <= self._snapshot_bytes:
             return None
         failpoint("snapshot.before")
-        self._weight_at_snapshot = self._weight
-        body = codec.deflate(codec.dump(self.hot))
-        return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, body)
+        body = codec.dump(self.hot)
+        self._weight_at_snapshot, self._snapshot_bytes_due = self._weight, len(body)
+        return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
 
 
 def decoded(log: str, row: Stored) -> Event:

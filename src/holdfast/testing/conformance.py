@@ -36,7 +36,7 @@ class Crash(BaseException):
 
 def draft(*events: Event, at_us: int = AT) -> tuple[Any, ...]:
     """Events ready to be written."""
-    return tuple(codec.draft(event, at_us).draft for event in events)
+    return tuple(codec.draft(event, at_us)[0] for event in events)
 
 
 def created(
