@@ -10,7 +10,6 @@ from pathlib import Path
 import holdfast
 from benchmarks.table import Goal, Row, at_most
 from benchmarks.workload import best, new_task, reopened, say, step, timed
-from holdfast.core import limits
 from holdfast.core.events import Event, MessageAdded, TurnStarted
 from holdfast.engine.log import Log
 
@@ -73,8 +72,11 @@ def _make_flat(plain: Path, ruled: Path, near: Path) -> None:
         _append(log, [step(number) for number in range(2, FLAT - TAIL)])
     shutil.copy(ruled, near)
     with holdfast.open(near, durability="process") as app:
+        # A log without a snapshot, and as heavy as this one, takes one with its next event.
+        app.store.drop_snapshots()
         log = app.logs.load(ID)
-        _append_with_snapshot(log, step(log.head.seq + 1))
+        log.append((step(log.head.seq + 1),))
+        assert app.stats().snapshots == 1
     for path in (ruled, near):
         with holdfast.open(path, durability="process") as app:
             log = app.logs.load(ID)
@@ -98,13 +100,3 @@ def _make_loop(path: Path, events: int) -> None:
 def _append(log: Log, events: Sequence[Event]) -> None:
     for event in events:
         log.append((event,))
-
-
-def _append_with_snapshot(log: Log, event: Event) -> None:
-    """Append with the weight rule set aside, so that a snapshot is due here and now."""
-    ruled = limits.SNAPSHOT_WEIGHT, limits.SNAPSHOT_MIN_BYTES
-    limits.SNAPSHOT_WEIGHT = limits.SNAPSHOT_MIN_BYTES = 0
-    try:
-        log.append((event,))
-    finally:
-        limits.SNAPSHOT_WEIGHT, limits.SNAPSHOT_MIN_BYTES = ruled

@@ -23,6 +23,10 @@ class Counting:
         self.batches.append(len(groups))
         return self._store.append(groups)
 
+    def append_event(self, log, expect, draft):
+        self.batches.append(1)
+        return self._store.append_event(log, expect, draft)
+
     def __getattr__(self, name):
         return getattr(self._store, name)
 

@@ -4,7 +4,6 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core import limits
 from holdfast.failpoints import NAMES, armed
 from holdfast.testing.auditor import audit
 from holdfast.testing.conformance import Crash
@@ -19,8 +18,7 @@ def work(path):
         log = app.logs.load("t")
         log.claim()
         for n in range(log.state.steps_done, 4):
-            log._weight = limits.SNAPSHOT_MIN_BYTES
-            log._snapshot_bytes = 0
+            log._snapshot_at = -1
             log.append([step(f"s#{n}")])
         if not log.state.ended:
             log.append([ev.TaskCompleted(result=holdfast.core.codec.pack("done"))])

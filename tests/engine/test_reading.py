@@ -249,8 +249,7 @@ def test_snapshots_anywhere_change_no_answer(events, data):
     with holdfast.open("memory:") as app:
         log = app.logs.create("t", events[:1])
         for event in events[1:]:
-            log._weight = limits.SNAPSHOT_MIN_BYTES if data.draw(st.booleans()) else 0
-            log._snapshot_bytes = 0
+            log._snapshot_at = -1 if data.draw(st.booleans()) else 1 << 30
             log.append([event])
         with_snapshots = [app.at("t", seq).to_dict() for seq in range(1, len(events) + 1)]
         app.store.drop_snapshots()
@@ -270,7 +269,7 @@ def test_snapshots_are_taken_by_weight_and_rotate(app):
 def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
     app.start("a", id="t")
     log = app.logs.load("t")
-    log._weight = limits.SNAPSHOT_MIN_BYTES
+    log._snapshot_at = -1
     log.append([step("a#1")])
     snapshot = app.store.snapshot("t", version=1)
     from holdfast.core.records import Group, Snapshot, Write

@@ -132,7 +132,7 @@ def test_gc_without_a_rule_removes_nothing_and_old_snapshots_go_by_age(app, cloc
     assert log.state.ended
     app.start("a", id="u")
     log = app.logs.load("u")
-    log._weight = 1 << 20
+    log._snapshot_at = -1
     log.append([step("a#1")])
     assert app.gc(snapshots_older_than=timedelta(hours=1)).snapshots == 0
     clock.advance(7200)

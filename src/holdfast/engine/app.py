@@ -14,14 +14,14 @@ from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
-from holdfast.core.records import Record, Summary, Write
+from holdfast.core.records import Group, Record, Summary, Write
 from holdfast.engine import timeline, upkeep, urls
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
-from holdfast.store.protocol import Query, Stats, Store, place
+from holdfast.store.protocol import Placed, Query, Stats, Store
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -105,7 +105,10 @@ class App:
                 raise Conflict(id, expect, log.head.seq)
             log.check(events)
             try:
-                return _records(log.append(events), log)
+                write = log.draft(events)
+                (placed,) = self.logs.committer.commit(Group((write,)))
+                log.accept(write, placed)
+                return _records(write, placed)
             except Conflict:
                 log.refresh()
         raise Conflict(id, expect, log.head.seq)
@@ -291,13 +294,12 @@ class App:
         return self.logs.load(names.task_log(id), upto=seq)
 
 
-def _records(write: Write, log: Log) -> list[Record]:
+def _records(write: Write, placed: Placed) -> list[Record]:
     """What was just written, at its place."""
-    digests = place(write.expect or log.head, write.drafts)
     records: list[Record] = []
-    for offset, (draft, digest) in enumerate(zip(write.drafts, digests.digests, strict=True)):
+    for seq, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True), start=placed.first):
         assert draft.event is not None
-        records.append(Record(log.name, digests.first + offset, draft.kind, draft.at_us, draft.event, digest))
+        records.append(Record(write.log, seq, draft.kind, draft.at_us, draft.event, digest))
     return records
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from holdfast.core import limits
-from holdfast.core.records import Group
+from holdfast.core.records import Draft, Group, Head, Write
 from holdfast.store.protocol import Outcome, Placed, Store
 
 Resolve = Callable[[Sequence["Ticket"]], None]
@@ -68,6 +68,19 @@ class Committer:
             if not ticket.settled:
                 self._commit_queued()
         return ticket.result()
+
+    def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
+        """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._queue:
+                    digest = self._store.append_event(log, expect, draft)
+                    if isinstance(digest, bytes):
+                        return digest
+                    raise digest
+            finally:
+                self._lock.release()
+        return self.commit(Group((Write(log, (draft,), expect),)))[0].digests[0]
 
     def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
         """Queue a group for the committing thread; `resolve` is told when it is settled."""

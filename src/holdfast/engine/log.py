@@ -162,9 +162,9 @@ class Log:
         self.head = Head(0, codec.genesis(name))
         self.hot: Hot | None = None
         self._weight = 0
-        self._snapshot_bytes = 0
+        self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
         self._weight_at_snapshot = 0
-        self._snapshot_bytes_due = 0
+        self._next_snapshot_at = 0
 
     @property
     def state(self) -> Hot:
@@ -179,12 +179,28 @@ class Log:
         origin: Origin | None = None,
         takes: tuple[Take, ...] = (),
         frees: tuple[str, ...] = (),
-    ) -> Write:
+    ) -> None:
         """Write events after the head. Durable when it returns; Conflict if the head has moved."""
+        if len(events) == 1 and origin is None and not takes and not frees and self._append_event(events[0]):
+            return
         write = self.draft(events, origin)
         (placed,) = self._logs.committer.commit(Group((write,), takes, frees))
         self.accept(write, placed)
-        return write
+
+    def _append_event(self, event: Event) -> bool:
+        """The short way, for an event that brings nothing else along; False if it does."""
+        hot = self.hot
+        if hot is None or hot.salt or changes_summary(event) or self._weight > self._snapshot_at:
+            return False
+        draft, blobs = codec.draft(event, self._logs.clock.now_us())
+        if blobs:
+            return False
+        digest = self._logs.committer.commit_event(self.name, self.head, draft)
+        assert draft.event is not None and draft.body is not None
+        seq = self.head.seq + 1
+        self.hot, self.head = evolve(hot, self.name, seq, draft.at_us, draft.event), Head(seq, digest)
+        self._weight += len(draft.body)
+        return True
 
     def check(self, events: Sequence[Event]) -> None:
         """Refuse events that may not follow."""
@@ -209,7 +225,7 @@ class Log:
                 blobs += beside
             if summary is None or changes_summary(event):
                 summary = summarise(summary, self.name, event, at_us)
-        snapshot = self._due_snapshot(at_us) if self._weight >= limits.SNAPSHOT_MIN_BYTES else None
+        snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
         changed = None if summary is before else summary
         return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
 
@@ -224,7 +240,7 @@ class Log:
         self.hot, self.head = hot, Head(seq, placed.digests[-1])
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
-            self._snapshot_bytes = self._snapshot_bytes_due
+            self._snapshot_at = self._next_snapshot_at
             failpoint("snapshot.after")
 
     def refresh(self) -> list[Stored]:
@@ -263,15 +279,13 @@ class Log:
         body = codec.inflate(snapshot.body)
         self.hot = codec.load(body, Hot)
         self.head = Head(snapshot.seq, snapshot.digest)
-        self._snapshot_bytes = len(body)
+        self._snapshot_at = max(limits.SNAPSHOT_MIN_BYTES, len(body))
 
-    def _due_snapshot(self, at_us: int) -> Snapshot | None:
-        """A snapshot of the present head, if the log since the last one outweighs it."""
-        if self._weight <= self._snapshot_bytes:
-            return None
+    def _snapshot(self, at_us: int) -> Snapshot:
+        """A snapshot of the present head. It is due when the log since the last one outweighs it."""
         failpoint("snapshot.before")
         body = codec.dump(self.hot)
-        self._weight_at_snapshot, self._snapshot_bytes_due = self._weight, len(body)
+        self._weight_at_snapshot, self._next_snapshot_at = self._weight, max(limits.SNAPSHOT_MIN_BYTES, len(body))
         return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
 
 

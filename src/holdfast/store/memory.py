@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError
 from holdfast.core.hot import ENDED
-from holdfast.core.records import Blob, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
 
@@ -56,6 +56,11 @@ class MemoryStore:
             done = [self._append(group) for group in groups]
             failpoint("append.after")
             return done
+
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        (outcome,) = self.append((Group((Write(log, (draft,), expect),)),))
+        assert not isinstance(outcome, KeyTaken)
+        return outcome if isinstance(outcome, Conflict) else outcome[0].digests[0]
 
     def _append(self, group: Group) -> Outcome:
         placed: list[Placed] = []

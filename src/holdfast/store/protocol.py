@@ -79,6 +79,10 @@ class Store(Protocol):
         """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""
         ...
 
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        """The common case, as short as it can be: one event after a known head. Gives its digest."""
+        ...
+
     def head(self, log: str) -> Head | None:
         """The last position of a log, or None if there is no such log."""
         ...

@@ -14,15 +14,15 @@ from typing import Any
 
 import apsw
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned
-from holdfast.core.records import Blob, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
 from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
 from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, prepare, translated
-from holdfast.store.sqlite_rows import is_one_event, list_query, row_itself, task_row, to_summary
+from holdfast.store.sqlite_rows import list_query, row_itself, task_row, to_summary
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -55,6 +55,7 @@ class SqliteStore:
         self._poison: StorePoisoned | None = None
         self._presence: Presence | None = None
         self._writer: apsw.Connection | None = prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
+        self._cursor = self._writer.cursor()
 
     # Writing
 
@@ -63,33 +64,34 @@ class SqliteStore:
             writer = self._writable()
             failpoint("append.before")
             try:
-                if len(groups) == 1 and is_one_event(groups[0]):
-                    done = [self._append_event(writer, groups[0].writes[0])]
-                else:
-                    done = self._append_groups(writer, groups)
+                done = self._append_groups(writer, groups)
             except apsw.Error as error:
                 raise self._failed(error) from error
             failpoint("append.after")
             return done
 
-    def _append_event(self, writer: apsw.Connection, write: Write) -> Outcome:
-        """The common case: one event after a known head, in one statement that commits by itself."""
-        expect, draft = write.expect, write.drafts[0]
-        assert expect is not None
-        number = self._number(writer, write.log)
-        if number is None:
-            return Conflict(write.log, expect.seq, None)
-        placed = place(expect, write.drafts)
-        row = (number, placed.first, draft.kind, draft.at_us, draft.body, draft.body_hash, placed.digests[0])
-        failpoint("commit.before")
-        try:
-            writer.execute(q.INSERT_EVENT_AFTER, (*row, expect.digest))
-        except apsw.ConstraintError:
-            return self._conflict(writer, write)
-        if writer.changes() == 0:
-            return self._conflict(writer, write)
-        failpoint("commit.after")
-        return (placed,)
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
+        with self._lock:
+            writer = self._writable()
+            number = self._numbers.get(log) or self._number(writer, log)
+            seq = expect.seq + 1
+            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+            failpoint("append.before")
+            failpoint("commit.before")
+            try:
+                self._cursor.execute(q.INSERT_EVENT_AFTER, row)
+                written = writer.changes() == 1
+            except apsw.ConstraintError:
+                written = False
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            if not written:
+                return Conflict(log, expect.seq, self._seq(writer, number))
+            failpoint("commit.after")
+            failpoint("append.after")
+            return digest
 
     def _append_groups(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         with self._transaction(writer):
@@ -148,10 +150,9 @@ class SqliteStore:
             writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
             writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": self._snapshots_kept})
 
-    def _conflict(self, connection: apsw.Connection, write: Write) -> Conflict:
-        number = self._number(connection, write.log)
+    def _seq(self, connection: apsw.Connection, number: int | None) -> int | None:
         row = fetch_one(connection, q.HEAD, (number,))
-        return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+        return row and row[0]
 
     def _number(self, connection: apsw.Connection, log: str) -> int | None:
         number = self._numbers.get(log)
