@@ -58,7 +58,6 @@ def failed(app, *ids):
         app.append(id, note("work"), ev.TaskFailed(failure=holdfast.Failure("Error", "no")))
 
 
-@pytest.mark.xfail(strict=True, reason="gc looks at the head after it listed the task, and not at its status again")
 def test_a_task_that_is_reopened_meanwhile_is_not_removed(collector, other, path):
     asked = 0
     for verb in VERBS:
@@ -75,7 +74,6 @@ def test_a_task_that_is_reopened_meanwhile_is_not_removed(collector, other, path
 READS = {"get": lambda app, id: app.get(id).seq, "events": lambda app, id: len(list(app.events(id)))}
 
 
-@pytest.mark.xfail(strict=True, reason="what is left of a log while it is being removed passes for the log")
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("parent", [None, "parent"], ids=["task", "fork"])
 def test_a_task_that_is_removed_while_it_is_read_is_read_whole_or_not_at_all(collector, other, parent, read):

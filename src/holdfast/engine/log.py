@@ -60,6 +60,8 @@ class Logs:
         for segment in segments[start:]:
             after = max(segment.after, log.head.seq)
             log.follow(self.store.read(segment.log, after=after, upto=segment.upto), segment.log)
+        if log.head.seq <= segments[-1].after:
+            raise self.missing(name)  # it was removed while we read
         if upto is not None and log.head.seq != upto:
             raise SeqOutOfRange(name, upto, log.head.seq)
         return log
@@ -102,6 +104,8 @@ class Logs:
                 for row in chunk:
                     yield segment.log, row
                 seq = chunk[-1].seq
+        if self.store.origin(name) is None:
+            raise self.missing(name)  # it was removed while we read
 
     def rows_of_kind(self, name: str, kind: str, *, after: int = 0, upto: int | None = None) -> list[Stored]:
         """Events of a cold kind, by index, inherited ones first."""

@@ -167,6 +167,8 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
     for row in rows:
         head = _verify_row(logs, name, head, row, allowed)
     anchor = logs.store.anchor(name)
+    if anchor is not None and any(row.seq == anchor.seq and row.digest != anchor.digest for row in rows):
+        raise LogCorrupt(name, anchor.seq, "the chain is not the one that was there")
     if anchor is not None and anchor.seq > head.seq:
         raise LogCorrupt(name, head.seq + 1, f"the log had reached {anchor.seq}, and now ends at {head.seq}")
     if not rows:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists
 from holdfast.core.events import Erased
-from holdfast.core.hot import Hot
+from holdfast.core.hot import ENDED, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.state import evolve
 from holdfast.engine.log import Logs, decoded
@@ -327,8 +327,9 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
     store = logs.store
     removed = spared = 0
     for name in store.finished(before_us=older_than_us, skip=keep, limit=limits.MAX_PAGE_SIZE):
-        head = store.head(name)
-        if head is not None:
+        # The head comes first: what is reopened after that no longer has it, what was before is seen to be.
+        head, summary = store.head(name), store.summary(name)
+        if head is not None and summary is not None and summary.status in ENDED:
             gone = store.remove([Tombstone(name, head.seq, head.digest, logs.clock.now_us(), why)])
             removed += len(gone)
             spared += not gone and bool(store.forks(name))
