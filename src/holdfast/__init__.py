@@ -8,8 +8,10 @@
 
 from holdfast.core import events
 from holdfast.core.errors import (
+    Cancelled,
     Conflict,
     HoldfastError,
+    InputConflict,
     InvalidEvent,
     InvalidId,
     InvalidInput,
@@ -17,11 +19,16 @@ from holdfast.core.errors import (
     InvalidUrl,
     InvalidValue,
     KeyTaken,
+    LeaseLost,
     LogCorrupt,
     MissingExtra,
+    NestedStep,
     NotAStore,
+    NotDone,
     NotSerializable,
     SeqOutOfRange,
+    StepChanged,
+    StepFailed,
     StepNotFound,
     StoreBusy,
     StoreClosed,
@@ -30,26 +37,38 @@ from holdfast.core.errors import (
     StorePoisoned,
     StoreReadOnly,
     StoreTooNew,
+    Suspended,
     TaskBusy,
     TaskCollected,
     TaskExists,
     TaskFinished,
     TaskNotFound,
+    TimeLimit,
+    TurnLimit,
     UnknownEvent,
     ValueDamaged,
 )
 from holdfast.core.events import Failure
+from holdfast.core.flows import DidNotHappen, Happened, Unknown
 from holdfast.core.patch import StatePatch
+from holdfast.core.policy import Retry
+from holdfast.engine.agent import agent, tool
 from holdfast.engine.app import App, open
+from holdfast.engine.run import current_call
+from holdfast.engine.task import Task
 from holdfast.engine.view import TaskState
 
 __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "Cancelled",
     "Conflict",
+    "DidNotHappen",
     "Failure",
+    "Happened",
     "HoldfastError",
+    "InputConflict",
     "InvalidEvent",
     "InvalidId",
     "InvalidInput",
@@ -57,12 +76,18 @@ __all__ = [
     "InvalidUrl",
     "InvalidValue",
     "KeyTaken",
+    "LeaseLost",
     "LogCorrupt",
     "MissingExtra",
+    "NestedStep",
     "NotAStore",
+    "NotDone",
     "NotSerializable",
+    "Retry",
     "SeqOutOfRange",
     "StatePatch",
+    "StepChanged",
+    "StepFailed",
     "StepNotFound",
     "StoreBusy",
     "StoreClosed",
@@ -71,15 +96,23 @@ __all__ = [
     "StorePoisoned",
     "StoreReadOnly",
     "StoreTooNew",
+    "Suspended",
+    "Task",
     "TaskBusy",
     "TaskCollected",
     "TaskExists",
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
+    "TimeLimit",
+    "TurnLimit",
+    "Unknown",
     "UnknownEvent",
     "ValueDamaged",
     "__version__",
+    "agent",
+    "current_call",
     "events",
     "open",
+    "tool",
 ]

@@ -81,8 +81,9 @@ def _step_started(hot: Hot, event: ev.StepStarted) -> None:
 
 def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
     step = hot.steps.get(event.key)
+    open_to = ("running", "retrying", "doubt") if isinstance(event, ev.StepFailed) else ("running", "retrying")
     _refuse(
-        step is not None and step.status not in ("running", "retrying"),
+        step is not None and step.status not in open_to,
         f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
     )
     _refuse(
@@ -109,6 +110,11 @@ def _step_settled(hot: Hot, event: ev.StepSettled) -> None:
         f"step {event.key!r} is not in doubt",
         "only a call in doubt is settled",
     )
+
+
+def _step_voided(hot: Hot, event: ev.StepVoided) -> None:
+    step = hot.steps.get(event.key)
+    _refuse(step is None or step.open, f"step {event.key!r} has no outcome that could be void")
 
 
 def _turn_started(hot: Hot, event: ev.TurnStarted) -> None:
@@ -253,6 +259,7 @@ _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.AttemptFailed: _attempt_failed,
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
+    ev.StepVoided: _step_voided,
     ev.TurnStarted: _turn_started,
     ev.StageSet: _stage_set,
     ev.PhaseSet: _phase_set,

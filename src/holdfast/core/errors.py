@@ -6,6 +6,13 @@ HoldfastError
 ├── TaskCollected         the task was removed by retention; its id never acts again
 ├── TaskFinished          the task has ended and takes no further work
 ├── TaskBusy              another live holder has the task
+├── InputConflict         a task of this id was started with other input
+├── StepFailed            a step failed for good, now or when it was recorded
+├── StepChanged           a recorded step is called with another input
+├── NestedStep            a verb was used inside a step
+├── NotDone               raised by a tool: nothing happened, so it may be tried again
+├── TimeLimit             a deadline or a step's time limit has passed
+├── TurnLimit             a loop did not come to an end
 ├── SeqOutOfRange         the log has no such position
 ├── StepNotFound          the task has no such step
 ├── Conflict              the log moved on; nothing was written
@@ -117,6 +124,84 @@ class TaskBusy(HoldfastError):
             id=id,
             holder=holder,
         )
+
+
+class InputConflict(HoldfastError):
+    """A task of this id was started with other input."""
+
+    code = "input-conflict"
+
+    def __init__(self, id: str, recorded: Any, given: Any) -> None:
+        super().__init__(
+            f"task {id!r} was started with {recorded!r}, not with {given!r}; nothing was written",
+            hint="use another id for other work, or the first input to go on",
+            id=id,
+            recorded=recorded,
+            given=given,
+        )
+
+
+class StepFailed(HoldfastError):
+    """A step failed for good, now or when it was recorded."""
+
+    code = "step-failed"
+
+    def __init__(self, key: str, attempts: int, type: str, message: str) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(
+            f"step {key!r} failed after {tries}: {type}: {message}",
+            hint="catch StepFailed to go on without it; a failed task can be resumed",
+            step=key,
+            attempts=attempts,
+            type=type,
+        )
+
+
+class StepChanged(HoldfastError):
+    """A recorded step is called with another input."""
+
+    code = "step-changed"
+
+    def __init__(self, key: str, recorded: Any, given: Any) -> None:
+        super().__init__(
+            f"step {key!r} was recorded with {recorded!r} and is now called with {given!r}",
+            hint="keep the recorded result with @agent(on_change='keep'), or do it again with on_change='rerun'",
+            step=key,
+            recorded=recorded,
+            given=given,
+        )
+
+
+class NestedStep(HoldfastError):
+    """A verb was used inside a step."""
+
+    code = "nested-step"
+
+    def __init__(self, verb: str, step: str) -> None:
+        super().__init__(
+            f"{verb} was used inside the step {step!r}", hint="use it in the agent's own body", verb=verb, step=step
+        )
+
+
+class NotDone(HoldfastError):
+    """Raised by a tool: nothing happened, so it may be tried again."""
+
+    code = "not-done"
+
+    def __init__(self, why: str = "nothing was done") -> None:
+        super().__init__(why, hint="a tool raises this when it is sure")
+
+
+class TimeLimit(HoldfastError):
+    """A deadline or a step's time limit has passed."""
+
+    code = "time-limit"
+
+
+class TurnLimit(HoldfastError):
+    """A loop did not come to an end."""
+
+    code = "turn-limit"
 
 
 class SeqOutOfRange(HoldfastError):
@@ -318,3 +403,15 @@ class MissingExtra(StoreError):
     """An optional part is not installed."""
 
     code = "missing-extra"
+
+
+class Suspended(BaseException):
+    """The task waits and holds no memory. Not an Exception: `except Exception` does not see it."""
+
+
+class Cancelled(BaseException):
+    """Somebody asked the task to stop, and it stops before its next step."""
+
+
+class LeaseLost(BaseException):
+    """Somebody else has taken the task; nothing more is written here."""

@@ -33,8 +33,14 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """One immutable fact. The nonce keeps the hash of an erased body from telling what it was."""
+    """One immutable fact.
 
+    `said` is the branch of the agent that said it, `.` for its own line; what comes from outside has none. With its
+    kind, its subject and how often that came before, it tells on replay that it was said already. The nonce keeps
+    the hash of an erased body from telling what it was.
+    """
+
+    said: str = field(name="@", default="")
     nonce: str = field(name="~", default="")
 
 
@@ -204,6 +210,13 @@ class StepSettled(Event, frozen=True):
     happened: bool
     result: Value | UnsetType = UNSET
     by: str = ""
+    why: str = ""
+
+
+class StepVoided(Event, frozen=True):
+    """A recorded step that counts no more: it is called with another input now, and done again."""
+
+    key: str
     why: str = ""
 
 

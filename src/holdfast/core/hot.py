@@ -129,6 +129,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     decisions: int = 0
     checkpoints: dict[str, int] = {}
     kept: dict[str, Step] = {}
+    said: dict[str, int] = {}
     steps_done: int = 0
 
     def copy(self) -> Hot:
@@ -143,5 +144,5 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
 
 _CONTAINERS = (
     *("steps", "waits", "signals", "plan", "facts", "questions", "artifacts"),
-    *("notes", "flags", "bag", "checkpoints", "kept"),
+    *("notes", "flags", "bag", "checkpoints", "kept", "said"),
 )

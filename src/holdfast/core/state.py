@@ -37,9 +37,31 @@ def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot
             change(hot, event, seq, at_us)
         if cls in _SUMMARISED:
             hot.summary = summarise(hot.summary, log, event, at_us)
+        if event.said:
+            identity = saying(event.said, event)
+            hot.said[identity] = hot.said.get(identity, 0) + 1
     hot.seq = seq
     hot.updated_us = at_us
     return hot
+
+
+def saying(branch: str, event: Event) -> str:
+    """What an agent says, apart from how often: which branch, what kind of thing, about what.
+
+    >>> saying(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
+    '. FactLearned city'
+    """
+    return f"{branch} {type(event).__name__} {getattr(event, _SUBJECTS.get(type(event), ''), '')}"
+
+
+_SUBJECTS: dict[type[Event], str] = {
+    **dict.fromkeys((ev.FactLearned, ev.NoteSet), "key"),
+    **dict.fromkeys((ev.StateSet, ev.StateIncremented, ev.StateAppended, ev.StateDeleted), "name"),
+    **dict.fromkeys((ev.QuestionOpened, ev.QuestionClosed, ev.DecisionMade), "question"),
+    **dict.fromkeys((ev.FlagRaised, ev.FlagCleared), "flag"),
+    ev.PlanStepDone: "step",
+    ev.ArtifactAdded: "type",
+}
 
 
 def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
@@ -233,6 +255,7 @@ def _turn_started(hot: Hot, event: ev.TurnStarted, seq: int, at_us: int) -> None
     still_open = [step for step in hot.steps.values() if step.open]
     addressed = [replace(step, key=address(hot.turn, step.key)) for step in still_open]
     hot.steps = {step.key: step for step in addressed}
+    hot.said = {}
     hot.turn = event.turn
     hot.turn_seq = seq
 
@@ -259,6 +282,9 @@ def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None
 def _wait_ended(hot: Hot, event: ev.WaitEnded, seq: int, at_us: int) -> None:
     """A wait is a step too: what ended it is its result."""
     wait = hot.waits.pop(event.key)
+    if wait.kind == "signal" and not event.expired:
+        taken = next((one for one in hot.signals if one.name == wait.name), None)
+        hot.signals = [one for one in hot.signals if one is not taken]
     value = codec.JSON_NULL if event.value is UNSET else event.value
     hot.steps[event.key] = Step(
         event.key, wait.name, "completed", seq, seq, wait.since_us, at_us, result=value, effect="read"
@@ -339,6 +365,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
+    ev.StepVoided: lambda hot, e, seq, at: hot.steps.__delitem__(e.key),
     ev.StateSet: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, e.value),
     ev.StateIncremented: lambda hot, e, seq, at: hot.bag.__setitem__(
         e.name, codec.increased(hot.bag.get(e.name), e.by)

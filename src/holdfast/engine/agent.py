@@ -35,8 +35,8 @@ class Agent:
         on_change: OnChange = "error",
     ) -> None:
         self.fn = fn
-        self.parameters = Parameters(fn, skip=1)
-        self.name = names.short_name(name or self.parameters.name, "agent's name")
+        self.parameters = Parameters(fn, name=name, skip=1)
+        self.name = names.short_name(self.parameters.name, "agent's name")
         self.stages = tuple(names.short_name(stage, "stage") for stage in stages)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.retry = as_retry(retries)
@@ -92,8 +92,8 @@ class Tool:
         mock: Any = None,
     ) -> None:
         self.fn = fn
-        self.parameters = Parameters(fn)
-        self.name = names.short_name(name or self.parameters.name, "tool's name")
+        self.parameters = Parameters(fn, name=name)
+        self.name = names.short_name(self.parameters.name, "tool's name")
         self.effect = _one_of(effect, Effect, "effect")
         self.risk = risk
         self.retry = as_retry(retry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -11,11 +12,12 @@ from typing import Any, Literal, Self
 
 from holdfast.core import codec, decide, limits, names
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists
+from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import timeline, upkeep, urls
+from holdfast.engine import execute, outside, timeline, upkeep, urls
+from holdfast.engine.agent import Agent
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.timeline import Verification
@@ -49,6 +51,8 @@ class App:
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock)
+        self._guard = threading.Lock()
+        self._working: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +79,7 @@ class App:
         stages: Sequence[str] = (),
         queue: str = "default",
         priority: int = 0,
+        deadline_us: int | None = None,
     ) -> TaskState:
         """Record a new task; it is pending until somebody works on it."""
         name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
@@ -88,9 +93,78 @@ class App:
             stages=tuple(stages),
             queue=queue,
             priority=priority,
+            deadline_us=deadline_us,
             salt=_chance(8) if user is not None else "",
         )
         return self._begin(name, [created], None)
+
+    def run(
+        self,
+        agent: Agent,
+        input: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+    ) -> TaskState:
+        """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe."""
+        given = execute.packed_input(agent, input or {})
+        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
+        if self.store.origin(name) is None:
+            limit = None if agent.deadline is None else self.clock.now_us() + int(agent.deadline * 1_000_000)
+            started: dict[str, Any] = {"user": user, "thread": thread, "stages": agent.stages, "deadline_us": limit}
+            self.start(agent.name, input, id=name, **started)
+        log = self._load(name)
+        execute.same_input(self.logs, log, given)
+        self._work(log, agent)
+        return self.get(name)
+
+    def resume(self, id: str, agent: Agent, *, by: str = "", why: str = "") -> TaskState:
+        """Go on with a task that was interrupted or waits; a failed one is reopened first."""
+        log = self._load(id)
+        if log.state.summary.agent != agent.name:
+            raise InvalidValue(f"task {id!r} belongs to {log.state.summary.agent!r}", hint=f"{agent.name!r} is another")
+        if log.state.summary.status in ("completed", "cancelled"):
+            raise TaskFinished(id, log.state.summary.status, "a resumption")
+        if log.state.ended:
+            log = outside.change(self.logs, id, outside.reopen(by, why))
+        self._work(log, agent)
+        return self.get(id)
+
+    def _work(self, log: Log, agent: Agent) -> None:
+        """Work on a task, unless another thread of ours does: a holder is a process, and would let us in."""
+        if not execute.can_go_on(self.logs, log):
+            return
+        with self._guard:
+            if log.name in self._working:
+                raise TaskBusy(log.name, self.store.holder())
+            self._working.add(log.name)
+        try:
+            execute.claim(log)
+            execute.work(self.logs, log, agent)
+        finally:
+            self._working.discard(log.name)
+
+    def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
+        """Tell a task that something happened."""
+        return self._change(id, outside.signal(name, value, by))
+
+    def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
+        """Answer what a task asked, by the question's key or name."""
+        return self._change(id, outside.answer(question, value, by, why))
+
+    def settle(
+        self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
+    ) -> TaskState:
+        """Say whether a call in doubt happened."""
+        return self._change(id, outside.settle(call, happened, result, by, why))
+
+    def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
+        """Ask a task to stop; a running one does so before its next step."""
+        return self._change(id, outside.cancel(by, why))
+
+    def _change(self, id: str, decide: outside.Decide) -> TaskState:
+        return TaskState(outside.change(self.logs, names.task_log(id), decide), self.logs)
 
     def append(self, id: str, *events: Event, expect: int | None = None) -> list[Record]:
         """Write events to a task's log, all or none. `expect` is the seq they must follow; without it, the head.

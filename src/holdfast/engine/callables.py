@@ -25,9 +25,9 @@ GIVEN = ("idempotency_key", "connection")
 class Parameters:
     """The parameters of a function, as far as users fill them in."""
 
-    def __init__(self, fn: Callable[..., Any], *, skip: int = 0) -> None:
+    def __init__(self, fn: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> None:
         self.fn = fn
-        self.name = name_of(fn)
+        self.name = name if name is not None else name_of(fn)
         self._signature = _signature(fn, skip)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
         self._skip = skip
@@ -93,6 +93,12 @@ class Parameters:
 
     def _usage(self) -> str:
         return f"it takes {self._signature or inspect.Signature()}"
+
+
+@functools.lru_cache(maxsize=1024)
+def parameters_of(fn: Callable[..., Any], name: str | None = None) -> Parameters:
+    """What is known of a function, looked up once."""
+    return Parameters(fn, name=name)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
