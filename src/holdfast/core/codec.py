@@ -21,7 +21,7 @@ from struct import Struct as Layout
 from typing import Any, cast
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, field
 
 from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
@@ -129,13 +129,13 @@ _SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", 
 
 
 def increased(raw: Raw | None, by: float) -> Raw:
-    """A number grown by another; nothing counts as 0."""
-    return Raw(_encode((0 if raw is None else _decode(bytes(raw))) + by))
+    """A number grown by another; what is no number counts as 0, so that a fold past an erased event goes on."""
+    return Raw(_encode((_decode(bytes(raw)) if raw is not None and shape(raw) == "number" else 0) + by))
 
 
 def appended(raw: Raw | None, item: Raw) -> Raw:
-    """A list grown by an item, without decoding either."""
-    base, new = b"[]" if raw is None else bytes(raw), bytes(item)
+    """A list grown by an item, without decoding either; what is no list counts as an empty one."""
+    base, new = bytes(raw) if raw is not None and shape(raw) == "list" else b"[]", bytes(item)
     if base.startswith(b'{"$append"'):
         return Raw(base[:-2] + b"," + new + b"]}")
     if base.startswith(b"{") or new.startswith(b'{"$'):
@@ -168,13 +168,33 @@ def changes(patch: StatePatch) -> Changes:
 
 
 def draft(event: Event, at_us: int, salt: str = "") -> tuple[Draft, tuple[Blob, ...]]:
-    """Encode an event. Large values move into blobs, and the event that is folded refers to them too."""
-    body = _encode_struct(event)
-    blobs: tuple[Blob, ...] = ()
-    if len(body) >= limits.BLOB_BYTES:
-        event, blobs = _slim(event, salt)
+    """Encode an event, and read it back: what is folded now is exactly what everybody will fold later.
+
+    Large values move into blobs. A field of the wrong type is refused here, before it could make a log unreadable.
+    """
+    try:
+        kind = KIND[type(event)]
         body = _encode_struct(event)
-    return Draft(KIND[type(event)], at_us, body, sha256(body).digest(), event), blobs
+        blobs: tuple[Blob, ...] = ()
+        if len(body) >= limits.BLOB_BYTES:
+            event, blobs = _slim(event, salt)
+            body = _encode_struct(event)
+        return Draft(kind, at_us, body, sha256(body).digest(), _DECODERS[kind](body)), blobs
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidValue(
+            f"{str(event)[:200]!r} cannot be written: {error}", hint="give an event whose fields have their types"
+        ) from None
+
+
+def unpacked_field(event: Event) -> str | None:
+    """The first field of an event that holds a plain value where a packed one belongs."""
+    for name, annotation in type(event).__annotations__.items():
+        value: Any = getattr(event, name)
+        if annotation.startswith("Value") and not (isinstance(value, Raw) or value is UNSET):
+            return name
+        if annotation == "Fields" and not all(isinstance(one, Raw) for one in value.values()):
+            return name
+    return None
 
 
 def decode(kind: str, body: bytes | None) -> Event:
@@ -318,13 +338,20 @@ def raw(data: bytes) -> Raw:
 
 
 def deflate(data: bytes) -> bytes:
-    """Compress what is large; one byte in front says whether."""
-    return b"z" + _zstd().compress(data, 1) if len(data) >= limits.BLOB_BYTES else b"=" + data
+    """Compress what is large, behind a checksum and a byte that says whether."""
+    small = len(data) < limits.BLOB_BYTES
+    return sha256(data).digest()[:8] + (b"=" + data if small else b"z" + _zstd().compress(data, 1))
 
 
-def inflate(data: bytes) -> bytes:
-    """Undo `deflate`."""
-    return _zstd().decompress(data[1:]) if data[:1] == b"z" else data[1:]
+def inflate(stored: bytes) -> bytes:
+    """Undo `deflate`; ValueError if it is not what was stored."""
+    try:
+        data: bytes = _zstd().decompress(stored[9:]) if stored[8:9] == b"z" else stored[9:]
+    except _zstd().ZstdError as error:
+        raise ValueError(str(error)) from None
+    if sha256(data).digest()[:8] != stored[:8]:
+        raise ValueError("it is not what was stored")
+    return data
 
 
 def schema(wanted: Any) -> dict[str, Any]:

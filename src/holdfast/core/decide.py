@@ -77,6 +77,13 @@ def _step_started(hot: Hot, event: ev.StepStarted) -> None:
         step is not None and step.status in ("completed", "failed", "doubt"),
         f"step {event.key!r} is {step.status if step else ''} and cannot start again",
     )
+    same = step is None or not step.open or _identity(step) == _identity(event)
+    _refuse(not same, f"step {event.key!r} is open as another call", "record or settle that one first")
+    _refuse(event.key in hot.waits, f"{event.key!r} is taken by a wait")
+
+
+def _identity(step: Step | ev.StepStarted) -> tuple[str, str, str]:
+    return step.tool, step.effect, step.idempotency_key
 
 
 def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
@@ -91,6 +98,7 @@ def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
         f"call {event.key!r} can be done once only and was not announced",
         "append a StepStarted before the call is made",
     )
+    _refuse(event.key in hot.waits, f"{event.key!r} is taken by a wait")
 
 
 def _attempt_failed(hot: Hot, event: ev.AttemptFailed) -> None:
@@ -197,6 +205,12 @@ def _has_name(field: str, what: str) -> Callable[[Hot, Any], None]:
 
 def _incremented(hot: Hot, event: ev.StateIncremented) -> None:
     _can_grow(hot, event.name, "number", "increment")
+    _stays_finite(hot, event.name, event.by)
+
+
+def _stays_finite(hot: Hot, name: str, by: float) -> None:
+    grown = codec.increased(hot.bag.get(name), by)
+    _refuse(codec.shape(grown) != "number", f"state {name!r} plus {by!r} is no number that JSON can hold")
 
 
 def _appended(hot: Hot, event: ev.StateAppended) -> None:
@@ -226,8 +240,9 @@ def _patched(hot: Hot, event: ev.StatePatched) -> None:
     twice = (set(patch.set) & set(patch.increment)) | (set(patch.set) & set(patch.append))
     twice |= set(patch.increment) & set(patch.append)
     _refuse(bool(twice), f"the patch changes {sorted(twice)} in two ways at once")
-    for name in patch.increment:
+    for name, by in patch.increment.items():
         _can_grow(hot, name, "number", "increment")
+        _stays_finite(hot, name, by)
     for name in patch.append:
         _can_grow(hot, name, "list", "append")
 

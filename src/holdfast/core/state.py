@@ -237,11 +237,14 @@ def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
 
 
 def _step_doubted(hot: Hot, event: ev.StepDoubted, seq: int, at_us: int) -> None:
-    hot.steps[event.key] = replace(hot.steps[event.key], status="doubt", last_seq=seq)
+    if event.key in hot.steps:
+        hot.steps[event.key] = replace(hot.steps[event.key], status="doubt", last_seq=seq)
 
 
 def _step_settled(hot: Hot, event: ev.StepSettled, seq: int, at_us: int) -> None:
-    settled = hot.steps[event.key]
+    settled = hot.steps.get(event.key)
+    if settled is None:
+        return  # its announcement was erased
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
         hot.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
@@ -264,13 +267,14 @@ def address(turn: int, key: str) -> str:
     """A step's key as seen from other turns.
 
     >>> address(3, "pay#1"), address(0, "pay#1"), address(9, "3/pay#1")
-    ('3/pay#1', 'pay#1', '3/pay#1')
+    ('3/pay#1', '0/pay#1', '3/pay#1')
     """
-    return key if turn == 0 or key.split("/", 1)[0].isdigit() else f"{turn}/{key}"
+    return key if key.split("/", 1)[0].isdigit() else f"{turn}/{key}"
 
 
 def _message_added(hot: Hot, event: ev.MessageAdded, seq: int, at_us: int) -> None:
-    raw = hot.steps[event.step].result if event.message is UNSET else event.message
+    step = hot.steps.get(event.step)
+    raw = event.message if event.message is not UNSET else step.result if step is not None else codec.JSON_NULL
     hot.messages = Messages(hot.messages.count + 1, codec.running(hot.messages.digest, raw))
 
 
@@ -281,7 +285,9 @@ def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None
 
 def _wait_ended(hot: Hot, event: ev.WaitEnded, seq: int, at_us: int) -> None:
     """A wait is a step too: what ended it is its result."""
-    wait = hot.waits.pop(event.key)
+    wait = hot.waits.pop(event.key, None)
+    if wait is None:
+        return  # its beginning was erased
     if wait.kind == "signal" and not event.expired:
         taken = next((one for one in hot.signals if one.name == wait.name), None)
         hot.signals = [one for one in hot.signals if one is not taken]
@@ -347,6 +353,10 @@ def _question_opened(hot: Hot, event: ev.QuestionOpened, seq: int, at_us: int) -
         hot.questions.append(event.question)
 
 
+def _drop(items: dict[str, Any], key: str) -> None:
+    items.pop(key, None)
+
+
 def _set(name: str, source: str) -> Callable[[Hot, Any, int, int], None]:
     """A change that only remembers one field of the event."""
 
@@ -365,13 +375,13 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
-    ev.StepVoided: lambda hot, e, seq, at: hot.steps.__delitem__(e.key),
+    ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
     ev.StateSet: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, e.value),
     ev.StateIncremented: lambda hot, e, seq, at: hot.bag.__setitem__(
         e.name, codec.increased(hot.bag.get(e.name), e.by)
     ),
     ev.StateAppended: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, codec.appended(hot.bag.get(e.name), e.value)),
-    ev.StateDeleted: lambda hot, e, seq, at: hot.bag.__delitem__(e.name),
+    ev.StateDeleted: lambda hot, e, seq, at: _drop(hot.bag, e.name),
     ev.StatePatched: _state_patched,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,

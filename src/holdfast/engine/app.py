@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -113,7 +114,8 @@ class App:
         if self.store.origin(name) is None:
             limit = None if agent.deadline is None else self.clock.now_us() + int(agent.deadline * 1_000_000)
             started: dict[str, Any] = {"user": user, "thread": thread, "stages": agent.stages, "deadline_us": limit}
-            self.start(agent.name, input, id=name, **started)
+            with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
+                self.start(agent.name, input, id=name, **started)
         log = self._load(name)
         execute.same_input(self.logs, log, given)
         self._work(log, agent)

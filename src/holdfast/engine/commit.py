@@ -7,11 +7,13 @@ leave their groups to one thread that does the same.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from holdfast.core import limits
+from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.core.records import Draft, Group, Head, Write
 from holdfast.store.protocol import Outcome, Placed, Store
 
@@ -53,9 +55,11 @@ class Committer:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._pid = os.getpid()
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
+        self._refuse_after_fork()
         if self._lock.acquire(blocking=False):
             try:
                 if not self._queue:
@@ -71,6 +75,7 @@ class Committer:
 
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
         """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
+        self._refuse_after_fork()
         if self._lock.acquire(blocking=False):
             try:
                 if not self._queue:
@@ -98,6 +103,10 @@ class Committer:
             self._thread.join()
             self._thread = None
 
+    def _refuse_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            raise StoreClosed("this app was opened before the process was forked", hint="open it after the fork")
+
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
@@ -118,18 +127,31 @@ class Committer:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.MAX_GROUPS_PER_COMMIT))]
             try:
-                outcomes = self._store.append([ticket.group for ticket in batch])
-            except BaseException as error:
-                # Nobody in the batch may think it was written, whatever stopped the one who was writing for all.
-                for ticket in batch:
-                    ticket.error = error
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for ticket, outcome in zip(batch, outcomes, strict=True):
-                    ticket.outcome = outcome
+                self._commit_batch(batch)
             finally:
                 _tell(batch)
+
+    def _commit_batch(self, batch: list[Ticket]) -> None:
+        """Write a batch. What is wrong with one group must not fail the others."""
+        try:
+            outcomes = self._store.append([ticket.group for ticket in batch])
+        except StoreError as error:
+            for ticket in batch:
+                ticket.error = error
+        except Exception as error:  # noqa: BLE001 — a group that cannot be written at all: find out which
+            if len(batch) == 1:
+                batch[0].error = error
+            else:
+                for ticket in batch:
+                    self._commit_batch([ticket])
+        except BaseException:
+            # Ctrl-C hit the one who was writing for all: the others must not think anything.
+            for ticket in batch:
+                ticket.error = StoreError("the commit was interrupted, and its fate is not known", hint="read the log")
+            raise
+        else:
+            for ticket, outcome in zip(batch, outcomes, strict=True):
+                ticket.outcome = outcome
 
 
 def _tell(batch: list[Ticket]) -> None:

@@ -60,6 +60,7 @@ class SqliteStore:
     # Writing
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
             failpoint("append.before")
@@ -72,6 +73,7 @@ class SqliteStore:
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
+        self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
             number = self._numbers.get(log) or self._number(writer, log)
@@ -170,8 +172,9 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, writer: apsw.Connection) -> Generator[None, None, None]:
-        writer.execute("begin immediate")
+        # A signal may arrive right after a call: begin belongs inside, or a transaction could stay open unnoticed.
         try:
+            writer.execute("begin immediate")
             yield
             failpoint("commit.before")
             writer.execute("commit")
@@ -183,6 +186,7 @@ class SqliteStore:
     @contextmanager
     def _changing(self) -> Generator[apsw.Connection, None, None]:
         """A transaction for the rarer writes."""
+        self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
             try:
@@ -191,11 +195,18 @@ class SqliteStore:
             except apsw.Error as error:
                 raise self._failed(error) from error
 
+    def _refuse_after_fork(self) -> None:
+        """Before any lock is taken: a forked child may have inherited it locked."""
+        if self._pid != os.getpid():
+            raise self._closed()
+
     def _writable(self) -> apsw.Connection:
-        if self._writer is None or self._pid != os.getpid():
+        if self._writer is None:
             raise self._closed()
         if self._poison is not None:
             raise self._poison
+        if self._writer.in_transaction:
+            self._writer.execute("rollback")  # left by an interrupted call; nothing in it was acknowledged
         return self._writer
 
     def _closed(self) -> StoreClosed:
@@ -216,12 +227,13 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Generator[apsw.Connection, None, None]:
+        self._refuse_after_fork()
         if self._exclusive:
             with self._lock:
                 yield self._writable()
             return
         with self._lock:
-            if self._writer is None or self._pid != os.getpid():
+            if self._writer is None:
                 raise self._closed()
             reader = self._readers.pop() if self._readers else None
         try:
@@ -434,6 +446,7 @@ class SqliteStore:
         return self._own_presence().alive(holder)
 
     def _own_presence(self) -> Presence:
+        self._refuse_after_fork()
         with self._lock:
             self._writable()
             if self._presence is None:
@@ -441,8 +454,10 @@ class SqliteStore:
             return self._presence
 
     def close(self) -> None:
+        if self._pid != os.getpid():
+            return
         with self._lock:
-            if self._writer is None or self._pid != os.getpid():
+            if self._writer is None:
                 return
             for reader in self._readers:
                 reader.close()
