@@ -7,6 +7,7 @@
 """
 
 from holdfast.core import events
+from holdfast.core.codec import pack
 from holdfast.core.errors import (
     Cancelled,
     Conflict,
@@ -114,5 +115,6 @@ __all__ = [
     "current_call",
     "events",
     "open",
+    "pack",
     "tool",
 ]

@@ -92,7 +92,7 @@ FINDINGS = {
     "update blob_uses set log = 99": "but is no log",
     "update snapshots set digest = zeroblob(32)": "one: the snapshot at",
     "update snapshots set seq = 900": "one: the snapshot at 900",
-    "insert into tombstones values ('one', 1, zeroblob(32), 1, '')": "one: there is more than one log of this name",
+    "insert into tombstones values ('one', 1, 1, zeroblob(32), 1, '')": "one: there is more than one log of this name",
     "drop table blobs": "the file cannot be read",
 }
 

@@ -160,7 +160,7 @@ def changes(patch: StatePatch) -> Changes:
         document[section] = {name: pack(value, f"patch.{section}[{name!r}]") for name, value in values.items()}
     try:
         return msgspec.json.decode(_encode(document), type=Changes)
-    except (msgspec.ValidationError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
 
 
@@ -190,11 +190,15 @@ def unpacked_field(event: Event) -> str | None:
     """The first field of an event that holds a plain value where a packed one belongs."""
     for name, annotation in type(event).__annotations__.items():
         value: Any = getattr(event, name)
-        if annotation.startswith("Value") and not (isinstance(value, Raw) or value is UNSET):
+        if annotation.startswith("Value") and not _is_packed(value):
             return name
-        if annotation == "Fields" and not all(isinstance(one, Raw) for one in value.values()):
+        if annotation == "Fields" and not all(map(_is_packed, dict(value).values())):
             return name
     return None
+
+
+def _is_packed(value: object) -> bool:
+    return isinstance(value, Raw) or value is UNSET
 
 
 def decode(kind: str, body: bytes | None) -> Event:

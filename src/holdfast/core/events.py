@@ -370,5 +370,5 @@ def kind_of(cls: type[Event]) -> str:
 KIND: dict[type[Event], str] = {cls: kind_of(cls) for cls in Event.__subclasses__() if cls is not Erased}
 BY_KIND: dict[str, type[Event]] = {kind: cls for cls, kind in KIND.items()}
 
-COLD_KINDS = ("checkpoint_made", "decision_made", "message_added", "turn_started")
+COLD_KINDS = ("checkpoint_made", "decision_made", "message_added", "rolled_back", "turn_started")
 """Kinds read by index when someone asks, since the hot state keeps only their count (law 6)."""

@@ -31,6 +31,8 @@ def user_log(id: str) -> str:
 
 def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
+    if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"the {what} {value!r} is not text", hint="give a str")
     if not value or len(value) > limits.MAX_NAME_LENGTH:
         raise InvalidValue(
             f"the {what} {value[:80]!r} has {len(value)} characters",
@@ -40,7 +42,9 @@ def short_name(value: str, what: str) -> str:
 
 
 def _checked(id: str, what: str) -> str:
-    if not isinstance(id, str) or len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidId(f"{id!r} is not a {what}: it is not text", hint="give a str", id=str(id)[:80])
+    if len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):
         raise InvalidId(
             f"{str(id)[:80]!r} cannot be a {what}",
             hint=f"use letters, digits and _.:/~#+=,- but not first; at most {limits.MAX_ID_LENGTH} characters",

@@ -91,7 +91,7 @@ class App:
             user=None if user is None else names.user_log(user).removeprefix("@user/"),
             thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
             goal=goal,
-            stages=tuple(stages),
+            stages=_stages(stages),
             queue=queue,
             priority=priority,
             deadline_us=deadline_us,
@@ -175,6 +175,8 @@ class App:
         """
         if not events or len(events) > limits.MAX_EVENTS_PER_WRITE:
             raise InvalidValue(f"{len(events)} events cannot be written at once", hint="give 1 to 10,000")
+        for event in events:
+            _refuse_odd(event)
         log = self._load(id)
         for _ in range(limits.MAX_APPEND_TRIES):
             if expect is not None and log.head.seq != expect:
@@ -187,6 +189,8 @@ class App:
                 return _records(write, placed)
             except Conflict:
                 log.refresh()
+                if self.store.origin(id) is None:
+                    raise self.logs.missing(id) from None
         raise Conflict(id, expect, log.head.seq)
 
     def fork(
@@ -202,6 +206,8 @@ class App:
     ) -> TaskState:
         """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was."""
         parent = self._load(task, at)
+        if patch is not None and not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         if effects not in ("ask", "live", "recorded"):
             raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
         name = names.task_log(id if id is not None else f"{task}~{_chance(4)}")
@@ -310,7 +316,9 @@ class App:
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
         self.logs.segments(names.task_log(id))
-        with builtins.open(path, "xb") as file:
+        if os.path.exists(path):
+            raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
+        with builtins.open(path, "xb", opener=_private) as file:
             return upkeep.write_export(self.logs, id, file)
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
@@ -370,6 +378,26 @@ class App:
         return self.logs.load(names.task_log(id), upto=seq)
 
 
+def _stages(stages: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(stages, str) or len(set(stages)) != len(stages):
+        raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
+    return tuple(names.short_name(stage, "stage") for stage in stages)
+
+
+_OWN_VERBS: dict[type[Event], str] = {ev.TaskCreated: "start", ev.TaskForked: "fork", ev.RolledBack: "rollback"}
+
+
+def _refuse_odd(event: object) -> None:
+    """What is no event, belongs to a verb of its own, or holds a value that was not packed."""
+    if not isinstance(event, Event) or type(event) is ev.Erased:
+        raise InvalidValue(f"{event!r} is not an event", hint="events are made of the classes in holdfast.events")
+    if type(event) in _OWN_VERBS:
+        raise InvalidValue(f"{type(event).__name__} is not appended", hint=f"use app.{_OWN_VERBS[type(event)]}()")
+    field = codec.unpacked_field(event)
+    if field is not None:
+        raise InvalidValue(f"{field} of {type(event).__name__} is a plain value", hint="pack it: holdfast.pack(value)")
+
+
 def _records(write: Write, placed: Placed) -> list[Record]:
     """What was just written, at its place."""
     records: list[Record] = []
@@ -380,7 +408,13 @@ def _records(write: Write, placed: Placed) -> list[Record]:
 
 
 def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
-    return {str(name): codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"the {what} is not a mapping with names as keys", hint='give a dict, {"name": value}')
+    return {name: codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _chance(bytes: int) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
 from holdfast.core.errors import (
+    InvalidValue,
     LogCorrupt,
     SeqOutOfRange,
     TaskBusy,
@@ -22,7 +23,7 @@ from holdfast.core.errors import (
     UnknownEvent,
     ValueDamaged,
 )
-from holdfast.core.events import Event, TaskClaimed
+from holdfast.core.events import Event, RolledBack, TaskClaimed
 from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
 from holdfast.core.state import changes_summary, evolve, summarise
@@ -53,13 +54,13 @@ class Logs:
     def load(self, name: str, *, upto: int | None = None) -> Log:
         """A log and its state, at its head or at an earlier seq."""
         segments = self.segments(name, upto)
-        snapshot, start = self._snapshot(segments)
         log = Log(self, name)
-        if snapshot is not None:
-            log.restore(snapshot)
+        start = self._restore(log, segments)
         for segment in segments[start:]:
             after = max(segment.after, log.head.seq)
             log.follow(self.store.read(segment.log, after=after, upto=segment.upto), segment.log)
+        if log.hot is not None and not log.hot.summary.agent and upto is None:
+            log.hot.summary = self.store.summary(name) or log.hot.summary  # its creation was erased, its row was not
         if log.head.seq <= segments[-1].after:
             raise self.missing(name)  # it was removed while we read
         if upto is not None and log.head.seq != upto:
@@ -107,12 +108,34 @@ class Logs:
         if self.store.origin(name) is None:
             raise self.missing(name)  # it was removed while we read
 
-    def rows_of_kind(self, name: str, kind: str, *, after: int = 0, upto: int | None = None) -> list[Stored]:
-        """Events of a cold kind, by index, inherited ones first."""
+    def rows_of_kind(self, name: str, kind: str, *, upto: int | None = None) -> list[Stored]:
+        """Events of a cold kind that still count, by index, inherited ones first."""
+        live = self.live(name, upto)
+        return [row for row in self._all_of_kind(name, kind, upto) if any(a < row.seq <= b for a, b in live)]
+
+    def live(self, name: str, upto: int | None = None) -> list[tuple[int, int]]:
+        """Which stretches of a log still count, after one seq up to another: what was rolled back does not."""
+        end = self.head(name).seq if upto is None else upto
+        returns = {row.seq: decoded(name, row) for row in self._all_of_kind(name, "rolled_back", end)}
+        stretches: list[tuple[int, int]] = []
+        while end > 0:
+            last = max((seq for seq in returns if seq <= end), default=0)
+            stretches.append((last, end))
+            event = returns.get(last)
+            end = event.to if isinstance(event, RolledBack) else 0
+        return stretches[::-1]
+
+    def live_rows(self, name: str, *, after: int = 0, upto: int | None = None) -> Iterator[tuple[str, Stored]]:
+        """The events between two seqs that still count."""
+        for begin, end in self.live(name, upto):
+            if end > after:
+                yield from self.rows(name, after=max(begin, after), upto=end)
+
+    def _all_of_kind(self, name: str, kind: str, upto: int | None) -> list[Stored]:
         return [
             row
             for segment in self.segments(name, upto)
-            for row in self.store.read_kind(segment.log, kind, after=max(after, segment.after), upto=segment.upto)
+            for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
         ]
 
     def create(self, name: str, events: Sequence[Event]) -> Log:
@@ -123,9 +146,13 @@ class Logs:
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
         """Begin a log whose past is another's, up to where that one was loaded."""
+        past = self.segments(parent.name, parent.head.seq)
+        if len(past) >= limits.MAX_FORK_DEPTH:
+            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
         log = Log(self, name)
         log.head, log.hot = parent.head, parent.hot
-        log.append(events, origin=Origin(parent.name, parent.head.seq))
+        # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.
+        log.append(events, origin=Origin(past[-1].log, parent.head.seq))
         return log
 
     def blob(self, hash: str) -> bytes:
@@ -143,8 +170,8 @@ class Logs:
             self._blob_bytes -= len(dropped)
         return data
 
-    def _snapshot(self, segments: list[Segment]) -> tuple[Snapshot | None, int]:
-        """The newest snapshot that the log itself confirms, and the segment it lies in."""
+    def _restore(self, log: Log, segments: list[Segment]) -> int:
+        """Begin from the newest snapshot that is whole and that the log confirms; gives the segment to go on with."""
         for index in range(len(segments) - 1, -1, -1):
             segment = segments[index]
             snapshot = self.store.snapshot(segment.log, upto=segment.upto, version=FOLD_VERSION)
@@ -152,9 +179,14 @@ class Logs:
                 continue
             row = self.store.read(segment.log, after=snapshot.seq - 1, upto=snapshot.seq)
             if row and row[0].digest == snapshot.digest:
-                return snapshot, index
-            _warn("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
-        return None, 0
+                try:
+                    log.restore(snapshot)
+                    return index
+                except ValueError as error:
+                    _warn("ignored a snapshot of %r at seq %d: %s", segment.log, snapshot.seq, error)
+            else:
+                _warn("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
+        return 0
 
 
 class Log:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.errors import LogCorrupt, SeqOutOfRange, StepNotFound, UnknownEvent, ValueDamaged
+from holdfast.core.errors import (
+    InvalidValue,
+    LogCorrupt,
+    SeqOutOfRange,
+    StepNotFound,
+    TaskCollected,
+    TaskNotFound,
+    UnknownEvent,
+    ValueDamaged,
+)
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Record, Stored, Summary
-from holdfast.core.state import evolve
+from holdfast.core.state import address, evolve
 from holdfast.engine.log import Logs, decoded
 from holdfast.engine.view import StepState, TaskState
 
@@ -49,6 +59,8 @@ def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) ->
 
 def state_at(logs: Logs, id: str, seq: int | None = None) -> TaskState:
     """A task as it was just after an event."""
+    if seq is not None and not isinstance(seq, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"seq={seq!r} is not a number", hint="seqs are whole numbers from 1 on")
     if seq is not None and seq < 1:
         raise SeqOutOfRange(id, seq, logs.head(id).seq)
     return TaskState(logs.load(id, upto=seq), logs)
@@ -76,14 +88,14 @@ def steps(logs: Logs, id: str, turn: int | None = None) -> list[StepState]:
         StepState(step, logs, number)
         for (number, start), end in zip(starts, ends, strict=True)
         if turn in (None, number)
-        for step in _steps_between(logs, id, start, end)
+        for step in _steps_between(logs, id, number, start, end)
     ]
 
 
 def step_by_key(logs: Logs, id: str, key: str) -> StepState:
     """One step by its key: the last `draft#1` there is, or `3/draft#1`, that of turn 3."""
     head, _, rest = key.partition("/")
-    in_turn = int(head) if head.isdigit() and rest else None
+    in_turn = int(head) if head.isascii() and head.isdigit() and rest else None
     for step in reversed(steps(logs, id, in_turn)):
         if step.key == (key if in_turn is None else rest):
             return step
@@ -111,15 +123,21 @@ def _turn(id: str, row: Stored) -> int:
     return getattr(decoded(id, row), "turn", 0)
 
 
-def _steps_between(logs: Logs, id: str, after: int, upto: int | None) -> Iterable[Step]:
-    """Fold only what concerns the steps of one turn."""
+def _steps_between(logs: Logs, id: str, turn: int, after: int, upto: int | None) -> Iterable[Step]:
+    """Fold only what concerns the steps of one turn; what it left open may have ended in a later one."""
     hot = Hot(summary=Summary(id=id, agent=""))
-    for log, row in logs.rows(id, after=after, upto=upto):
+    for log, row in logs.live_rows(id, after=after, upto=upto):
         if row.kind in _MAKING_STEPS or row.kind in _CHANGING_STEPS:
             event = decoded(log, row)
-            key = getattr(event, "key", "")
-            if row.kind in _MAKING_STEPS or key in hot.steps or key in hot.waits:
+            if not getattr(event, "key", "").split("/", 1)[0].isdigit():
                 evolve(hot, log, row.seq, row.at_us, event)
+    left = {address(turn, key): key for key, step in hot.steps.items() if step.open} | {key: key for key in hot.waits}
+    if upto is not None and left:
+        for log, row in logs.live_rows(id, after=upto):
+            event = decoded(log, row)
+            key = left.get(getattr(event, "key", ""))
+            if key is not None:
+                evolve(hot, log, row.seq, row.at_us, replace(cast("Any", event), key=key))
     return hot.steps.values()
 
 
@@ -130,15 +148,17 @@ def verify(logs: Logs, id: str | None = None) -> Verification:
     """Walk the chain of one task, or of every log there is, and name the first thing wrong with each."""
     problems: list[Problem] = []
     tasks = events = erased = 0
-    for name in [id] if id is not None else _all_names(logs):
-        tasks += 1
+    # A fork's past is its parents': what is wrong there is wrong with it.
+    for name in _all_names(logs) if id is None else [segment.log for segment in logs.segments(id)]:
         try:
             seen, gone = _verify(logs, name)
-            events, erased = events + seen, erased + gone
-        except LogCorrupt as error:
+            tasks, events, erased = tasks + 1, events + seen, erased + gone
+        except (LogCorrupt, UnknownEvent) as error:
+            tasks += 1
             problems.append(Problem(name, error.details["seq"], error.message))
-        except UnknownEvent as error:
-            problems.append(Problem(name, error.details["seq"], error.message))
+        except (TaskNotFound, TaskCollected):
+            if id is not None:
+                raise  # else it was removed while we walked
     if id is None:
         problems += [Problem("", 0, found) for found in logs.store.check()]
     return Verification(tasks, events, erased, problems)
@@ -162,11 +182,11 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
         if not parent:
             raise LogCorrupt(name, origin.at, f"its past in {origin.parent!r} is missing")
         head = Head(origin.at, parent[0].digest)
+    anchor = logs.store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
     rows = logs.store.rows(name)
     allowed = {one.seq for one in logs.store.erasures(name)}
     for row in rows:
         head = _verify_row(logs, name, head, row, allowed)
-    anchor = logs.store.anchor(name)
     if anchor is not None and any(row.seq == anchor.seq and row.digest != anchor.digest for row in rows):
         raise LogCorrupt(name, anchor.seq, "the chain is not the one that was there")
     if anchor is not None and anchor.seq > head.seq:

@@ -9,9 +9,8 @@ from typing import BinaryIO
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from holdfast.core import codec, limits
-from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists
-from holdfast.core.events import Erased
+from holdfast.core import codec, limits, names
+from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, ValueDamaged
 from holdfast.core.hot import ENDED, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.state import evolve
@@ -78,20 +77,33 @@ class _End(Struct, frozen=True, tag="end", tag_field="is"):
 
 
 def export(logs: Logs, id: str) -> Iterator[bytes]:
-    """A task as JSON Lines: its log, the values beside it and, for a fork, the logs it stands on."""
-    chain = [segment.log for segment in logs.segments(id)]
+    """A task as JSON Lines: its log as it is now, the values beside it and, for a fork, the logs it stands on."""
     count = 0
-    for name in chain:
-        origin = logs.store.origin(name)
-        assert origin is not None
-        yield _line(_Header(name, origin.parent, origin.at, _start(logs.store, name, origin).digest.hex()))
-        for blob in logs.store.blobs_of(name):
+    for name in [segment.log for segment in logs.segments(id)]:
+        one = _read(logs.store, name)
+        _check_rows(one)
+        yield _line(_Header(name, one.origin.parent, one.origin.at, one.start.digest.hex()))
+        for blob in one.blobs:
             yield _line(_BlobLine(blob.hash, base64.b64encode(blob.data).decode()))
-        erased = {one.seq: one for one in logs.store.erasures(name)}
-        for row in _own_rows(logs.store, name):
+        erased = {erasure.seq: erasure for erasure in one.erasures}
+        for row in one.rows:
             count += 1
             yield _line(_event_line(row, erased.get(row.seq)))
     yield _line(_End(count))
+
+
+def _read(store: Store, name: str) -> _Incoming:
+    """A log as it was at one moment. Rows first: what is beside them only grows."""
+    origin = store.origin(name)
+    rows = list(_own_rows(store, name)) if origin is not None else []
+    if origin is None or not rows:
+        raise TaskNotFound(name)
+    one = _Incoming(_Header(name, origin.parent, origin.at, _start(store, name, origin).digest.hex()))
+    one.rows = rows
+    wanted = {ref.hash for row in rows for ref in codec.blob_refs(decoded(name, row))}
+    one.blobs = [blob for blob in store.blobs_of(name) if blob.hash in wanted]
+    one.erasures = [erasure for erasure in store.erasures(name) if erasure.seq <= rows[-1].seq]
+    return one
 
 
 def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
@@ -102,23 +114,32 @@ def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
         if not line.strip():
             continue
         try:
+            if not isinstance(line, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ValueError("lines are bytes")
             entry = codec.load(line, _Header | _BlobLine | _EventLine | _End)
         except ValueError as error:
             raise _unreadable(number, str(error)) from None
         match entry:
-            case _Header():
+            case _Header() if entry.format == FORMAT:
                 incoming.append(_Incoming(entry))
             case _BlobLine() if incoming:
-                incoming[-1].blobs.append(Blob(entry.hash, base64.b64decode(entry.data)))
+                incoming[-1].blobs.append(Blob(entry.hash, _unbase64(entry.data, number)))
             case _EventLine() if incoming:
                 incoming[-1].take(entry)
             case _End():
                 ended = entry.events == sum(len(one.rows) for one in incoming)
             case _:
-                raise _unreadable(number, "an event or value before the log it belongs to")
+                raise _unreadable(number, "it stands before the log it belongs to, or is of another version")
     if not ended:
         raise _unreadable(0, "the file ends before the export does")
     return _adopt(logs.store, incoming)
+
+
+def _unbase64(text: str, number: int) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise _unreadable(number, str(error)) from None
 
 
 class _Incoming:
@@ -127,19 +148,24 @@ class _Incoming:
     def __init__(self, header: _Header) -> None:
         self.name = header.log
         self.origin = Origin(header.parent, header.base)
-        self.start = Head(header.base, bytes.fromhex(header.prev))
+        self.start = Head(header.base, _unhex(header.prev))
         self.blobs: list[Blob] = []
         self.rows: list[Stored] = []
         self.erasures: list[Erasure] = []
 
     def take(self, line: _EventLine) -> None:
         body = None if line.body is UNSET else bytes(line.body)
-        self.rows.append(
-            Stored(line.seq, line.kind, line.at, body, bytes.fromhex(line.body_hash), bytes.fromhex(line.digest))
-        )
+        self.rows.append(Stored(line.seq, line.kind, line.at, body, _unhex(line.body_hash), _unhex(line.digest)))
         if line.erased_at:
             by = (line.erased_by, line.erased_why, line.erased_at)
             self.erasures.append(Erasure(self.name, line.seq, *by))
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""  # which no digest is, so the check of the rows names the place
 
 
 def _unreadable(number: int, why: str) -> InvalidValue:
@@ -169,61 +195,110 @@ def _line(entry: Struct) -> bytes:
 
 
 def _adopt(store: Store, incoming: list[_Incoming]) -> Copied:
+    """Bring logs in. Everything is checked before anything is written."""
+    brought = {one.name: one for one in incoming}
+    for one in incoming:
+        _check_rows(one)
+        _check_past(store, one, brought)
+        _already_there(store, one)
     logs = events = skipped = 0
     for one in incoming:
         written = _adopt_log(store, one)
-        logs += written > 0
-        skipped += written == 0
-        events += written
+        logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
     return Copied(logs, events, skipped)
 
 
+def _already_there(store: Store, one: _Incoming) -> Head | None:
+    """How far a log is there already; another history under its name is refused."""
+    head = store.head(one.name)
+    if head is None:
+        return None
+    last = one.rows[-1]
+    if last.seq <= head.seq:
+        ours = store.read(one.name, after=last.seq - 1, upto=last.seq)
+        same = bool(ours) and ours[0].digest == last.digest
+    else:
+        same = any(row.seq == head.seq and row.digest == head.digest for row in one.rows)
+    if not same:
+        raise TaskExists(one.name)
+    return head
+
+
 def _adopt_log(store: Store, one: _Incoming) -> int:
-    """Append a log's rows after what is there of it. The store computes the digests; they must come out the same."""
-    _check_rows(one)
+    """Append a log's rows after what is there of it. The store computes the digests; they come out the same."""
     if store.tombstone(one.name) is not None:
         return 0
-    head = store.head(one.name)
-    if head is not None:
-        same = [row for row in one.rows if row.seq == head.seq and row.digest == head.digest]
-        if not same:
-            ours = store.read(one.name, after=one.rows[-1].seq - 1, upto=one.rows[-1].seq)
-            if ours and ours[0].digest == one.rows[-1].digest:
-                return 0
-            raise TaskExists(one.name)
+    head = _already_there(store, one)
     rows = [row for row in one.rows if head is None or row.seq > head.seq]
-    if not rows:
-        return 0
-    drafts = tuple(Draft(row.kind, row.at_us, row.body, row.body_hash) for row in rows)
-    origin = one.origin if head is None else None
-    summary = _summary(store, one)
-    write = Write(one.name, drafts, head or one.start, origin, summary, tuple(one.blobs))
-    outcome = store.append([Group((write,))])[0]
-    if not isinstance(outcome, tuple):
-        raise outcome
-    assert outcome[0].digests[-1] == one.rows[-1].digest, "digests were checked before"
-    if one.erasures:
-        store.erase(one.erasures)
+    if rows:
+        drafts = tuple(Draft(row.kind, row.at_us, row.body, row.body_hash) for row in rows)
+        origin = one.origin if head is None else None
+        write = Write(one.name, drafts, head or one.start, origin, _summary(store, one), tuple(one.blobs))
+        outcome = store.append([Group((write,))])[0]
+        if not isinstance(outcome, tuple):
+            raise outcome
+        assert outcome[0].digests[-1] == one.rows[-1].digest, "digests were checked before"
+    known = {erasure.seq for erasure in store.erasures(one.name)}
+    missing = [erasure for erasure in one.erasures if erasure.seq not in known]
+    if missing:
+        store.erase(missing)
     return len(rows)
 
 
+def _check_past(store: Store, one: _Incoming, brought: dict[str, _Incoming]) -> None:
+    """A fork must stand on the very event it says, in the file or in the store."""
+    parent = one.origin.parent
+    if parent is None:
+        return
+    rows = (
+        brought[parent].rows if parent in brought else store.read(parent, after=one.origin.at - 1, upto=one.origin.at)
+    )
+    if not any(row.seq == one.origin.at and row.digest == one.start.digest for row in rows):
+        raise LogCorrupt(one.name, one.origin.at, f"its past in {parent!r} is not there, or is another one")
+
+
 def _check_rows(one: _Incoming) -> None:
-    """Refuse rows whose chain does not hold, before anything is written."""
+    """Refuse rows whose chain does not hold, before anything is written or given away."""
+    if one.name.startswith("@"):
+        names.short_name(one.name, "name of a log")
+    else:
+        names.task_log(one.name)
     if not one.rows:
         raise LogCorrupt(one.name, one.start.seq + 1, "the log has no events")
-    if one.origin.parent is None and one.start.digest != codec.genesis(one.name):
-        raise LogCorrupt(one.name, 0, "its chain does not begin where a log of this name does")
-    blobs = {blob.hash for blob in one.blobs}
+    genesis = Head(0, codec.genesis(one.name))
+    if one.origin.parent is None and one.start != genesis:
+        raise LogCorrupt(one.name, one.start.seq, "its chain does not begin where a log of this name does")
+    blobs = {blob.hash: blob.data for blob in one.blobs}
+    erased = {erasure.seq for erasure in one.erasures}
     seq, digest = one.start.seq, one.start.digest
     for row in one.rows:
         seq += 1
-        body_fits = row.body is None or codec.body_hash(row.body) == row.body_hash
+        fits = row.seq == seq and (
+            row.seq in erased if row.body is None else codec.body_hash(row.body) == row.body_hash
+        )
+        if not fits or abs(row.at_us) > _MAX_AT_US:
+            raise LogCorrupt(one.name, seq, "it is not what was written")
         digest = codec.chain(digest, seq, row.kind, row.at_us, row.body_hash)
-        if row.seq != seq or not body_fits or digest != row.digest:
-            raise LogCorrupt(one.name, seq, "it is not what was exported")
-        missing = [ref.hash for ref in codec.blob_refs(decoded(one.name, row)) if ref.hash not in blobs]
-        if missing:
-            raise LogCorrupt(one.name, seq, "a value it refers to is not in the file")
+        if digest != row.digest:
+            raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
+        _check_blobs(one.name, row, blobs)
+    first = "task_created" if one.origin.parent is None else "task_forked"
+    if one.rows[0].kind != first and not one.name.startswith("@"):
+        raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")
+
+
+_MAX_AT_US = 250_000_000_000_000_000
+"""Times beyond the year 9000 are not times."""
+
+
+def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes]) -> None:
+    for ref in codec.blob_refs(decoded(name, row)):
+        if ref.hash not in blobs:
+            raise LogCorrupt(name, row.seq, "a value it refers to is missing")
+        try:
+            codec.open_blob(ref.hash, blobs[ref.hash], ref.salt)
+        except ValueDamaged as error:
+            raise LogCorrupt(name, row.seq, error.message) from error
 
 
 def _summary(store: Store, one: _Incoming) -> Summary | None:
@@ -233,8 +308,6 @@ def _summary(store: Store, one: _Incoming) -> Summary | None:
         hot = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state
     for row in one.rows:
         event = decoded(one.name, row)
-        if hot is None and isinstance(event, Erased):
-            continue
         hot = evolve(hot, one.name, row.seq, row.at_us, event)
     return hot.summary if hot is not None and not one.name.startswith("@") else None
 
@@ -261,20 +334,29 @@ def copy_store(source: Logs, target: Store, progress: Progress | None = None) ->
 
 
 def _copy_log(source: Store, target: Store, name: str) -> int:
-    origin, head = source.origin(name), source.head(name)
-    assert origin is not None and head is not None
-    if target.head(name) == head:
+    """Copy what the target lacks of a log; one that is removed meanwhile is left out."""
+    origin = source.origin(name)
+    if origin is None:
         return 0
-    one = _Incoming(_Header(name, origin.parent, origin.at, _start(source, name, origin).digest.hex()))
-    one.rows = list(_own_rows(source, name))
-    one.blobs = source.blobs_of(name)
-    one.erasures = source.erasures(name)
+    if origin.parent is not None:
+        head = target.head(origin.parent)
+        if head is None or head.seq < origin.at:
+            _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
+    if target.head(name) == source.head(name) and len(target.erasures(name)) == len(source.erasures(name)):
+        return 0
+    try:
+        one = _read(source, name)
+    except TaskNotFound:
+        return 0
+    _check_rows(one)
     return _adopt_log(target, one)
 
 
 def _copy_marks(source: Store, target: Store) -> None:
+    """What was removed here is removed there; keys that were taken stay taken."""
     name = key = ""
     while stones := source.tombstones(after=name):
+        target.remove(stones)
         target.restore_marks(stones, ())
         name = stones[-1].log
     while takes := source.takes(after=key):

@@ -354,7 +354,7 @@ def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
     width, upto = 16, seq - 1
     while upto > 0:
         after = max(0, upto - width)
-        for _, row in reversed(list(logs.rows(id, after=after, upto=upto))):
+        for _, row in reversed(list(logs.live_rows(id, after=after, upto=upto))):
             event = decoded(id, row) if row.kind in ("step_completed", "step_settled", "wait_ended") else None
             if event is not None and getattr(event, "key", "") == key:
                 result = event.value if isinstance(event, ev.WaitEnded) else getattr(event, "result", UNSET)

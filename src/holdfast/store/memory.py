@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import limits
-from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError
+from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
@@ -44,6 +44,7 @@ class MemoryStore:
         self._effects: dict[str, Take] = {}
         self._tombstones: dict[str, Tombstone] = {}
         self._numbered = 0
+        self._places: dict[str, int] = {}
         self._holder = f"memory-{os.urandom(8).hex()}"
         self._closed = False
 
@@ -111,7 +112,7 @@ class MemoryStore:
         if write.summary is not None:
             log.summary = write.summary
         for blob in write.blobs:
-            self._blobs[blob.hash] = blob.data
+            self._blobs.setdefault(blob.hash, blob.data)
             log.blobs.add(blob.hash)
         if write.snapshot is not None:
             insort(log.snapshots, write.snapshot, key=lambda snapshot: snapshot.seq)
@@ -170,17 +171,23 @@ class MemoryStore:
 
     def list(self, query: Query) -> list[Summary]:
         with self._lock:
-            before = self._logs[query.after].number if query.after in self._logs else None
-            if query.after is not None and before is None:
-                return []
+            before = None if query.after is None else self._place(query.after)
             newest_first = (log for log in reversed(self._logs.values()) if before is None or log.number < before)
             found = (log.summary for log in newest_first if log.summary is not None and _fits(log.summary, query))
             return [summary for _, summary in zip(range(query.limit), found, strict=False)]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._lock:
-            start = self._logs[after].number if after is not None else 0
+            start = 0 if after is None else self._place(after)
             return [name for name, log in self._logs.items() if log.number > start][:limit]
+
+    def _place(self, name: str) -> int:
+        """Where in the order of logs a name stands, or stood."""
+        if name in self._logs:
+            return self._logs[name].number
+        if name not in self._tombstones:
+            raise TaskNotFound(name)
+        return self._places.get(name, 0)
 
     def forks(self, log: str) -> list[str]:
         with self._lock:
@@ -215,8 +222,13 @@ class MemoryStore:
         with self._lock:
             for one in erasures:
                 log = self._logs[one.log]
-                log.erasures.append(one)
+                log.erasures.append(replace(one, blobs=()))
                 log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
+                log.snapshots = []
+                for hash in one.blobs:
+                    log.blobs.discard(hash)
+                    if not any(hash in other.blobs for other in self._logs.values()):
+                        self._blobs.pop(hash, None)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._lock:
@@ -226,6 +238,7 @@ class MemoryStore:
         if self.head(stone.log) != Head(stone.seq, stone.digest) or self.forks(stone.log):
             return False
         gone = self._logs.pop(stone.log)
+        self._places[stone.log] = gone.number
         self._tombstones[stone.log] = stone
         used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}
         for hash in gone.blobs - used:

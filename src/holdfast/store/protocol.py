@@ -49,13 +49,14 @@ class Tombstone(Struct, frozen=True, gc=False):
 
 
 class Erasure(Struct, frozen=True, gc=False):
-    """Whose body was erased, by whom and why."""
+    """Whose body was erased, by whom and why; and the large values that only it referred to."""
 
     log: str
     seq: int
     by: str
     why: str
     at_us: int
+    blobs: tuple[str, ...] = ()
 
 
 class Stats(Struct, frozen=True):
@@ -158,7 +159,7 @@ class Store(Protocol):
         ...
 
     def erase(self, erasures: Sequence[Erasure]) -> None:
-        """Set bodies to nothing; their hashes stay, so the chain still verifies."""
+        """Set bodies to nothing, and drop their blobs and the log's snapshots. Hashes stay, so the chain verifies."""
         ...
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:

@@ -15,13 +15,13 @@ from typing import Any
 import apsw
 
 from holdfast.core import codec, limits
-from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned
+from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
 from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
-from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, prepare, translated
+from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, make_private, prepare, translated
 from holdfast.store.sqlite_rows import list_query, row_itself, task_row, to_summary
 
 _IDLE_READERS = 8
@@ -318,15 +318,21 @@ class SqliteStore:
         before = _TO_THE_END
         with self._reading() as reader:
             if query.after is not None:
-                number = self._number(reader, query.after)
-                if number is None:
-                    return []
-                before = number
+                before = self._place(reader, query.after)
             found = fetch_all(reader, list_query(query), {**wanted, "before": before, "limit": query.limit})
             return [to_summary(row) for row in found]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        return [row[0] for row in self._rows(q.LOGS, {"after": after, "limit": limit})]
+        with self._reading() as reader:
+            begin = 0 if after is None else self._place(reader, after)
+            return [row[0] for row in fetch_all(reader, q.LOGS, {"after": begin, "limit": limit})]
+
+    def _place(self, reader: apsw.Connection, name: str) -> int:
+        """Where in the order of logs a name stands, or stood."""
+        found = fetch_one(reader, q.PLACE_OF, {"name": name})
+        if found is None:
+            raise TaskNotFound(name)
+        return found[0]
 
     def forks(self, log: str) -> list[str]:
         return [row[0] for row in self._rows(q.FORKS, (log,))]
@@ -360,6 +366,10 @@ class SqliteStore:
                 place_ = {"log": self._number(writer, one.log), "seq": one.seq}
                 writer.execute(q.INSERT_ERASURE, {**place_, "by": one.by, "why": one.why, "at": one.at_us})
                 writer.execute(q.ERASE_BODY, place_)
+                writer.execute(q.REMOVE_SNAPSHOTS, {"log": place_["log"]})
+                for hash in one.blobs:
+                    writer.execute(q.DROP_BLOB_USE, {"log": place_["log"], "hash": bytes.fromhex(hash)})
+                    writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
@@ -373,7 +383,7 @@ class SqliteStore:
         head = None if number is None else fetch_one(writer, q.HEAD, (number,))
         if head != (stone.seq, stone.digest) or fetch_all(writer, q.FORKS, (stone.log,)):
             return False
-        writer.execute(q.INSERT_TOMBSTONE, (stone.log, stone.seq, stone.digest, stone.at_us, stone.why))
+        writer.execute(q.INSERT_TOMBSTONE, (stone.log, number, stone.seq, stone.digest, stone.at_us, stone.why))
         for statement in (
             *(q.REMOVE_EVENTS, q.REMOVE_BLOBS, q.REMOVE_BLOB_USES, q.REMOVE_SNAPSHOTS),
             *(q.REMOVE_ERASURES, q.REMOVE_TASK, q.REMOVE_LOG),
@@ -384,7 +394,7 @@ class SqliteStore:
     def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
         with self._changing() as writer:
             for stone in tombstones:
-                writer.execute(q.INSERT_TOMBSTONE, (stone.log, stone.seq, stone.digest, stone.at_us, stone.why))
+                writer.execute(q.INSERT_TOMBSTONE, (stone.log, 0, stone.seq, stone.digest, stone.at_us, stone.why))
             for take in takes:
                 writer.execute(q.TAKE_IF_FREE, (take.key, take.log, take.step, take.input_hash))
 
@@ -428,7 +438,10 @@ class SqliteStore:
         """A compact, consistent copy, under its final name only when it is complete and synced."""
         if os.path.exists(path):
             raise StoreError(f"{path!r} is there already; nothing was written", hint="give a new name")
-        partial = f"{path}.partial"
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise StoreError(f"there is no directory for {path!r}", hint="make it first")
+        partial = f"{path}.{os.urandom(4).hex()}.partial"
+        make_private(partial)
         try:
             with self._reading() as reader:
                 reader.execute(q.COPY_TO, (partial,))

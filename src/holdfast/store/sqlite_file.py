@@ -51,6 +51,7 @@ def connect(path: str, durability: Durability, *, vfs: str | None, exclusive: bo
         connection.pragma("locking_mode", "exclusive")
     connection.pragma("synchronous", "full" if durability == "full" else "normal")
     connection.pragma("temp_store", "memory")
+    connection.pragma("secure_delete", True)
     return connection
 
 
@@ -93,20 +94,26 @@ def _make_private_file(path: str) -> None:
         raise NotAStore(f"{path!r} is a directory", hint="give the path of a file in it")
     if not place.parent.is_dir():
         raise NotAStore(f"there is no directory {str(place.parent)!r}", hint="make it first")
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, stat.S_IRUSR | stat.S_IWUSR)
-    except FileExistsError:
+    if place.exists():
         if not os.access(path, os.W_OK):
-            raise StoreReadOnly(f"{path!r} cannot be written to", hint="check who owns it")
+            raise StoreReadOnly(f"{path!r} cannot be written to", hint="check its owner, its mode and its file system")
         return
+    try:
+        make_private(path)
+    except FileExistsError:
+        return  # another process was first
     except OSError as error:
-        raise StoreReadOnly(f"{path!r} cannot be made: {error.strerror}", hint="use another directory") from error
-    os.close(descriptor)
+        raise StoreReadOnly(f"{path!r} cannot be made: {error.strerror}", hint="use another directory") from None
     directory = os.open(place.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def make_private(path: str) -> None:
+    """An empty new file that only its owner may read."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, stat.S_IRUSR | stat.S_IWUSR))
 
 
 def _refuse_strangers(connection: apsw.Connection, path: str) -> None:

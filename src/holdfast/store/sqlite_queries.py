@@ -81,7 +81,7 @@ where log = :log and seq > :after and seq <= :upto order by seq limit :limit
 READ_KIND = """
 select seq, kind, at, body, body_hash, digest from events indexed by events_cold
 where log = :log and kind = :kind and seq > :after and seq <= :upto
-  and kind in ('checkpoint_made', 'decision_made', 'message_added', 'turn_started')
+  and kind in ('checkpoint_made', 'decision_made', 'message_added', 'rolled_back', 'turn_started')
 order by seq desc limit :limit
 """
 
@@ -140,9 +140,23 @@ LIST_BY_USER = (
     + "and user = :user " + _NEWEST_FIRST
 )  # fmt: skip
 
+LIST_BY_STAGE_AND_STATUS = (
+    _TASK + "from tasks indexed by tasks_by_stage_and_status join logs using (log)" + _MATCHING
+    + "and stage = :stage and status = :status " + _NEWEST_FIRST
+)  # fmt: skip
+LIST_BY_USER_AND_STATUS = (
+    _TASK + "from tasks indexed by tasks_by_user_and_status join logs using (log)" + _MATCHING
+    + "and user = :user and status = :status " + _NEWEST_FIRST
+)  # fmt: skip
+
+# Where a listing goes on: also after a log that was removed meanwhile.
+PLACE_OF = """
+select log from logs where name = :name union all select log from tombstones where name = :name limit 1
+"""
+
 LOGS = """
 select name from logs
-where log > coalesce((select log from logs where name = :after), 0) order by log limit :limit
+where log > :after order by log limit :limit
 """
 
 FORKS = "select name from logs where parent = (select log from logs where name = ?) order by log"
@@ -170,7 +184,13 @@ INSERT_ERASURE = (
 )
 ERASE_BODY = "update events set body = null where log = :log and seq = :seq and body is not null"
 
-INSERT_TOMBSTONE = "insert into tombstones (name, seq, digest, at, why) values (?, ?, ?, ?, ?) on conflict do nothing"
+# What only an erased event referred to goes with it.
+DROP_BLOB_USE = "delete from blob_uses where log = :log and hash = :hash"
+DROP_UNUSED_BLOB = "delete from blobs where hash = :hash and not exists (select 1 from blob_uses where hash = :hash)"
+
+INSERT_TOMBSTONE = """
+insert into tombstones (name, log, seq, digest, at, why) values (?, ?, ?, ?, ?, ?) on conflict do nothing
+"""
 REMOVE_EVENTS = "delete from events where log = :log"
 REMOVE_BLOBS = """
 delete from blobs where hash in (

@@ -14,13 +14,15 @@ from holdfast.store.sqlite_file import fetch_one
 
 
 def list_query(query: Query) -> str:
+    """The query whose index fits the filters best."""
+    any_status = query.status is None
     if query.user is not None:
-        return q.LIST_BY_USER
+        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
     if query.agent is not None:
-        return q.LIST_BY_AGENT if query.status is None else q.LIST_BY_AGENT_AND_STATUS
+        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
     if query.stage is not None:
-        return q.LIST_BY_STAGE
-    return q.LIST if query.status is None else q.LIST_BY_STATUS
+        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
+    return q.LIST if any_status else q.LIST_BY_STATUS
 
 
 _SUMMARY_FIELDS = (

@@ -19,7 +19,7 @@ import pytest
 
 from holdfast.core import codec
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, KeyTaken, StoreError
+from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
 from holdfast.core.events import Event
 from holdfast.core.records import Group, Head, Origin, Snapshot, Summary, Take, Write
 from holdfast.core.state import summarise
@@ -261,12 +261,21 @@ class StoreConformance:
         assert ids() == ["t6", "t5", "t4", "t3", "t2", "t1", "t0"]
         assert ids(limit=2) == ["t6", "t5"]
         assert ids(limit=2, after="t5") == ["t4", "t3"]
-        assert ids(after="nobody") == []
+        with pytest.raises(TaskNotFound):
+            ids(after="nobody")
+        gone = head_of(store, "t3")
+        assert store.remove([Tombstone("t3", gone.seq, gone.digest, AT)]) == ["t3"]
+        assert ids(after="t3") == ["t2", "t1", "t0"], "a page goes on after what was removed meanwhile"
+        assert store.logs(after="t3") == ["t4", "t5", "t6"]
+        row_t3 = created("u3", agent="agent1", user="ana")
+        assert ok(store.append([group(row_t3)])[0])
         assert ids(status="waiting") == ids(stage="drafting") == ["t4"]
-        assert ids(agent="agent1") == ["t5", "t3", "t1"]
+        assert ids(agent="agent1") == ["u3", "t5", "t1"]
         assert ids(agent="agent0", status="pending") == ["t6", "t2", "t0"]
-        assert ids(user="ana", after="t6") == ["t3", "t0"]
-        assert ids(user="ana", agent="agent1") == ["t3"]
+        assert ids(user="ana", after="t6") == ["t0"]
+        assert ids(user="ana", agent="agent1") == ["u3"]
+        assert ids(user="ana", status="pending") == ["u3", "t6", "t0"]
+        assert ids(stage="drafting", status="pending") == []
         assert ids(status="failed") == []
         assert store.summary("t4") == staged
 
@@ -275,7 +284,8 @@ class StoreConformance:
         store.append([group(created("t", agent=hostile, user="%_'\""))])
         assert [row.id for row in store.list(Query(agent=hostile))] == ["t"]
         assert store.list(Query(status="' or 1=1 --")) == []
-        assert store.list(Query(after=hostile)) == []
+        with pytest.raises(TaskNotFound):
+            store.list(Query(after=hostile))
         assert store.taken(hostile) is None
         assert len(store.read("t")) == 1
 

@@ -32,7 +32,7 @@ create table events (
 ) strict;
 
 create index events_cold on events (log, kind, seq)
-  where kind in ('checkpoint_made', 'decision_made', 'message_added', 'turn_started');
+  where kind in ('checkpoint_made', 'decision_made', 'message_added', 'rolled_back', 'turn_started');
 
 create table tasks (
   log           integer primary key references logs (log),
@@ -59,7 +59,9 @@ create index tasks_by_status on tasks (status, log);
 create index tasks_by_agent  on tasks (agent, log);
 create index tasks_by_agent_and_status on tasks (agent, status, log);
 create index tasks_by_stage  on tasks (stage, log) where stage is not null;
+create index tasks_by_stage_and_status on tasks (stage, status, log) where stage is not null;
 create index tasks_by_user   on tasks (user, log) where user is not null;
+create index tasks_by_user_and_status on tasks (user, status, log) where user is not null;
 create index tasks_ended     on tasks (changed, log) where status in ('completed', 'failed', 'cancelled');
 
 create table snapshots (
@@ -103,6 +105,7 @@ create table erasures (
 
 create table tombstones (
   name   text    not null primary key,
+  log    integer not null,
   seq    integer not null,
   digest blob    not null,
   at     integer not null,
@@ -119,7 +122,7 @@ when not (
 begin select raise(abort, 'events are never changed: only a body can be erased, with a row in erasures'); end;
 
 create trigger events_are_never_deleted before delete on events
-when not exists (select 1 from tombstones join logs using (name) where log = old.log)
+when not exists (select 1 from tombstones join logs using (name) where logs.log = old.log)
 begin select raise(abort, 'events are never deleted: only a whole log can be removed, with a row in tombstones'); end;
 
 create trigger erasures_stay before update on erasures
