@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from holdfast import App
 from holdfast import events as ev
 from holdfast.core import codec
 
-AGENT = "travel agent"
+AGENT = "holdfast demo"
 TASK = "trip-1"
+DEMO_TASKS = 2
 STEPS = ["read the request", "search flights", "compare prices", "pick a flight", "draft the mail", "file the receipt"]
 KILLED_AFTER = 3
 
@@ -38,18 +40,21 @@ def demo(path: str) -> None:
         _look_around(app)
     click.echo("\nNext:")
     click.echo("  change the steps in src/holdfast/cli/demo.py and run it again")
-    click.echo(f"  python -c \"import holdfast; print(holdfast.open('{path}').get('{TASK}').to_dict())\"")
-    click.echo(f"  rm {path}*      removes everything the demo left")
+    shown = f"import holdfast; print(holdfast.open({path!r}).get({TASK!r}).to_dict())"
+    click.echo(f"  {shlex.quote(sys.executable)} -c {shlex.quote(shown)}")
+    click.echo(f"  rm {shlex.quote(path)}*      removes everything the demo left")
 
 
 def _start_over(path: str) -> None:
     """Remove what an earlier demo left, and nothing else."""
     with holdfast.open(path) as app:
         strangers = [task.id for task in app.list() if task.agent != AGENT]
-    if strangers:
-        raise holdfast.InvalidValue(
-            f"{path!r} holds other tasks: {strangers[:3]}", hint="give the demo a file of its own"
-        )
+        busy = [task.id for task in app.list(status="running") if task.holder and app.store.alive(task.holder)]
+        many = app.stats().tasks > DEMO_TASKS
+    if busy:
+        raise holdfast.TaskBusy(busy[0], "another demo")
+    if strangers or many:
+        raise holdfast.InvalidValue(f"{path!r} holds other tasks", hint="give the demo a file of its own")
     for suffix in ("", "-wal", "-shm", "-holders"):
         Path(path + suffix).unlink(missing_ok=True)
 
@@ -57,7 +62,7 @@ def _start_over(path: str) -> None:
 def _work_until_killed(path: str) -> int:
     """Run the worker as a process of its own and kill it as soon as it has acknowledged a few steps."""
     command = [sys.executable, "-m", "holdfast.cli.demo", path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as worker:
         assert worker.stdout is not None
         done = 0
         for line in worker.stdout:
@@ -65,6 +70,10 @@ def _work_until_killed(path: str) -> int:
             done += 1
             if done == KILLED_AFTER:
                 break
+        if done < KILLED_AFTER:
+            raise holdfast.StoreError(
+                f"the worker ended by itself after {done} steps", hint="read what it printed above"
+            )
         os.kill(worker.pid, signal.SIGKILL)
     click.secho(f"  kill -9 {worker.pid}   (in the middle of step {done + 1})\n", fg="red")
     return done
@@ -84,18 +93,21 @@ def _go_on(app: App) -> None:
     """Do what is not done yet, in this process."""
     done = len(app.get(TASK).steps)
     _work(app, pause=0.02)
-    click.secho(f"Another process went on: {done} steps were there, {len(STEPS) - done} ran.\n", fg="green")
+    click.secho(f"Process {os.getpid()} went on: {done} steps were there, {len(STEPS) - done} ran.\n", fg="green")
 
 
 def _look_around(app: App) -> None:
     for record in app.events(TASK):
-        what = getattr(record.event, "name", "") or getattr(record.event, "stage", "")
-        click.echo(f"  {record.seq:>3}  {record.at:%H:%M:%S.%f}  {record.kind:<15} {what}")
-    earlier, step = app.step(TASK, "search flights#1"), app.step(TASK, "compare prices#1")
+        named = ("name", "stage", "holder", "key", "agent")
+        what = next((getattr(record.event, one) for one in named if getattr(record.event, one, "")), "")
+        click.echo(f"  {record.seq:>3}  {record.at:%H:%M:%S.%f}  {record.kind:<15} {what}".rstrip())
+    earlier, step = (app.step(TASK, f"{name}#1") for name in STEPS[KILLED_AFTER - 2 : KILLED_AFTER])
     before, after = app.at(TASK, earlier.after), app.at(TASK, step.after)
     click.echo(f"\nTime travel: before {step.name!r} it knew {list(before.facts)}, after it {list(after.facts)}.")
     fork = app.fork(TASK, at=step.after, patch=holdfast.StatePatch(set={"budget": 500}))
-    click.echo(f"Fork: {fork.id} begins there with a budget of {fork.state['budget']}; {TASK} is as it was.")
+    click.echo(
+        f"Fork: {fork.id} begins after {step.name!r} with a budget of {fork.state['budget']}; {TASK} is as it was."
+    )
     result = app.get(TASK).result
     click.echo(f"Done: {TASK} is {app.get(TASK).status} with {result!r}, each step recorded once.")
 

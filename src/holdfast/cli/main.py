@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -35,6 +36,9 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run a command; an error of ours is one line on stderr, with its remedy."""
     try:
         return cli(arguments, prog_name="holdfast")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has had enough
+        sys.exit(1)
     except HoldfastError as error:
         click.echo(f"error[{error.code}]: {error.message}", err=True)
         if error.hint:
