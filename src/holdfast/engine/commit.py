@@ -1,8 +1,9 @@
 """Group commit: groups of many tasks that arrive while a commit is under way share the next one.
 
-A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, whoever gets the lock
-next writes everything that has queued up, and the others find their work done. Callers that cannot block (async agents)
-leave their groups to one thread that does the same.
+A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, one of them writes
+everything that has queued up, and each of the others sleeps until its own group is settled: nobody has to pass through
+the lock to learn that. What queues while the lock is held is left to one thread, as are the groups of callers that
+cannot block (async agents).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from holdfast.core import limits
 from holdfast.core.errors import StoreClosed, StoreError
@@ -53,6 +55,7 @@ class Committer:
         self._lock = threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._wake = threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._pid = os.getpid()
@@ -60,40 +63,56 @@ class Committer:
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
         self._refuse_after_fork()
-        if self._lock.acquire(blocking=False):
+        if not self._queue and self._lock.acquire(blocking=False):
             try:
-                if not self._queue:
-                    return _placed(self._store.append((group,))[0])
+                return _placed(self._store.append((group,))[0])
             finally:
-                self._lock.release()
-        ticket = Ticket(group)
-        self._queue.append(ticket)
-        with self._lock:
-            if not ticket.settled:
-                self._commit_queued()
-        return ticket.result()
+                self._release()
+        return self._commit_with_others(group)
 
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
         """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
         self._refuse_after_fork()
+        if not self._queue and self._lock.acquire(blocking=False):
+            try:
+                digest = self._store.append_event(log, expect, draft)
+            finally:
+                self._release()
+            if isinstance(digest, bytes):
+                return digest
+            raise digest
+        return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
+
+    def _commit_with_others(self, group: Group) -> tuple[Placed, ...]:
+        """Queue up. Whoever finds the lock free writes for all; the others sleep, each until its own is settled."""
+        settled = threading.Lock()
+        settled.acquire()
+        ticket = Ticket(group, _wake_up, settled)
+        self._queue.append(ticket)
         if self._lock.acquire(blocking=False):
             try:
-                if not self._queue:
-                    digest = self._store.append_event(log, expect, draft)
-                    if isinstance(digest, bytes):
-                        return digest
-                    raise digest
+                self._commit_queued()
             finally:
-                self._lock.release()
-        return self.commit(Group((Write(log, (draft,), expect),)))[0].digests[0]
+                self._release()
+        settled.acquire()
+        return ticket.result()
 
-    def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
-        """Queue a group for the committing thread; `resolve` is told when it is settled."""
-        self._queue.append(Ticket(group, resolve, waiter))
+    def _release(self) -> None:
+        """Let go of the lock, then look: who queued while it was held failed to get it, and counts on us."""
+        self._lock.release()
+        if self._queue:
+            self._call_thread()
+
+    def _call_thread(self) -> None:
         if self._thread is None:
             self._start()
         if not self._wake.is_set():
             self._wake.set()
+
+    def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
+        """Queue a group for the committing thread; `resolve` is told when it is settled."""
+        self._queue.append(Ticket(group, resolve, waiter))
+        self._call_thread()
 
     def close(self) -> None:
         """Write what is queued and stop the thread."""
@@ -108,8 +127,8 @@ class Committer:
             raise StoreClosed("this app was opened before the process was forked", hint="open it after the fork")
 
     def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
+        with self._starting:
+            if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
                 self._thread.start()
 
@@ -117,15 +136,16 @@ class Committer:
         while True:
             self._wake.wait()
             self._wake.clear()
-            with self._lock:
-                self._commit_queued()
+            while self._queue:
+                with self._lock:
+                    self._commit_queued()
             if self._stopping and not self._queue:
                 return
 
     def _commit_queued(self) -> None:
-        """Write everything queued. The caller holds the lock."""
-        while self._queue:
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.MAX_GROUPS_PER_COMMIT))]
+        """Write what is queued, up to a limit. The caller holds the lock."""
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.MAX_GROUPS_PER_COMMIT))]
+        if batch:
             try:
                 self._commit_batch(batch)
             finally:
@@ -152,6 +172,12 @@ class Committer:
         else:
             for ticket, outcome in zip(batch, outcomes, strict=True):
                 ticket.outcome = outcome
+
+
+def _wake_up(tickets: Sequence[Ticket]) -> None:
+    """Wake the threads that wait, each by its own lock."""
+    for ticket in tickets:
+        cast("threading.Lock", ticket.waiter).release()
 
 
 def _tell(batch: list[Ticket]) -> None:

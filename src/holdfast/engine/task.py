@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -22,6 +20,10 @@ from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive
 from holdfast.engine.run import Run
 from holdfast.engine.view import message_values
+
+if TYPE_CHECKING:
+    from random import Random
+    from uuid import UUID
 
 pack = codec.pack
 
@@ -192,17 +194,21 @@ class Task:
         """The time of the last event this branch sees; the same on every replay."""
         return moment(self._seen.updated_us)
 
-    def uuid(self) -> uuid.UUID:
+    def uuid(self) -> UUID:
         """An id made of chance that is the same on every replay."""
-        return uuid.UUID(int=self._chance("uuid").getrandbits(128), version=4)
+        from uuid import UUID
+
+        return UUID(int=self._chance("uuid").getrandbits(128), version=4)
 
     def random(self) -> float:
         """A number from 0 to 1 that is the same on every replay."""
         return self._chance("random").random()
 
-    def _chance(self, what: str) -> random.Random:
+    def _chance(self, what: str) -> Random:
+        from random import Random  # few agents draw lots, and it takes a while to import
+
         hot = self._run.hot
-        return random.Random(f"{hot.seed} {hot.turn} {self._branch.key(f'({what})')}")
+        return Random(f"{hot.seed} {hot.turn} {self._branch.key(f'({what})')}")
 
     # Behind the verbs
 

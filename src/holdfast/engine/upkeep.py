@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import os
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
@@ -84,7 +84,7 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
         _check_rows(one)
         yield _line(_Header(name, one.origin.parent, one.origin.at, one.start.digest.hex()))
         for blob in one.blobs:
-            yield _line(_BlobLine(blob.hash, base64.b64encode(blob.data).decode()))
+            yield _line(_BlobLine(blob.hash, b2a_base64(blob.data, newline=False).decode()))
         erased = {erasure.seq: erasure for erasure in one.erasures}
         for row in one.rows:
             count += 1
@@ -137,7 +137,7 @@ def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
 
 def _unbase64(text: str, number: int) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return a2b_base64(text, strict_mode=True)
     except ValueError as error:
         raise _unreadable(number, str(error)) from None
 

@@ -8,7 +8,7 @@ from holdfast.core.errors import InvalidUrl, MissingExtra
 from holdfast.store.protocol import Store
 
 DEFAULT_URL = "holdfast.db"
-_HELP = "use a path, sqlite:///path, memory: or postgresql://…"
+_HELP = "use a path, sqlite:///path or memory:"
 
 
 def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int) -> Store:
@@ -28,14 +28,15 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
     if scheme == "sqlite" and colon:
         if not rest.startswith("///"):
             raise InvalidUrl(f"{address!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
-        from urllib.parse import parse_qs, urlsplit
+        from urllib.parse import parse_qs, unquote
 
-        parts = urlsplit(address)
-        options = parse_qs(parts.query, keep_blank_values=True)
+        quoted, _, asked = rest.removeprefix("///").partition("?")
+        options = parse_qs(asked, keep_blank_values=True)
         durability = durability or options.pop("durability", [None])[0]
-        if options:
-            raise InvalidUrl(f"{address!r} has the unknown option {sorted(options)[0]!r}", hint="?durability=process")
-        path = parts.path[1:]
+        if options or "#" in quoted:
+            odd = sorted(options)[0] if options else "#"
+            raise InvalidUrl(f"{address!r} has the unknown part {odd!r}", hint="?durability=process; write # as %23")
+        path = unquote(quoted)
     elif colon and "://" in address:
         raise InvalidUrl(f"{address!r} has the unknown scheme {scheme!r}", hint=_HELP)
     else:

@@ -22,7 +22,7 @@ from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
 from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, make_private, prepare, translated
-from holdfast.store.sqlite_rows import list_query, row_itself, task_row, to_summary
+from holdfast.store.sqlite_rows import is_one_event, list_query, row_itself, task_row, to_summary
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -43,7 +43,7 @@ class SqliteStore:
     ) -> None:
         """`vfs` and `exclusive` are for tests that put a faulty file system underneath."""
         self.path = os.path.realpath(path)
-        self.url = f"sqlite:///{self.path}"
+        self.url = "sqlite:///" + self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self.durability: Durability = durability
         self._snapshots_kept = snapshots_kept
         self._open = {"vfs": vfs, "exclusive": exclusive}
@@ -65,7 +65,8 @@ class SqliteStore:
             writer = self._writable()
             failpoint("append.before")
             try:
-                done = self._append_groups(writer, groups)
+                many = len(groups) > 1 and all(map(is_one_event, groups))
+                done = self._append_events(writer, groups) if many else self._append_groups(writer, groups)
             except apsw.Error as error:
                 raise self._failed(error) from error
             failpoint("append.after")
@@ -76,24 +77,39 @@ class SqliteStore:
         self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
-            number = self._numbers.get(log) or self._number(writer, log)
-            seq = expect.seq + 1
-            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+            row = self._row_after(writer, log, expect, draft)
             failpoint("append.before")
             failpoint("commit.before")
             try:
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
-                written = writer.changes() == 1
             except apsw.ConstraintError:
-                written = False
+                return Conflict(log, expect.seq, self._seq(writer, row[0]))
             except apsw.Error as error:
                 raise self._failed(error) from error
-            if not written:
-                return Conflict(log, expect.seq, self._seq(writer, number))
             failpoint("commit.after")
             failpoint("append.after")
-            return digest
+            return row[6]
+
+    def _append_events(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
+        """Single events of many logs in one transaction and one call; if one conflicts, each is seen to by itself."""
+        rows: list[tuple[Any, ...]] = []
+        for group in groups:
+            write = group.writes[0]
+            assert write.expect is not None
+            rows.append(self._row_after(writer, write.log, write.expect, write.drafts[0]))
+        try:
+            with self._transaction(writer):
+                writer.executemany(q.INSERT_EVENT_AFTER, rows)
+        except apsw.ConstraintError:
+            return self._append_groups(writer, groups)
+        return [(Placed(row[1], (row[6],)),) for row in rows]
+
+    def _row_after(self, writer: apsw.Connection, log: str, head: Head, draft: Draft) -> tuple[Any, ...]:
+        """The row of an event, and the digest it follows."""
+        number = self._numbers.get(log) or self._number(writer, log)
+        seq = head.seq + 1
+        digest = codec.chain(head.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+        return number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, head.digest
 
     def _append_groups(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         with self._transaction(writer):

@@ -2,11 +2,11 @@
 
 # Appending
 
-# One event after a head that is there with that digest; no row is written otherwise, and a taken seq is an error.
+# One event after a head that is there with that digest. Without it the seq is null; a taken one is not unique: an error
+# either way, and nothing is written. (As an insert from a select, SQLite would first build a table for its one row.)
 INSERT_EVENT_AFTER = """
 insert into events (log, seq, kind, at, body, body_hash, digest)
-select ?1, ?2, ?3, ?4, ?5, ?6, ?7
-where exists (select 1 from events where log = ?1 and seq = ?2 - 1 and digest = ?8)
+values (?1, case (select digest from events where log = ?1 and seq = ?2 - 1) when ?8 then ?2 end, ?3, ?4, ?5, ?6, ?7)
 """
 
 # One event inside a transaction that has checked the head.

@@ -7,10 +7,19 @@ from typing import Any
 import apsw
 
 from holdfast.core.errors import LogCorrupt
-from holdfast.core.records import Stored, Summary
+from holdfast.core.records import Group, Stored, Summary
 from holdfast.store import sqlite_queries as q
 from holdfast.store.protocol import Query
 from holdfast.store.sqlite_file import fetch_one
+
+
+def is_one_event(group: Group) -> bool:
+    """Whether a group is one event after a known head, with nothing beside it."""
+    if len(group.writes) != 1 or group.takes or group.frees:
+        return False
+    write = group.writes[0]
+    beside = write.summary or write.snapshot or write.origin or write.blobs
+    return not beside and write.expect is not None and len(write.drafts) == 1
 
 
 def list_query(query: Query) -> str:
