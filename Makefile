@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
+READY := $(VENV)/.ready-$(notdir $(PYTHON))
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test test-all check bench clean
 .DELETE_ON_ERROR:
 
-demo: $(STAMP)
+demo: $(INSTALLED)
 	@$(BIN)/holdfast demo
 
 test: check                  ## everything, quickest checks first, under ten minutes
@@ -20,21 +22,29 @@ test: check                  ## everything, quickest checks first, under ten min
 test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
-check: $(STAMP)              ## format, lint, types, shape
+check: $(READY)              ## format, lint, types, shape
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/pyright
 	$(PYTEST) tests/shape
 
-bench: $(STAMP)              ## prints one table of ratios; minutes, not seconds
+bench: $(READY)              ## prints one table of ratios; minutes, not seconds
 	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml constraints.txt requirements-dev.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=python3.12 …")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement requirements-dev.txt --editable .
-	@touch $(STAMP)
+# The package and what it needs. Another PYTHON makes the environment anew.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	@echo "making $(VENV) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) --editable .
+	@touch $(INSTALLED)
+
+# What only developers need.
+$(READY): $(INSTALLED) requirements-dev.txt
+	@echo "installing the tools of requirements-dev.txt …"
+	@$(PIP) --requirement requirements-dev.txt
+	@touch $(READY)

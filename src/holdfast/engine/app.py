@@ -345,9 +345,9 @@ class App:
         Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks.
         """
         for given in (older_than, snapshots_older_than):
-            if given is not None and given < timedelta(0):
+            if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidValue(f"{given} is not an age", hint="give a positive timedelta")
-        if keep is not None and keep < 0:
+        if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
         return upkeep.collect(
             self.logs,

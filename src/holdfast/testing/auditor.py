@@ -50,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("db", help="the store's file")
     parser.add_argument("--acks", help="JSON lines of what was acknowledged")
     chosen = parser.parse_args(arguments)
+    for path in filter(None, (chosen.db, chosen.acks)):
+        if not Path(path).is_file():
+            parser.error(f"there is no file {path!r}")
     done = _audit(chosen.db, chosen.acks)
     for finding in done.findings:
         print(finding)
