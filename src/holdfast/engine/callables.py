@@ -30,7 +30,7 @@ class Parameters:
         self.name = name if name is not None else name_of(fn)
         self._signature = _signature(fn, skip)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
-        self._skip = skip
+        self._positional = _plain_names(self._signature)
 
     @functools.cached_property
     def types(self) -> dict[str, Any]:
@@ -41,6 +41,8 @@ class Parameters:
         """Arguments by name, so that the way they were passed does not matter."""
         if self._signature is None:
             return {**{str(index): value for index, value in enumerate(args)}, **kwargs}
+        if not kwargs and len(args) <= len(self._positional):
+            return dict(zip(self._positional, args, strict=False))
         try:
             bound = self._signature.bind_partial(*args, **kwargs)
         except TypeError as error:
@@ -148,6 +150,14 @@ def _signature(fn: Callable[..., Any], skip: int) -> inspect.Signature | None:
     except (TypeError, ValueError):
         return None
     return signature.replace(parameters=list(signature.parameters.values())[skip:])
+
+
+def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
+    """The names that arguments without a name go to, in order."""
+    if signature is None:
+        return ()
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(name for name, one in signature.parameters.items() if one.kind in plain)
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:

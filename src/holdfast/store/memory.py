@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
@@ -59,9 +59,20 @@ class MemoryStore:
             return done
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
-        (outcome,) = self.append((Group((Write(log, (draft,), expect),)),))
-        assert not isinstance(outcome, KeyTaken)
-        return outcome if isinstance(outcome, Conflict) else outcome[0].digests[0]
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("this store was closed", hint="open it again")
+            found = self._logs.get(log)
+            if found is None or found.head != expect:
+                return Conflict(log, expect.seq, found.head.seq if found else None)
+            seq = expect.seq + 1
+            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+            failpoint("append.before")
+            failpoint("commit.before")
+            found.rows.append(Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest))
+            failpoint("commit.after")
+            failpoint("append.after")
+            return digest
 
     def _append(self, group: Group) -> Outcome:
         placed: list[Placed] = []
