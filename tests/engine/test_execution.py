@@ -556,3 +556,32 @@ def test_two_threads_running_one_task_do_it_once(app, world):
         thread.join()
     assert app.get("t").status == "completed"
     assert world.requests == ["work"], outcomes
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_task_is_let_go_and_goes_on_later(app, world, stop):
+    @agent
+    def worker(task):
+        first = task.step(lambda: world.did("first"), name="first")
+        if len(world.requests) == 1:
+            world.did("stop")
+            raise stop
+        return [first, task.step(lambda: world.did("second"), name="second")]
+
+    with pytest.raises(stop):
+        app.run(worker, id="t")
+    assert (app.get("t").status, app.get("t").holder) == ("pending", None)
+    assert app.run(worker, id="t").result == ["first 1", "second 1"]
+    assert world.requests == ["first", "stop", "second"]
+
+
+def test_a_zombie_writes_nothing_and_is_told(app, world):
+    @agent
+    def worker(task):
+        task.step(lambda: app.append("t", ev.TaskClaimed(holder="1-other")) and None, name="overtaken")
+        world.did("after")
+
+    with pytest.raises(holdfast.LeaseLost):
+        app.run(worker, id="t")
+    assert app.get("t").holder == "1-other" and "overtaken#1" not in app.get("t").steps
+    assert world.requests == []

@@ -68,6 +68,10 @@ def work(logs: Logs, log: Log, agent: Agent) -> None:
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
         if not run.suspended:
             run.record((ending(error),))
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not run.suspended:
+            run.record((ev.TaskReleased(why=type(stop).__name__),))
+        raise
 
 
 def _turns(run: Run, task: Task, agent: Agent) -> Any:
