@@ -585,3 +585,21 @@ def test_a_zombie_writes_nothing_and_is_told(app, world):
         app.run(worker, id="t")
     assert app.get("t").holder == "1-other" and "overtaken#1" not in app.get("t").steps
     assert world.requests == []
+
+
+def test_a_call_that_was_rolled_back_is_not_made_again(app, world):
+    @tool(effect="once")
+    def pay(amount: int) -> str:
+        return world.did("pay")
+
+    @agent
+    def worker(task):
+        task.step(lambda: world.did("plan"), name="plan")
+        paid = task.call(pay, amount=3)
+        return [paid, task.step(lambda: world.did("ship"), name="ship")]
+
+    app.run(worker, id="t")
+    app.rollback("t", 3)
+    done = app.run(worker, id="t")
+    assert done.result == ["pay 1", "ship 2"]
+    assert world.requests == ["plan", "pay", "ship", "plan", "ship"]

@@ -161,6 +161,10 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
         if known is not None and known.status in ("running", "doubt") and want.effect == "once":
             yield from _settle(desk, known, want)
             continue
+        kept = desk.hot.kept.get(idempotency_key(desk.hot, key, want)) if known is None else None
+        if kept is not None:
+            yield Record(_again(key, kept, want), decided=True)
+            continue
         if known is not None and known.status == "retrying":
             yield Sleep(known.retry_us)
         yield from within_time(desk)
@@ -192,6 +196,16 @@ def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Generator[
         yield Record((ev.AttemptFailed(key=key, name=want.name, attempt=attempt, failure=failure, retry_us=retry_us),))
     else:
         yield Record((ev.StepFailed(**same, failure=failure, attempts=attempt, started_us=started_us),))
+
+
+def _again(key: str, kept: Step, want: Want) -> tuple[Event, ...]:
+    """What a rollback voided but the world has seen: the call is not made again, its outcome is recorded again."""
+    same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
+    same |= {"input": want.input, "idempotency_key": kept.idempotency_key}
+    started = ev.StepStarted(**same, attempt=kept.attempts)
+    if kept.failure is not None:
+        return started, ev.StepFailed(**same, failure=kept.failure, attempts=kept.attempts)
+    return started, ev.StepCompleted(**same, result=kept.result, attempts=kept.attempts)
 
 
 def _settle(desk: Desk, known: Step, want: Want) -> Generator[Wish, Any, None]:
