@@ -94,6 +94,7 @@ class Want(Struct, frozen=True, kw_only=True):
     fn: Callable[..., Any]
     input: Fields
     arguments: dict[str, Any]
+    given: tuple[str, ...] = ()
     retry: Retry
     timeout: float | None = None
     tool: str = ""

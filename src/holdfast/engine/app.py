@@ -109,7 +109,8 @@ class App:
         thread: str | None = None,
     ) -> TaskState:
         """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe."""
-        given = execute.packed_input(agent, input or {})
+        given = _fields(input or {}, "input")
+        agent.parameters.check(input or {})
         name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
         if self.store.origin(name) is None:
             limit = None if agent.deadline is None else self.clock.now_us() + int(agent.deadline * 1_000_000)
@@ -359,7 +360,7 @@ class App:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store to a new file while others go on."""
-        upkeep.backup(self.logs, os.fspath(path))
+        self.store.backup(os.fspath(path))
 
     def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
         """Copy everything into another store and verify it there. Run it again to go on or to catch up."""

@@ -35,10 +35,6 @@ class Ticket:
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
 
-    @property
-    def settled(self) -> bool:
-        return self.outcome is not None or self.error is not None
-
     def result(self) -> tuple[Placed, ...]:
         """Where the writes ended up; raises what kept them out."""
         if self.error is not None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator
-from typing import Any
-
-from msgspec import Raw
+from typing import Any, TypeVar
 
 from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.errors import Suspended, TimeLimit
-from holdfast.core.flows import Act, Ask, DidNotHappen, Flow, Happened, Now, Outcome, Park, Record, Sleep, Unknown, Wish
+from holdfast.core.flows import Act, Ask, DidNotHappen, Happened, Now, Outcome, Park, Record, Sleep, Unknown, Wish
 from holdfast.engine.run import Call, Run, calling
+
+T = TypeVar("T")
 
 HOLD_SECONDS = 60.0
 """How long a wait is sat out before the task suspends."""
 
 
-def drive(flow: Flow, run: Run) -> Raw:
+def drive(flow: Generator[Wish, Any, T], run: Run) -> T:
     """Carry out a flow for a `def` agent."""
     answer: Any = None
     try:
@@ -27,16 +27,6 @@ def drive(flow: Flow, run: Run) -> Raw:
             answer = _answer(flow.send(answer), run)
     except StopIteration as done:
         return done.value
-
-
-def drive_checks(checks: Generator[Wish, Any, None], run: Run) -> None:
-    """Carry out a flow that gives nothing back."""
-    answer: Any = None
-    try:
-        while True:
-            answer = _answer(checks.send(answer), run)
-    except StopIteration:
-        return
 
 
 def _answer(wish: Wish, run: Run) -> Any:
@@ -60,7 +50,7 @@ def _act(wish: Act, run: Run) -> Outcome:
     want = wish.want
     call = _call_of(wish, run)
     given: dict[str, Any] = dict(want.arguments) if want.tool else {}
-    if want.tool and "idempotency_key" in _parameters(want.fn):
+    if "idempotency_key" in want.given:
         given["idempotency_key"] = call.idempotency_key
 
     def work() -> Outcome:
@@ -116,8 +106,3 @@ def _call_of(wish: Act, run: Run) -> Call:
     want = wish.want
     known = {"tool": want.tool, "arguments": want.arguments, "time_left": want.timeout}
     return Call(run.log.name, None, wish.key, wish.attempt, idempotency_key=wish.idempotency_key, **known)
-
-
-def _parameters(fn: Any) -> set[str]:
-    code = getattr(fn, "__code__", None)
-    return set() if code is None else set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core import codec
@@ -11,16 +10,10 @@ from holdfast.core.errors import Cancelled, Conflict, InputConflict, Suspended, 
 from holdfast.core.events import Fields
 from holdfast.core.flows import within_time
 from holdfast.engine.agent import Agent
-from holdfast.engine.drive import HOLD_SECONDS, drive_checks
+from holdfast.engine.drive import HOLD_SECONDS, drive
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.run import Run, ending
 from holdfast.engine.task import Task
-
-
-def packed_input(agent: Agent, input: Mapping[str, Any]) -> Fields:
-    """Input as it is recorded, once it fits the agent's signature."""
-    agent.parameters.check(input)
-    return {str(name): codec.pack(value, f"input[{name!r}]") for name, value in input.items()}
 
 
 def same_input(logs: Logs, log: Log, given: Fields) -> None:
@@ -80,7 +73,7 @@ def _turns(run: Run, task: Task, agent: Agent) -> Any:
         if run.hot.turn == 0 or _turn_is_over(run):
             if agent.max_turns is not None and run.hot.turn >= agent.max_turns:
                 raise TurnLimit(f"{agent.name!r} took {run.hot.turn} turns", hint="raise max_turns, or end sooner")
-            drive_checks(within_time(run), run)
+            drive(within_time(run), run)
             run.record((ev.TurnStarted(turn=run.hot.turn + 1),))
             run.begin_turn()
         result = agent.fn(task, **_arguments(run, agent))

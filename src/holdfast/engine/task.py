@@ -69,6 +69,7 @@ class Task:
         want = Want(
             name=tool.name,
             fn=tool.fn,
+            given=tool.parameters.given,
             input={key: pack(value, f"{tool.name}({key})") for key, value in arguments.items()},
             arguments=given,
             retry=tool.retry,

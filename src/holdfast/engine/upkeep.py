@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
@@ -419,11 +418,6 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
 
 
 # Whole copies
-
-
-def backup(logs: Logs, path: str) -> None:
-    """A consistent copy of the store in a new file, while others write."""
-    logs.store.backup(os.fspath(path))
 
 
 def write_export(logs: Logs, id: str, file: BinaryIO) -> int:

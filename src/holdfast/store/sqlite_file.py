@@ -80,7 +80,7 @@ def prepare(path: str, durability: Durability, *, vfs: str | None, exclusive: bo
         if connection is not None:
             connection.close()
         raise translated(error, path) from error
-    except BaseException:
+    except BaseException:  # also a refusal of ours, or Ctrl-C: nobody will close it later
         if connection is not None:
             connection.close()
         raise
