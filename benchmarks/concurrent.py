@@ -13,8 +13,8 @@ from benchmarks.workload import BareAppends, best, new_task, say, step
 from holdfast.core.events import Event
 from holdfast.core.records import Group
 from holdfast.engine.app import App
+from holdfast.engine.hop import LoopCommits
 from holdfast.engine.log import Log
-from holdfast.engine.loop import LoopCommits
 
 APPENDERS = 200
 EACH = 20

@@ -6,66 +6,114 @@
 'pending'
 """
 
-from holdfast.core import events
-from holdfast.core.codec import pack
-from holdfast.core.errors import (
-    Cancelled,
-    Conflict,
-    HoldfastError,
-    InputConflict,
-    InvalidEvent,
-    InvalidId,
-    InvalidInput,
-    InvalidTransition,
-    InvalidUrl,
-    InvalidValue,
-    KeyTaken,
-    LeaseLost,
-    LogCorrupt,
-    MissingExtra,
-    NestedStep,
-    NotAStore,
-    NotDone,
-    NotSerializable,
-    SeqOutOfRange,
-    StepChanged,
-    StepFailed,
-    StepNotFound,
-    StoreBusy,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StorePoisoned,
-    StoreReadOnly,
-    StoreTooNew,
-    Suspended,
-    TaskBusy,
-    TaskCollected,
-    TaskExists,
-    TaskFinished,
-    TaskNotFound,
-    TimeLimit,
-    TurnLimit,
-    UnknownEvent,
-    ValueDamaged,
-)
-from holdfast.core.events import Failure
-from holdfast.core.flows import DidNotHappen, Happened, Unknown
-from holdfast.core.patch import StatePatch
-from holdfast.core.policy import Retry
-from holdfast.engine.agent import agent, tool
-from holdfast.engine.app import App, open
-from holdfast.engine.run import current_call
-from holdfast.engine.task import Task
-from holdfast.engine.view import TaskState
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.core import events
+    from holdfast.core.codec import pack
+    from holdfast.core.errors import (
+        ApprovalDenied,
+        Cancelled,
+        Conflict,
+        EffectConflict,
+        HoldfastError,
+        InputConflict,
+        InvalidEvent,
+        InvalidId,
+        InvalidInput,
+        InvalidTransition,
+        InvalidUrl,
+        InvalidValue,
+        KeyTaken,
+        LeaseLost,
+        LogCorrupt,
+        MissingExtra,
+        NestedStep,
+        NotAStore,
+        NotDone,
+        NotRecorded,
+        NotSerializable,
+        ResumeExpired,
+        SeqOutOfRange,
+        StepChanged,
+        StepFailed,
+        StepNotFound,
+        StoreBusy,
+        StoreClosed,
+        StoreError,
+        StoreFull,
+        StorePoisoned,
+        StoreReadOnly,
+        StoreTooNew,
+        Suspended,
+        TaskBusy,
+        TaskCollected,
+        TaskExists,
+        TaskFinished,
+        TaskNotFound,
+        TimeLimit,
+        ToolExited,
+        TurnLimit,
+        UnknownEvent,
+        UnnamedThread,
+        ValueDamaged,
+    )
+    from holdfast.core.events import Failure
+    from holdfast.core.patch import StatePatch
+    from holdfast.core.policy import Retry
+    from holdfast.core.secrets import Secret
+    from holdfast.core.wishes import DidNotHappen, Happened, Unknown
+    from holdfast.engine.agent import agent, tool
+    from holdfast.engine.app import App, open
+    from holdfast.engine.calls import Call, current_call
+    from holdfast.engine.task import AsyncTask, Task
+    from holdfast.engine.view import TaskState
 
 __version__ = "0.1.0"
 
+_PLACES = {
+    "codec": ("pack",),
+    "events": ("Failure",),
+    "patch": ("StatePatch",),
+    "policy": ("Retry",),
+    "secrets": ("Secret",),
+    "wishes": ("DidNotHappen", "Happened", "Unknown"),
+    "engine.agent": ("agent", "tool"),
+    "engine.app": ("App", "open"),
+    "engine.calls": ("Call", "current_call"),
+    "engine.task": ("AsyncTask", "Task"),
+    "engine.view": ("TaskState",),
+}
+"""Where public names live; all others are errors. They are loaded when asked for: importing holdfast costs nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    if name == "events":
+        return import_module("holdfast.core.events")
+    place = next((place for place, names in _PLACES.items() if name in names), "errors")
+    module = import_module(f"holdfast.{place}" if "." in place else f"holdfast.core.{place}")
+    found = globals()[name] = getattr(module, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 __all__ = [
     "App",
+    "ApprovalDenied",
+    "AsyncTask",
+    "Call",
     "Cancelled",
     "Conflict",
     "DidNotHappen",
+    "EffectConflict",
     "Failure",
     "Happened",
     "HoldfastError",
@@ -83,8 +131,11 @@ __all__ = [
     "NestedStep",
     "NotAStore",
     "NotDone",
+    "NotRecorded",
     "NotSerializable",
+    "ResumeExpired",
     "Retry",
+    "Secret",
     "SeqOutOfRange",
     "StatePatch",
     "StepChanged",
@@ -106,9 +157,11 @@ __all__ = [
     "TaskNotFound",
     "TaskState",
     "TimeLimit",
+    "ToolExited",
     "TurnLimit",
     "Unknown",
     "UnknownEvent",
+    "UnnamedThread",
     "ValueDamaged",
     "__version__",
     "agent",

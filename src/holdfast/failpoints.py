@@ -11,7 +11,7 @@ from contextlib import contextmanager
 NAMES = (
     *("append.before", "append.after", "commit.before", "commit.after"),
     *("claim.before", "claim.after", "snapshot.before", "snapshot.after"),
-    *("migrate.before", "migrate.after"),
+    *("migrate.before", "migrate.after", "act.before", "act.after"),
 )
 
 _armed: Callable[[str], None] | None = None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, failures, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
 from holdfast.core.patch import StatePatch
@@ -189,7 +189,7 @@ def test_a_failure_keeps_the_causes_the_traceback_and_the_notes():
             inner.add_note("while looking")
             raise ValueError("outer") from inner
     except ValueError as error:
-        failure = codec.failure(error)
+        failure = failures.failure(error)
     assert (failure.type, failure.message) == ("ValueError", "outer")
     assert failure.cause is not None and failure.cause.type == "KeyError"
     assert failure.cause.notes == ("while looking",)
@@ -198,7 +198,7 @@ def test_a_failure_keeps_the_causes_the_traceback_and_the_notes():
 
 
 def test_a_failure_of_a_group_keeps_its_members():
-    failure = codec.failure(ExceptionGroup("both", [ValueError("a"), TypeError("b")]))
+    failure = failures.failure(ExceptionGroup("both", [ValueError("a"), TypeError("b")]))
     assert [one.type for one in failure.group] == ["ValueError", "TypeError"]
 
 
@@ -207,13 +207,13 @@ def test_a_failure_survives_a_broken_str_and_an_endless_chain():
         def __str__(self):
             raise RuntimeError("no")
 
-    assert "RuntimeError" in codec.failure(Rude()).message
+    assert "RuntimeError" in failures.failure(Rude()).message
     error = ValueError("0")
     for n in range(100):
         after = ValueError(str(n))
         after.__cause__ = error
         error = after
-    depth, failure = 0, codec.failure(error)
+    depth, failure = 0, failures.failure(error)
     while failure is not None:
         depth, failure = depth + 1, failure.cause
     assert depth == limits.MAX_CAUSES + 1

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from holdfast.core import codec
 from holdfast.core.hot import Hot
-from holdfast.core.state import evolve, fold, summarise
+from holdfast.core.state import evolve, fold
+from holdfast.core.summary import summarise
 from tests.legal import LOG, histories, rows_of
 
 

@@ -139,3 +139,16 @@ def test_a_sync_that_fails_loses_what_it_was_to_sync(vfs, tmp_path):
     assert path.read_bytes() == b"ab"
     assert vfs.shadow(path).read_bytes() == b"a"
     file.xClose()
+
+
+@pytest.mark.parametrize(("side", "left"), [("before", b"a"), ("halfway", b"abc"), ("after", b"abcde")])
+def test_a_process_is_killed_at_one_side_of_an_operation_or_in_it(tmp_path, side, left):
+    code = (
+        "import sys, apsw; from holdfast.testing.faults import KillVFS\n"
+        "flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_MAIN_DB, 0]\n"
+        "file = KillVFS('probe', kill_at=3, side=sys.argv[2]).xOpen(sys.argv[1], flags)\n"
+        "file.xWrite(b'a', 0); file.xSync(0); file.xWrite(b'bcde', 1); file.xTruncate(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a"), side], check=False)
+    assert done.returncode == -9
+    assert (tmp_path / "a").read_bytes() == left

@@ -13,16 +13,22 @@ from tests.engine.test_reading import step
 def work(path):
     """Everything that has a failpoint: opening, claiming, appending, a snapshot. Can be gone on with."""
     with holdfast.open(path) as app:
-        if not app.list():
+        if app.store.origin("t") is None:
             app.start("a", id="t")
         log = app.logs.load("t")
         log.claim()
         for n in range(log.state.steps_done, 4):
             log._snapshot_at = -1
             log.append([step(f"s#{n}")])
+        app.run(acting, id="u")
         if not log.state.ended:
             log.append([ev.TaskCompleted(result=holdfast.core.codec.pack("done"))])
         return app.get("t")
+
+
+@holdfast.agent
+def acting(task):
+    return task.step(len, [1])
 
 
 def test_every_failpoint_is_passed(tmp_path):

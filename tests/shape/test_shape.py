@@ -147,14 +147,20 @@ def test_every_error_is_public_has_a_code_and_stands_in_the_tree():
         assert one.__doc__ and one.__name__ in errors.__doc__
 
 
-def test_importing_holdfast_is_light():
-    code = "import sys; before = set(sys.modules); import holdfast; print(*sorted(set(sys.modules) - before))"
+@pytest.mark.parametrize(("code", "most"), [("import holdfast", 40), ("from holdfast import agent, open, tool", 140)])
+def test_importing_holdfast_is_light(code, most):
+    script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     heavy = {"asyncio", "psycopg", "click", "jsonpatch", "apsw", "logging", "hypothesis", "pytest", "backports.zstd"}
     assert not heavy & set(loaded)
-    assert len(loaded) <= 120, f"{len(loaded)} modules: {loaded}"
+    assert len(loaded) <= most, f"{len(loaded)} modules: {loaded}"
+
+
+def test_every_public_name_is_there():
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
 
 
 def test_migrations_are_numbered_without_a_gap_and_begin_with_prose():

@@ -1,4 +1,4 @@
-"""Values ⇄ JSON ⇄ bytes, failures, digests, old events. The only serializer.
+"""Values ⇄ JSON ⇄ bytes, digests, old events. The only serializer.
 
 A user's value is encoded once, deterministically, and carried as bytes (`Raw`). Where a value may stand, an *envelope*
 may stand for it: an object whose encoding begins with `{"$`. A user's own object that begins like that is wrapped, so
@@ -25,9 +25,11 @@ from msgspec import UNSET, Raw, Struct, field
 
 from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
-from holdfast.core.events import BY_KIND, KIND, Erased, Event, Failure
+from holdfast.core.events import BY_KIND, KIND, Erased, Event
+from holdfast.core.failures import HIDDEN
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.core.records import Blob, Draft
+from holdfast.core.secrets import Secret
 
 Fetch = Callable[[str], bytes]
 """Gives the stored bytes of a blob by its hash."""
@@ -370,50 +372,30 @@ def schema(wanted: Any) -> dict[str, Any]:
     return found
 
 
+def parse(text: str) -> Any:
+    """JSON that somebody else wrote; ValueError if it is none."""
+    return _decode(text)
+
+
+def text(value: Any) -> str:
+    """A value as JSON text."""
+    return bytes(pack(value)).decode()
+
+
 def as_json(value: Any) -> Any:
     """A value as plain lists and dicts, for people and for diffs."""
-    return msgspec.to_builtins(value)
+    return _decode(_encode(value))
 
 
-# Failures
+# Secrets
 
 
-def failure(error: BaseException, depth: int = 0) -> Failure:
-    """An exception as data, with its traceback and its causes.
-
-    >>> failure(ValueError("no such city")).message
-    'no such city'
-    """
-    import traceback  # few programs fail, and it costs 4 ms to import
-
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    frames = traceback.StackSummary.extract(
-        traceback.walk_tb(error.__traceback__), limit=-limits.TRACEBACK_FRAMES, lookup_lines=True
-    )
-    grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ())) if _is_group(error) else ()
-    deeper = depth < limits.MAX_CAUSES
-    return Failure(
-        type=type(error).__qualname__,
-        message=_message(error),
-        traceback=tuple(f"{f.filename}:{f.lineno} in {f.name}: {f.line or ''}" for f in frames),
-        code=str(getattr(error, "code", "")),
-        notes=tuple(str(note) for note in getattr(error, "__notes__", ())),
-        cause=failure(cause, depth + 1) if cause is not None and deeper else None,
-        group=tuple(failure(one, depth + 1) for one in grouped) if deeper else (),
-    )
-
-
-def _is_group(error: BaseException) -> bool:
-    return isinstance(error, BaseExceptionGroup)
-
-
-def _message(error: BaseException) -> str:
-    """An exception's text, even if its own __str__ fails or holds what UTF-8 cannot."""
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 — a user's __str__ may raise anything, and the failure must be kept
-        text = f"<{type(error).__qualname__} whose text raised {type(broken).__qualname__}>"
-    return text.encode("utf-8", "replace").decode()
+def hidden_value(raw: Raw, secrets: tuple[str, ...]) -> Raw:
+    """A value in which nothing secret can be read."""
+    data = bytes(raw)
+    for secret in secrets:
+        data = data.replace(_encode(secret)[1:-1], HIDDEN.encode())
+    return Raw(data)
 
 
 # What is wrong with a value
@@ -445,6 +427,8 @@ def _complaint(value: Any, path: str, depth: int) -> NotSerializable | None:
     if isinstance(value, (list, tuple)):
         items = enumerate(cast("list[Any]", value))
         return _first(_complaint(item, f"{path}[{index}]", depth + 1) for index, item in items)
+    if isinstance(value, Secret):
+        return NotSerializable(path, "is a secret, which is not kept", hint="hand it to a tool as an argument")
     try:
         plain = msgspec.to_builtins(value, enc_hook=_plain)
     except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):

@@ -51,7 +51,8 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
     back.summary = replace(now.summary, stage=past.summary.stage, **at_rest)
     back.effects = now.effects
     back.result, back.failure, back.cancel = UNSET, None, None
-    back.waits = {}
+    back.waits, back.approvals = {}, {}
+    back.undo = list(now.undo)
     back.kept = dict(now.kept)
     for step in later:
         if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):
@@ -94,7 +95,7 @@ def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
         f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
     )
     _refuse(
-        event.effect == "once" and step is None,
+        event.effect == "once" and step is None and not event.source,
         f"call {event.key!r} can be done once only and was not announced",
         "append a StepStarted before the call is made",
     )
@@ -160,6 +161,33 @@ def _wait_started(hot: Hot, event: ev.WaitStarted) -> None:
 
 def _wait_ended(hot: Hot, event: ev.WaitEnded) -> None:
     _refuse(event.key not in hot.waits, f"the task does not wait for {event.key!r}")
+    here = not event.signal or any(one.seq == event.signal for one in hot.signals)
+    _refuse(not here, f"the signal at {event.signal} was taken by another wait")
+
+
+def _approval_asked(hot: Hot, event: ev.ApprovalAsked) -> None:
+    asked = hot.approvals.get(event.key)
+    again = asked is not None and asked.status in ("asked", "refused") and asked.bound == event.bound
+    _refuse(again, f"approval of {event.key!r} was asked for already")
+    _refuse(event.key in hot.waits, f"{event.key!r} is taken by a wait")
+
+
+def _approval_answered(hot: Hot, event: ev.ApprovalGiven | ev.ApprovalRefused) -> None:
+    asked = hot.approvals.get(event.key)
+    if asked is None:
+        pending = [one.key for one in hot.approvals.values() if one.status == "asked"]
+        raise InvalidEvent(f"nobody asked for approval of {event.key!r}", hint=f"asked for: {pending}")
+    answered = {"given": "approved", "used": "approved", "refused": "refused"}.get(asked.status, "")
+    whom = f" by {asked.by!r}" if asked.by else ""
+    _refuse(bool(answered), f"{event.key!r} was {answered}{whom} already", "the first answer counts")
+    other = event.bound and event.bound != asked.bound
+    _refuse(bool(other), f"{event.key!r} is another call by now", "look at its arguments again")
+
+
+def _undo_started(hot: Hot, event: Event) -> None:
+    _held(hot, event)
+    _ending(hot, event)
+    _refuse(hot.undoing, "what was done is being undone already")
 
 
 def _held(hot: Hot, event: Event) -> None:
@@ -176,6 +204,7 @@ def _ending(hot: Hot, event: Event) -> None:
 
 
 def _reopened(hot: Hot, event: Event) -> None:
+    _refuse(hot.undoing, "what the task did was undone", "start it anew under another id")
     _refuse(hot.summary.status != "failed", f"the task is {hot.summary.status}; only a failed one is reopened")
 
 
@@ -281,6 +310,11 @@ _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.MessageAdded: _message_added,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
+    ev.ApprovalAsked: _approval_asked,
+    ev.ApprovalGiven: _approval_answered,
+    ev.ApprovalRefused: _approval_answered,
+    ev.CompensationAdded: _has_name("name", "compensation's name"),
+    ev.UndoStarted: _undo_started,
     ev.TaskReleased: _held,
     ev.TaskSuspended: _held,
     ev.TaskCompleted: _ending,

@@ -8,8 +8,14 @@ HoldfastError
 ├── TaskBusy              another live holder has the task
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
+│   └── ApprovalDenied    a person refused the call, or nobody answered in time
 ├── StepChanged           a recorded step is called with another input
 ├── NestedStep            a verb was used inside a step
+├── EffectConflict        a unique key was used for another call
+├── UnnamedThread         a verb was used in a bare thread without a name of its own
+├── NotRecorded           a fork that only replays came to a call nobody made
+├── ResumeExpired         the task is older than its agent resumes
+├── ToolExited            a tool tried to end the process
 ├── NotDone               raised by a tool: nothing happened, so it may be tried again
 ├── TimeLimit             a deadline or a step's time limit has passed
 ├── TurnLimit             a loop did not come to an end
@@ -155,6 +161,70 @@ class StepFailed(HoldfastError):
             attempts=attempts,
             type=type,
         )
+
+
+class ApprovalDenied(StepFailed):
+    """A person refused the call, or nobody answered in time."""
+
+    code = "approval-denied"
+
+    def __init__(self, key: str, why: str) -> None:
+        HoldfastError.__init__(
+            self, f"call {key!r} was not approved: {why}", hint="catch ApprovalDenied to go on without it", step=key
+        )
+
+
+class EffectConflict(HoldfastError):
+    """A unique key was used for another call."""
+
+    code = "effect-conflict"
+
+    def __init__(self, key: str, owner: str, why: str) -> None:
+        super().__init__(
+            f"the unique key {key!r} belongs to {owner}, {why}; the call was not made",
+            hint="give other work another key",
+            key=key,
+            owner=owner,
+        )
+
+
+class UnnamedThread(HoldfastError):
+    """A verb was used in a bare thread without a name of its own."""
+
+    code = "unnamed-thread"
+
+    def __init__(self, verb: str, why: str) -> None:
+        super().__init__(
+            f"{verb} was used in a thread of its own {why}",
+            hint="threads have no order a replay could repeat: give each step its own name=, or use task.map",
+            verb=verb,
+        )
+
+
+class NotRecorded(HoldfastError):
+    """A fork that only replays came to a call nobody made."""
+
+    code = "not-recorded"
+
+    def __init__(self, key: str, parent: str) -> None:
+        super().__init__(
+            f"call {key!r} is not in the log of {parent!r}, and this fork touches nothing",
+            hint="give the tool a mock, or fork with effects='ask'",
+            step=key,
+            parent=parent,
+        )
+
+
+class ResumeExpired(HoldfastError):
+    """The task is older than its agent resumes."""
+
+    code = "resume-expired"
+
+
+class ToolExited(HoldfastError):
+    """A tool tried to end the process."""
+
+    code = "tool-exited"
 
 
 class StepChanged(HoldfastError):
@@ -407,6 +477,10 @@ class MissingExtra(StoreError):
 
 class Suspended(BaseException):
     """The task waits and holds no memory. Not an Exception: `except Exception` does not see it."""
+
+
+class Stopped(BaseException):
+    """The process was asked to stop; the task is let go before its next step, and can be resumed."""
 
 
 class Cancelled(BaseException):

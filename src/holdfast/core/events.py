@@ -48,6 +48,8 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
 
 class TaskCreated(Event, frozen=True):
+    """The first event of a task. One that lives in a `with` block has no agent that others could call."""
+
     agent: str
     input: Fields = {}
     seed: str = ""
@@ -62,6 +64,7 @@ class TaskCreated(Event, frozen=True):
     stages: tuple[str, ...] = ()
     goal: str = ""
     salt: str = ""
+    block: bool = False
 
 
 class TaskForked(Event, frozen=True):
@@ -119,6 +122,12 @@ class TaskReopened(Event, frozen=True):
     why: str = ""
 
 
+class UndoStarted(Event, frozen=True):
+    """The task cannot be completed, and what it did is being undone. `failure` is how it will end; none: cancelled."""
+
+    failure: Failure | None = None
+
+
 class TurnStarted(Event, frozen=True):
     turn: int
 
@@ -134,6 +143,7 @@ class PhaseSet(Event, frozen=True):
 
 class CheckpointMade(Event, frozen=True):
     label: str
+    key: str = ""
 
 
 class RolledBack(Event, frozen=True):
@@ -160,6 +170,7 @@ class StepStarted(Event, frozen=True):
     unique: str = ""
     risk: str = ""
     attempt: int = 1
+    undo: str = ""
 
 
 class AttemptFailed(Event, frozen=True):
@@ -173,6 +184,12 @@ class AttemptFailed(Event, frozen=True):
 
 
 class StepCompleted(Event, frozen=True):
+    """A step has its result.
+
+    `undo` names what would undo it. `source` is the call whose outcome this is, if it was not made here. One recorded
+    `behind` was written while the agent went on, so it does not move what the agent sees.
+    """
+
     key: str
     name: str
     result: Value
@@ -182,6 +199,9 @@ class StepCompleted(Event, frozen=True):
     tool: str = ""
     effect: Effect = "idempotent"
     idempotency_key: str = ""
+    undo: str = ""
+    source: str = ""
+    behind: bool = False
 
 
 class StepFailed(Event, frozen=True):
@@ -194,6 +214,7 @@ class StepFailed(Event, frozen=True):
     tool: str = ""
     effect: Effect = "idempotent"
     idempotency_key: str = ""
+    source: str = ""
 
 
 class StepDoubted(Event, frozen=True):
@@ -229,6 +250,13 @@ class StepObserved(Event, frozen=True):
     holder: str = ""
 
 
+class CompensationAdded(Event, frozen=True):
+    """Something the agent wants undone, should the task not come to a good end."""
+
+    name: str
+    input: Fields = {}
+
+
 # Waits
 
 
@@ -241,11 +269,44 @@ class WaitStarted(Event, frozen=True):
 
 
 class WaitEnded(Event, frozen=True):
+    """What was waited for has come. `signal` is the seq of the signal it was."""
+
     key: str
     value: Value | UnsetType = UNSET
     expired: bool = False
     by: str = ""
     why: str = ""
+    signal: int = 0
+    failure: Failure | None = None
+
+
+class ApprovalAsked(Event, frozen=True):
+    """A call, or the agent itself, needs a person's consent. It is bound to exactly this call (`bound`)."""
+
+    key: str
+    name: str = ""
+    bound: str = ""
+    tool: str = ""
+    risk: str = ""
+    input: Fields = {}
+    prompt: Value | UnsetType = UNSET
+    wake_us: int | None = None
+
+
+class ApprovalGiven(Event, frozen=True):
+    key: str
+    bound: str = ""
+    by: str = ""
+    why: str = ""
+    until_us: int | None = None
+
+
+class ApprovalRefused(Event, frozen=True):
+    key: str
+    bound: str = ""
+    by: str = ""
+    why: str = ""
+    expired: bool = False
 
 
 class SignalReceived(Event, frozen=True):

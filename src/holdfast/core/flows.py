@@ -1,244 +1,357 @@
-"""The verbs as generators. A flow yields what it needs of the world and is sent the answer: it decides, it never acts.
+"""Steps and calls as generators. A flow yields what it needs of the world and is sent the answer: it never acts itself.
 
 Two drivers answer the same flows, one for `def` agents and one for `async def` ones, so no rule is written twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw
 
-from holdfast.core import codec
+from holdfast.core import codec, failures, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import Cancelled, NotDone, StepChanged, StepFailed, TimeLimit
-from holdfast.core.events import Effect, Event, Fields
+from holdfast.core.errors import (
+    ApprovalDenied,
+    Cancelled,
+    EffectConflict,
+    KeyTaken,
+    NotDone,
+    NotRecorded,
+    StepChanged,
+    StepFailed,
+    Stopped,
+    TaskFinished,
+    TimeLimit,
+)
+from holdfast.core.events import Event, Fields
 from holdfast.core.hot import Hot, Step
-from holdfast.core.policy import Retry
-
-# What a flow may ask for
-
-
-class Now(Struct, frozen=True):
-    """The time, in microseconds."""
-
-
-class Record(Struct, frozen=True):
-    """Write events, durable when answered. A `decided` one is answered False if the log had moved on: decide again."""
-
-    events: tuple[Event, ...]
-    decided: bool = False
-
-
-class Act(Struct, frozen=True):
-    """Call the user's function; answered with an Outcome."""
-
-    key: str
-    want: Want
-    attempt: int
-    idempotency_key: str = ""
-
-
-class Ask(Struct, frozen=True):
-    """Ask the destination whether a call happened; answered with Happened, DidNotHappen or Unknown."""
-
-    step: Step
-    want: Want
-
-
-class Sleep(Struct, frozen=True):
-    """Let time pass until then. A long sleep suspends the task instead."""
-
-    until_us: int
-
-
-class Park(Struct, frozen=True):
-    """Nothing can be done until something comes from outside, or until a time. Never answered: the task suspends."""
-
-    why: ev.WaitKind
-    wake_us: int | None = None
-
-
-Wish = Now | Record | Act | Ask | Sleep | Park
-Flow = Generator[Wish, Any, Raw]
-
-
-class Happened:
-    """A call in doubt did happen, with this result."""
-
-    def __init__(self, result: Any = None) -> None:
-        self.result = result
-
-
-class DidNotHappen:
-    """A call in doubt did not happen, and will not."""
-
-
-class Unknown:
-    """Nobody can tell whether a call in doubt happened."""
-
-
-class Outcome(Struct, frozen=True):
-    """What became of calling a function: a value, an error, or no answer in time."""
-
-    value: Raw | None = None
-    error: Exception | None = None
-    timed_out: bool = False
-
-
-class Want(Struct, frozen=True, kw_only=True):
-    """A step somebody wants done."""
-
-    name: str
-    fn: Callable[..., Any]
-    input: Fields
-    arguments: dict[str, Any]
-    given: tuple[str, ...] = ()
-    retry: Retry
-    timeout: float | None = None
-    tool: str = ""
-    effect: Effect = "idempotent"
-    risk: str = ""
-    unique: str = ""
-    retry_on: tuple[type[BaseException], ...] = (Exception,)
-    reconcile: Callable[..., Any] | None = None
-    reconcile_after: float = 2.0
-    on_doubt: str = "ask"
-    on_change: str = "error"
-
-
-class Branch:
-    """One line of execution inside a task: how often each name was used in it, and how far it sees."""
-
-    def __init__(self, path: str = "", seen: int = 0) -> None:
-        self.path = path
-        self.seen = seen
-        self.own: list[Any] = []
-        self.said: dict[str, int] = {}
-        self._used: dict[str, int] = {}
-
-    @property
-    def mark(self) -> str:
-        """What its sayings carry: `.` for the agent's own line."""
-        return self.path or "."
-
-    def key(self, name: str) -> str:
-        """The key of the next step of that name."""
-        number = self._used[name] = self._used.get(name, 0) + 1
-        return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
-
-    def see(self, seq: int) -> None:
-        """From now on this branch sees the state up to that event."""
-        self.seen = max(self.seen, seq)
-        self.own.clear()
-
-
-class Desk(Protocol):
-    """What flows read: the state as folded so far."""
-
-    @property
-    def hot(self) -> Hot: ...
-
-
-# Steps and calls
+from holdfast.core.records import Take
+from holdfast.core.state import address
+from holdfast.core.wishes import (
+    Act,
+    Ask,
+    Branch,
+    Desk,
+    DidNotHappen,
+    Flow,
+    Happened,
+    Now,
+    Outcome,
+    Owned,
+    Owner,
+    Park,
+    Part,
+    Recall,
+    Record,
+    Sleep,
+    Transact,
+    Want,
+)
 
 
 def step(desk: Desk, branch: Branch, want: Want) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
     key = branch.key(want.name)
-    if desk.hot.summary.status != "running" and key not in desk.hot.steps:
-        raise AssertionError("a step needs a claim")
     while True:
-        known = desk.hot.steps.get(key)
-        if known is not None and known.status in ("completed", "failed"):
+        known = desk.hot.steps_of(branch.turn).get(key)
+        if known is not None and known.done:
             if _changed(known, want):
                 yield Record((ev.StepVoided(key=key, why="its input changed"),), decided=True)
                 continue
-            branch.see(known.last_seq)
-            if known.status == "failed":
-                raise _failed(known)
-            return known.result
+            return found(desk, branch, known)
         if known is not None and known.status in ("running", "doubt") and want.effect == "once":
             yield from _settle(desk, known, want)
             continue
-        kept = desk.hot.kept.get(idempotency_key(desk.hot, key, want)) if known is None else None
-        if kept is not None:
-            yield Record(_again(key, kept, want), decided=True)
+        yield from may_begin(desk, branch, key)
+        if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
             continue
         if known is not None and known.status == "retrying":
-            yield Sleep(known.retry_us)
-        yield from within_time(desk)
-        yield from _attempt(desk, key, known, want)
+            yield from until(known.retry_us)
+            yield from may_begin(desk, branch, key)
+        result = yield from _attempt(desk, key, known, want)
+        if result is not None:
+            branch.last = (key, result)
+            return result
 
 
-def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Generator[Wish, Any, None]:
-    """One try: announced if it cannot be repeated, then made, then recorded."""
+def found(desk: Desk, branch: Branch, known: Step) -> Raw:
+    """What a recorded step gave, from the first time on; the branch sees as far as that."""
+    if not known.behind:
+        branch.see(desk.hot.joined(known.last_seq))
+    if known.status == "failed":
+        raise _failed(known)
+    branch.last = (known.key, known.result)
+    return known.result
+
+
+def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
+    """Whether the call need not, or may not, be made now: rolled back, only replayed, or not approved yet."""
+    hot = desk.hot
+    kept = hot.kept.get(idempotency_key(hot, key, want)) if known is None and hot.kept else None
+    if kept is not None:
+        yield Record(_again(key, kept, want, f"{kept.key} before the rollback"), decided=True)
+        return True
+    if hot.effects == "recorded":
+        return (yield from _replayed(desk, key, want))
+    if want.approval or (hot.effects == "ask" and want.effect == "once"):
+        return not (yield from _approved(desk, key, want))
+    return False
+
+
+def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
+    """One try: announced if it cannot be repeated, then made, then recorded. Gives what was recorded behind."""
     attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
-    same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
-    same |= {"input": want.input, "idempotency_key": idempotency_key(desk.hot, key, want)}
-    if want.effect == "once":
-        announced = ev.StepStarted(**same, attempt=attempt, unique=want.unique, risk=want.risk)
-        if not (yield Record((announced,), decided=True)):
-            return
+    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input}
+    if want.tool:
+        same |= {"tool": want.tool, "effect": want.effect, "idempotency_key": idempotency_key(desk.hot, key, want)}
+        if not (yield from _announced(desk, same, attempt, want)):
+            return None
     started_us: int = yield Now()
-    outcome: Outcome = yield Act(key, want, attempt, same["idempotency_key"])
+    act = Act(key, want, attempt, same.get("idempotency_key", ""))
+    ended: dict[str, Any] = {**same, "attempts": attempt, "started_us": started_us}
+    if want.effect == "transaction":
+        outcome: Outcome | None = yield Transact(act, lambda value: ev.StepCompleted(**ended, result=value))
+        if outcome is None or outcome.value is not None:
+            return None
+    else:
+        outcome = yield act
+    assert outcome is not None
     if outcome.value is not None:
-        yield Record((ev.StepCompleted(**same, result=outcome.value, attempts=attempt, started_us=started_us),))
-        return
+        completed = ev.StepCompleted(**ended, result=outcome.value, undo="" if want.effect == "once" else want.undo)
+        behind = yield Record((completed,), behind=want.effect in ("read", "idempotent") and not want.unique)
+        return outcome.value if behind == "behind" else None
     if outcome.timed_out and want.effect == "once":
         yield Record((ev.StepDoubted(key=key, why="no answer in time"),))
-        return
+        return None
     assert outcome.error is not None
-    failure = codec.failure(outcome.error)
-    if attempt < want.retry.attempts and _may_repeat(outcome.error, want):
-        now_us: int = yield Now()
-        retry_us = now_us + int(want.retry.delay(attempt) * 1_000_000)
-        yield Record((ev.AttemptFailed(key=key, name=want.name, attempt=attempt, failure=failure, retry_us=retry_us),))
+    yield from _after_failure(outcome.error, ended, want)
+    return None
+
+
+def _announced(desk: Desk, same: dict[str, Any], attempt: int, want: Want) -> Part:
+    """Make sure that everything is durable before a call begins, and that a call made once only is announced."""
+    if want.effect != "once" and not want.unique:
+        if want.effect != "read" and desk.unwritten:
+            yield Record()
+        return True
+    event = ev.StepStarted(**same, attempt=attempt, unique=want.unique, risk=want.risk, undo=want.undo)
+    if not want.unique:
+        return (yield Record((event,), decided=True))
+    place = _place(desk.hot, same["key"])
+    takes = (Take(want.unique, desk.hot.summary.id, place, _fingerprint(want)),)
+    answer = yield Record((event,), decided=True, takes=takes)
+    if isinstance(answer, KeyTaken):
+        if not (yield from _owner_is_gone(desk, place, same, want)):
+            return False
+        answer = yield Record((event,), decided=True, takes=takes, frees=(want.unique,))
+    return answer is True
+
+
+def _owner_is_gone(desk: Desk, place: str, same: dict[str, Any], want: Want) -> Part:
+    """Somebody has the unique key: True if it is free to take after all, else their outcome is ours, or we wait."""
+    owned: Owned | None = yield Owner(want.unique)
+    if owned is None or (owned.take.log, owned.take.step) == (desk.hot.summary.id, place):
+        return True
+    owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
+    if owned.take.input_hash != _fingerprint(want):
+        raise EffectConflict(want.unique, owner, "which has other arguments")
+    if owned.gone:
+        raise EffectConflict(want.unique, owner, "which was removed with its result")
+    if owned.step is None or owned.step.status == "void":
+        return True
+    if owned.step.done:
+        source = f"{owned.take.log}/{owned.take.step}"
+        yield Record(_again(same["key"], owned.step, want, source), decided=True)
     else:
-        yield Record((ev.StepFailed(**same, failure=failure, attempts=attempt, started_us=started_us),))
+        yield from _wait_for_owner()
+    return False
 
 
-def _again(key: str, kept: Step, want: Want) -> tuple[Event, ...]:
-    """What a rollback voided but the world has seen: the call is not made again, its outcome is recorded again."""
-    same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
-    same |= {"input": want.input, "idempotency_key": kept.idempotency_key}
-    started = ev.StepStarted(**same, attempt=kept.attempts)
-    if kept.failure is not None:
-        return started, ev.StepFailed(**same, failure=kept.failure, attempts=kept.attempts)
-    return started, ev.StepCompleted(**same, result=kept.result, attempts=kept.attempts)
+def _wait_for_owner() -> Part:
+    """The other call is under way, or in doubt. Look again soon; then the task waits, and looks again later."""
+    now_us: int = yield Now()
+    yield from until(now_us + limits.UNIQUE_POLL_US)
+    yield Park("doubt", now_us + limits.UNIQUE_WAIT_US)
 
 
-def _settle(desk: Desk, known: Step, want: Want) -> Generator[Wish, Any, None]:
+def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:
+    """Record that a try failed, and whether another one is due. What is sure not to be done frees its key."""
+    failure = failures.failure(error, secrets=want.secrets)
+    frees = (want.unique,) if want.unique and isinstance(error, NotDone) else ()
+    attempt: int = ended["attempts"]
+    if attempt < want.retry.attempts and _may_repeat(error, want):
+        now_us: int = yield Now()
+        retry_us = now_us + int(want.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
+        tried: dict[str, Any] = {"key": ended["key"], "name": want.name, "attempt": attempt}
+        yield Record((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), frees=frees)
+    else:
+        yield Record((ev.StepFailed(**ended, failure=failure),), frees=frees)
+
+
+def _again(key: str, known: Step, want: Want, source: str) -> tuple[Event, ...]:
+    """An outcome the world has seen already: the call is not made again, its outcome is recorded again."""
+    same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "source": source}
+    same |= {"input": want.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
+    if known.failure is not None:
+        return (ev.StepFailed(**same, failure=known.failure),)
+    return (ev.StepCompleted(**same, result=known.result),)
+
+
+# Calls whose outcome is not known
+
+
+def _settle(desk: Desk, known: Step, want: Want) -> Part:
     """A call that was announced and has no outcome: ask the destination, else follow the policy, else ask a person."""
+    if known.first_seq <= desk.hot.forked_at and (yield from _settled_by_parent(known)):
+        return
     if known.status == "running":
         yield Record((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
         return
-    if want.reconcile is not None:
-        yield Sleep(known.started_us + int(want.reconcile_after * 1_000_000))
+    if want.reconcile is not None and desk.hot.effects != "recorded":
+        yield from until(known.started_us + int(want.reconcile_after * 1_000_000))
         answer = yield Ask(known, want)
         if isinstance(answer, Happened):
             result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
             yield Record((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):
-            yield Record((ev.StepSettled(key=known.key, happened=False, by="reconcile"),), decided=True)
+            yield _not_happened(known, "reconcile")
             return
     if want.on_doubt == "retry":
-        yield Record((ev.StepSettled(key=known.key, happened=False, by="policy"),), decided=True)
+        yield _not_happened(known, "policy")
     elif want.on_doubt == "fail":
         failure = ev.Failure("InDoubt", f"nobody knows whether {known.key!r} happened", code="in-doubt")
-        yield Record((ev.StepFailed(key=known.key, name=known.name, failure=failure, attempts=known.attempts),))
+        failed = ev.StepFailed(key=known.key, name=known.name, failure=failure, attempts=known.attempts)
+        yield Record((failed,), decided=True)
     else:
-        yield Park("doubt")
+        if desk.hot.cancel is not None or desk.stopping:
+            yield from may_begin(desk, None, known.key)
+        yield Park("doubt", desk.hot.summary.deadline_us)
+
+
+def _not_happened(known: Step, by: str) -> Record:
+    frees = (known.unique,) if known.unique else ()
+    return Record((ev.StepSettled(key=known.key, happened=False, by=by),), decided=True, frees=frees)
+
+
+def _settled_by_parent(known: Step) -> Part:
+    """An open call that was inherited: the log it comes from may know by now."""
+    theirs: Step | None = yield Recall(known.key)
+    if theirs is None or not theirs.done:
+        return False
+    if theirs.failure is not None:
+        failed = ev.StepFailed(key=known.key, name=known.name, failure=theirs.failure, attempts=theirs.attempts)
+        yield Record((failed,), decided=True)
+    else:
+        settled = ev.StepSettled(key=known.key, happened=True, result=theirs.result, by="the parent's log")
+        yield Record((settled,), decided=True)
+    return True
+
+
+def _replayed(desk: Desk, key: str, want: Want) -> Part:
+    """A fork that touches nothing: what the parent's log says, else the tool's mock."""
+    theirs: Step | None = yield Recall(key)
+    parent = desk.hot.forked_from
+    if theirs is not None and theirs.done:
+        yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
+    elif want.mock is not None:
+        outcome: Outcome = yield Act(key, want, 1)
+        same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
+        same |= {"input": want.input, "source": "mock"}
+        if outcome.value is not None:
+            yield Record((ev.StepCompleted(**same, result=outcome.value),))
+        else:
+            assert outcome.error is not None
+            yield Record((ev.StepFailed(**same, failure=failures.failure(outcome.error)),))
+    else:
+        raise NotRecorded(key, parent)
+    return True
+
+
+# Approvals
+
+
+def _approved(desk: Desk, key: str, want: Want) -> Part:
+    """Whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
+    bound = idempotency_key(desk.hot, key, want)
+    known = desk.hot.approvals.get(key)
+    now_us: int = yield Now()
+    if known is not None and known.bound == bound:
+        if known.status == "used" or (known.status == "given" and (known.until_us is None or now_us < known.until_us)):
+            return True
+        if known.status == "refused":
+            who = f"{known.by} refused" if known.by else "nobody approved it"
+            failure = ev.Failure(
+                "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
+            )
+            same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "input": want.input}
+            yield Record((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
+            return False
+        if known.status == "asked":
+            yield from person_answers(desk, key, known.wake_us, now_us)
+            return False
+    wake_us = None if want.approval_seconds is None else now_us + int(want.approval_seconds * 1_000_000)
+    asked: dict[str, Any] = {"key": key, "name": want.name, "bound": bound, "tool": want.tool, "risk": want.risk}
+    yield Record((ev.ApprovalAsked(**asked, input=want.input, wake_us=wake_us),), decided=True)
+    return False
+
+
+def person_answers(desk: Desk, key: str, wake_us: int | None, now_us: int) -> Part:
+    """Wait for a person's consent; silence until the time is up is a no."""
+    if wake_us is not None and now_us >= wake_us:
+        late = ev.ApprovalRefused(key=key, why="nobody answered in time", expired=True)
+        yield Record((late,), decided=True)
+    else:
+        yield from may_begin(desk, None, key)
+        yield Park("person", earliest(wake_us, desk.hot.summary.deadline_us))
+
+
+# What all flows share
+
+
+def may_begin(desk: Desk, branch: Branch | None, key: str) -> Part:
+    """Refuse to begin anything once the task has ended or was cancelled, is being undone, or after its deadline."""
+    hot = desk.hot
+    if hot.ended:
+        raise TaskFinished(hot.summary.id, hot.summary.status, f"step {key!r}")
+    if desk.stopping:
+        raise Stopped
+    if (hot.cancel is not None or hot.undoing) and (branch is None or not branch.path.startswith("~undo")):
+        raise Cancelled
+    if branch is not None and branch.turn != hot.turn:
+        raise StepChanged(key, "nothing before the first turn", f"a new step in turn {hot.turn}")
+    deadline_us = hot.summary.deadline_us
+    if deadline_us is not None and not hot.undoing:
+        now_us: int = yield Now()
+        if now_us >= deadline_us:
+            raise TimeLimit(f"the deadline of task {hot.summary.id!r} has passed", hint="resume it with a new one")
+
+
+def until(time_us: int) -> Part:
+    """Let time pass. Whatever interrupts it, the time is waited for."""
+    while (yield Now()) < time_us:
+        yield Sleep(time_us)
+
+
+def earliest(*times: int | None) -> int | None:
+    """The first of some times, if there is any."""
+    return min((one for one in times if one is not None), default=None)
 
 
 def idempotency_key(hot: Hot, key: str, want: Want) -> str:
     """A key that stays the same however often a call is tried: task, step, tool and arguments."""
     if not want.tool:
         return ""
-    place = f"{hot.turn}/{key}" if hot.turn else key
-    return f"{hot.summary.id}:{place}:{want.tool}:{codec.fingerprint(want.input)[:16]}"
+    return f"{hot.summary.id}:{_place(hot, key)}:{want.tool}:{_fingerprint(want)[:16]}"
+
+
+def _place(hot: Hot, key: str) -> str:
+    return address(hot.turn, key) if hot.turn else key
+
+
+def _fingerprint(want: Want) -> str:
+    return codec.fingerprint(want.input)
 
 
 def _changed(known: Step, want: Want) -> bool:
@@ -256,49 +369,14 @@ def _shown(input: Fields) -> str:
 
 
 def _failed(step: Step) -> StepFailed:
-    assert step.failure is not None
-    return StepFailed(step.key, step.attempts, step.failure.type, step.failure.message)
+    failure = step.failure
+    assert failure is not None
+    if failure.code == ApprovalDenied.code:
+        return ApprovalDenied(step.key, failure.message)
+    return StepFailed(step.key, step.attempts, failure.type, failure.message)
 
 
 def _may_repeat(error: Exception, want: Want) -> bool:
     if isinstance(error, NotDone):
         return True
     return isinstance(error, want.retry_on) if want.effect == "once" else isinstance(error, want.retry_on or Exception)
-
-
-def within_time(desk: Desk) -> Generator[Wish, Any, None]:
-    """Refuse to begin anything once the task was cancelled, or after its deadline."""
-    if desk.hot.cancel is not None:
-        raise Cancelled
-    deadline_us = desk.hot.summary.deadline_us
-    if deadline_us is not None:
-        now_us: int = yield Now()
-        if now_us >= deadline_us:
-            raise TimeLimit(f"the deadline of task {desk.hot.summary.id!r} has passed", hint="resume it with a new one")
-
-
-# Waits
-
-
-def wait(desk: Desk, branch: Branch, name: str, kind: ev.WaitKind, prompt: Raw | None, seconds: float | None) -> Flow:
-    """Wait for a person, a signal or a time; what ended the wait is its result."""
-    key = branch.key(name)
-    while True:
-        done = desk.hot.steps.get(key)
-        if done is not None:
-            branch.see(done.last_seq)
-            return done.result
-        waiting = desk.hot.waits.get(key)
-        now_us: int = yield Now()
-        if waiting is None:
-            wake_us = None if seconds is None else now_us + int(seconds * 1_000_000)
-            asked = UNSET if prompt is None else prompt
-            yield Record((ev.WaitStarted(key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us),), decided=True)
-            continue
-        signal = next((one for one in desk.hot.signals if kind == "signal" and one.name == name), None)
-        if signal is not None:
-            yield Record((ev.WaitEnded(key=key, value=signal.value, by=signal.by),), decided=True)
-        elif waiting.wake_us is not None and now_us >= waiting.wake_us:
-            yield Record((ev.WaitEnded(key=key, expired=True),), decided=True)
-        else:
-            yield Park(kind, waiting.wake_us)

@@ -43,6 +43,13 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     risk: str = ""
     retry_us: int = 0
     failures: tuple[Failure, ...] = ()
+    undo: str = ""
+    behind: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Has its outcome."""
+        return self.status in ("completed", "failed")
 
     @property
     def open(self) -> bool:
@@ -79,6 +86,36 @@ class Wait(Struct, frozen=True, omit_defaults=True, gc=False):
     wake_us: int | None = None
 
 
+class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A person's consent to one call: bound to it, used once."""
+
+    key: str
+    name: str
+    status: Literal["asked", "given", "refused", "used"]
+    bound: str
+    seq: int
+    asked_us: int
+    tool: str = ""
+    risk: str = ""
+    input: Fields = {}
+    prompt: Raw = codec.JSON_NULL
+    wake_us: int | None = None
+    until_us: int | None = None
+    by: str = ""
+    why: str = ""
+
+
+class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something done that would have to be undone, and by what."""
+
+    name: str
+    step: str = ""
+    tool: str = ""
+    idempotency_key: str = ""
+    input: Fields = {}
+    result: Raw = codec.JSON_NULL
+
+
 class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
     """A signal nobody has taken yet."""
 
@@ -109,6 +146,8 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     stages: tuple[str, ...] = ()
     goal: str = ""
     phase: str = "idle"
+    begun: int = 0
+    attempts: int = 0
     turn: int = 0
     turn_seq: int = 0
     effects: str = "live"
@@ -131,10 +170,31 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     kept: dict[str, Step] = {}
     said: dict[str, int] = {}
     steps_done: int = 0
+    approvals: dict[str, Approval] = {}
+    undo: list[Undo] = []
+    undoing: bool = False
+    block: bool = False
+    prelude: dict[str, Step] = {}
+    prelude_said: dict[str, int] = {}
+    forked_from: str = ""
+    forked_at: int = 0
+    joint: tuple[int, int] = (0, 0)
 
     def copy(self) -> Hot:
         """A state of its own: containers are copied, the frozen things in them are shared."""
         return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})
+
+    def sketch(self) -> Hot:
+        """A state that what an agent says may be applied to: only what sayings change is copied."""
+        return replace(self, said={}, **{name: getattr(self, name).copy() for name in _SAID})
+
+    def steps_of(self, turn: int) -> dict[str, Step]:
+        """The steps of this turn; or, for a block that has gone on to its turns, those before the first."""
+        return self.steps if turn == self.turn else self.prelude
+
+    def joined(self, seq: int) -> int:
+        """How far one sees who saw up to there. The last thing a fork inherits shows its patch too."""
+        return self.joint[1] if seq and seq == self.joint[0] else seq
 
     @property
     def ended(self) -> bool:
@@ -142,7 +202,5 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
         return self.summary.status in ENDED
 
 
-_CONTAINERS = (
-    *("steps", "waits", "signals", "plan", "facts", "questions", "artifacts"),
-    *("notes", "flags", "bag", "checkpoints", "kept", "said"),
-)
+_SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
+_CONTAINERS = (*_SAID, "steps", "waits", "signals", "kept", "said", "approvals", "prelude", "prelude_said")

@@ -50,3 +50,42 @@ TRACEBACK_FRAMES = 40
 
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
+
+HOLD_SECONDS = 60.0
+"""How long a timed wait is sat out before the task suspends."""
+
+PARK_GRACE_SECONDS = 0.01
+"""How long everything in an async task must stand still before it suspends."""
+
+STOP_SECONDS = 5.0
+"""How long an async agent that was stopped may take to clean up."""
+
+POLL_SECONDS = 0.25
+"""How often somebody who sits out a wait looks whether the log has moved."""
+
+UNIQUE_POLL_US = 50_000
+"""How long the second user of a unique key waits before it looks at the first one's call again."""
+
+UNIQUE_WAIT_US = 5_000_000
+"""How long the task then waits before it looks again."""
+
+ANNOUNCE_SECONDS = 1.0
+"""A step that runs longer than this announces itself."""
+
+MAX_BUFFERED_EVENTS = 1_000
+"""How many events may wait to be written, whatever the checkpoint strategy."""
+
+MAX_CHILD_DEPTH = 32
+"""How many tasks may be each other's children in one chain."""
+
+MAP_LIMIT = 8
+"""How many steps a map has under way when nobody says."""
+
+TRANSACTION_SECONDS = 30.0
+"""How long a transaction tool may keep the store to itself when nobody says."""
+
+SECRET_LENGTH = 4
+"""A secret shorter than this is not looked for in texts: too much would match."""
+
+FOLLOW_SECONDS = 0.05
+"""How often somebody who follows a task looks for new events."""

@@ -1,21 +1,19 @@
-"""Events → state. Only `evolve` changes state; `fold` is the loop around it.
-
-`summarise` folds the few events that a list or a queue cares about into a row of its own.
-"""
+"""Events → state. Only `evolve` changes state; `fold` is the loop around it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.events import Event
-from holdfast.core.hot import Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Wait
-from holdfast.core.records import Stored, Summary
+from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Undo, Wait
+from holdfast.core.records import Stored
+from holdfast.core.summary import SUMMARISED, first_summary, forked_summary, summarise
 
 
 def fold(hot: Hot | None, log: str, rows: Iterable[Stored]) -> Hot | None:
@@ -35,7 +33,7 @@ def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot
         change = _CHANGES.get(cls)
         if change is not None:
             change(hot, event, seq, at_us)
-        if cls in _SUMMARISED:
+        if cls in SUMMARISED:
             hot.summary = summarise(hot.summary, log, event, at_us)
         if event.said:
             identity = saying(event.said, event)
@@ -59,26 +57,10 @@ _SUBJECTS: dict[type[Event], str] = {
     **dict.fromkeys((ev.StateSet, ev.StateIncremented, ev.StateAppended, ev.StateDeleted), "name"),
     **dict.fromkeys((ev.QuestionOpened, ev.QuestionClosed, ev.DecisionMade), "question"),
     **dict.fromkeys((ev.FlagRaised, ev.FlagCleared), "flag"),
+    **dict.fromkeys((ev.CompensationAdded,), "name"),
     ev.PlanStepDone: "step",
     ev.ArtifactAdded: "type",
 }
-
-
-def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
-    """What a list shows after this event. Gives back the same object where nothing changes."""
-    if summary is None:
-        return _first_summary(log, event, at_us)
-    if isinstance(event, ev.TaskForked):
-        return _forked_summary(summary, log, event, at_us)
-    if isinstance(event, ev.RolledBack):
-        return replace(codec.load(event.hot, Hot).summary, changed_us=at_us)
-    changed = _summary_change(summary, event)
-    return replace(summary, changed_us=at_us, **changed) if changed else summary
-
-
-def changes_summary(event: Event) -> bool:
-    """Whether a list may show something else after this event."""
-    return type(event) in _SUMMARISED
 
 
 # The first event, and those that start over
@@ -94,81 +76,35 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return restored
         case ev.TaskCreated():
             return Hot(
-                summary=_first_summary(log, event, at_us),
+                summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
-                **{name: getattr(event, name) for name in ("input", "seed", "salt", "version", "stages", "goal")},
+                **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
-            return Hot(summary=_first_summary(log, event, at_us), log_created_us=at_us)
+            return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us)
 
 
-def _first_summary(log: str, event: Event, at_us: int) -> Summary:
-    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us")
-    given: dict[str, Any] = (
-        {name: getattr(event, name) for name in same} if isinstance(event, ev.TaskCreated) else {"agent": ""}
-    )
-    return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
+_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block")
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
     """A fork inherits what is known and what was done; not the claim, the end, the waits or the deadline."""
     fork = hot.copy()
-    fork.summary = _forked_summary(hot.summary, log, event, at_us)
+    fork.summary = forked_summary(hot.summary, log, event, at_us)
     fork.seed = event.seed or hot.seed
     fork.effects = event.effects
     fork.log_created_us = at_us
     fork.result, fork.failure, fork.cancel = UNSET, None, None
-    fork.waits.clear()
-    fork.signals.clear()
+    fork.forked_from, fork.forked_at = event.parent, event.at
+    last = max((step.last_seq for step in hot.steps.values() if step.done), default=hot.turn_seq or hot.begun)
+    fork.joint = (last, event.at + 1)
+    fork.undoing = False
+    for inherited_no_more in (fork.waits, fork.signals, fork.approvals, fork.undo):
+        inherited_no_more.clear()
     return fork
 
 
-def _forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) -> Summary:
-    """What a list shows of a fresh fork."""
-    return Summary(
-        id=log,
-        **{name: getattr(parent, name) for name in ("agent", "stage", "user", "thread", "queue", "priority")},
-        deadline_us=event.deadline_us,
-        created_us=at_us,
-        changed_us=at_us,
-    )
-
-
-# The summary
-
-
-def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
-    match event:
-        case ev.TaskClaimed():
-            held = {"holder": event.holder, "lease_seconds": event.lease_seconds}
-            return {"status": "running", "waiting": None, "wake_us": None, **held}
-        case ev.TaskReleased():
-            return {"status": "pending", "holder": None}
-        case ev.TaskSuspended():
-            return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
-        case ev.SignalReceived() | ev.WaitEnded() | ev.StepSettled() | ev.CancelRequested():
-            return {"status": "pending", "waiting": None, "wake_us": None} if summary.status == "waiting" else {}
-        case ev.TaskCompleted():
-            return {"status": "completed", **_AT_REST}
-        case ev.TaskFailed():
-            return {"status": "failed", **_AT_REST}
-        case ev.TaskCancelled():
-            return {"status": "cancelled", **_AT_REST}
-        case ev.TaskReopened():
-            return {"status": "pending", **_AT_REST}
-        case ev.StageSet():
-            return {"stage": event.stage} if event.stage != summary.stage else {}
-        case _:
-            return {}
-
-
-_AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 _REPLACING = {ev.TaskForked, ev.RolledBack}
-_SUMMARISED: set[type[Event]] = {
-    *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
-    *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
-    *(ev.TaskReopened, ev.StageSet, ev.RolledBack),
-}
 
 
 # What each event changes, hot kinds first
@@ -192,16 +128,22 @@ def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> 
             event.tool,
             event.effect,
             event.idempotency_key,
+            behind=event.behind,
         )
     else:
         done: dict[str, Any] = {"attempts": event.attempts, "result": event.result, "failure": None}
         hot.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
     hot.steps_done += 1
+    undo = event.undo or (begun.undo if begun is not None else "")
+    if undo:
+        _to_undo(hot, event, undo, event.result)
+    if hot.approvals:
+        _use_approval(hot, event.key)
 
 
 def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None:
     earlier = hot.steps.get(event.key)
-    copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk")
+    copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk", "undo")
     hot.steps[event.key] = Step(
         **{name: getattr(event, name) for name in copied},
         status="running",
@@ -211,6 +153,19 @@ def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None
         attempts=event.attempt,
         failures=() if earlier is None else earlier.failures,
     )
+    _use_approval(hot, event.key)
+
+
+def _to_undo(hot: Hot, step: Step | ev.StepCompleted, name: str, result: Raw) -> None:
+    """Something was done that can be undone. The list outlives the turn, and a rollback too."""
+    place = address(hot.turn, step.key) if hot.turn else step.key
+    hot.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result))
+
+
+def _use_approval(hot: Hot, key: str) -> None:
+    approval = hot.approvals.get(key)
+    if approval is not None and approval.status == "given":
+        hot.approvals[key] = replace(approval, status="used")
 
 
 def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
@@ -249,18 +204,30 @@ def _step_settled(hot: Hot, event: ev.StepSettled, seq: int, at_us: int) -> None
         result = codec.JSON_NULL if event.result is UNSET else event.result
         hot.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
         hot.steps_done += 1
+        if settled.undo:
+            _to_undo(hot, settled, settled.undo, result)
     else:
         hot.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us)
 
 
 def _turn_started(hot: Hot, event: ev.TurnStarted, seq: int, at_us: int) -> None:
     """A new turn starts with no steps of its own; what is still open keeps its address (`3/pay#1`)."""
+    if hot.turn == 0:
+        hot.prelude = {key: step for key, step in hot.steps.items() if step.done}
+        hot.prelude_said = hot.said
     still_open = [step for step in hot.steps.values() if step.open]
     addressed = [replace(step, key=address(hot.turn, step.key)) for step in still_open]
     hot.steps = {step.key: step for step in addressed}
     hot.said = {}
+    hot.approvals = {}
     hot.turn = event.turn
     hot.turn_seq = seq
+
+
+def _task_claimed(hot: Hot, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
+    """What the agent sees at first is what was known when somebody first took the task."""
+    hot.begun = hot.begun or seq
+    hot.attempts += 1
 
 
 def address(turn: int, key: str) -> str:
@@ -289,12 +256,47 @@ def _wait_ended(hot: Hot, event: ev.WaitEnded, seq: int, at_us: int) -> None:
     if wait is None:
         return  # its beginning was erased
     if wait.kind == "signal" and not event.expired:
-        taken = next((one for one in hot.signals if one.name == wait.name), None)
+        named = (one for one in hot.signals if one.name == wait.name)
+        taken = next((one for one in named if event.signal in (0, one.seq)), None)
         hot.signals = [one for one in hot.signals if one is not taken]
     value = codec.JSON_NULL if event.value is UNSET else event.value
-    hot.steps[event.key] = Step(
-        event.key, wait.name, "completed", seq, seq, wait.since_us, at_us, result=value, effect="read"
-    )
+    status = "completed" if event.failure is None else "failed"
+    ended: dict[str, Any] = {"result": value, "failure": event.failure, "effect": "read"}
+    hot.steps[event.key] = Step(event.key, wait.name, status, seq, seq, wait.since_us, at_us, **ended)
+
+
+def _approval_asked(hot: Hot, event: ev.ApprovalAsked, seq: int, at_us: int) -> None:
+    copied = ("key", "name", "bound", "tool", "risk", "input", "wake_us")
+    prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
+    given = {name: getattr(event, name) for name in copied}
+    hot.approvals[event.key] = Approval(**given, prompt=prompt, status="asked", seq=seq, asked_us=at_us)
+
+
+def _approval_given(hot: Hot, event: ev.ApprovalGiven, seq: int, at_us: int) -> None:
+    asked = hot.approvals.get(event.key)
+    if asked is not None:
+        told: dict[str, Any] = {"by": event.by, "why": event.why, "until_us": event.until_us}
+        hot.approvals[event.key] = replace(asked, status="given", seq=seq, **told)
+        _approval_answered(hot, asked, Raw(b"true"), seq, at_us)
+
+
+def _approval_refused(hot: Hot, event: ev.ApprovalRefused, seq: int, at_us: int) -> None:
+    asked = hot.approvals.get(event.key)
+    if asked is not None:
+        hot.approvals[event.key] = replace(asked, status="refused", seq=seq, by=event.by, why=event.why)
+        _approval_answered(hot, asked, Raw(b"false"), seq, at_us)
+
+
+def _approval_answered(hot: Hot, asked: Approval, answer: Raw, seq: int, at_us: int) -> None:
+    """What the agent itself asked is a step, and the answer its result."""
+    if not asked.tool:
+        times = (seq, seq, asked.asked_us, at_us)
+        hot.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
+
+
+def _undo_started(hot: Hot, event: ev.UndoStarted, seq: int, at_us: int) -> None:
+    hot.undoing = True
+    hot.failure = event.failure
 
 
 def _signal_received(hot: Hot, event: ev.SignalReceived, seq: int, at_us: int) -> None:
@@ -325,6 +327,8 @@ def _without(items: list[str], gone: str) -> list[str]:
 
 
 def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
+    if hot.joint[1] == seq - 1 and hot.forked_from:
+        hot.joint = (hot.joint[0], seq)
     patch = event.patch
     for fact in patch.append_facts:
         hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
@@ -346,6 +350,13 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
         hot.bag[name] = codec.increased(hot.bag.get(name), by)
     for name, item in patch.append.items():
         hot.bag[name] = codec.appended(hot.bag.get(name), item)
+
+
+def _checkpoint_made(hot: Hot, event: ev.CheckpointMade, seq: int, at_us: int) -> None:
+    """A place to come back to; one an agent made is a step too, so that a replay passes it."""
+    hot.checkpoints[event.label] = seq
+    if event.key:
+        hot.steps[event.key] = Step(event.key, "checkpoint", "completed", seq, seq, at_us, at_us, effect="read")
 
 
 def _question_opened(hot: Hot, event: ev.QuestionOpened, seq: int, at_us: int) -> None:
@@ -371,6 +382,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepStarted: _step_started,
     ev.MessageAdded: _message_added,
     ev.TurnStarted: _turn_started,
+    ev.TaskClaimed: _task_claimed,
     ev.AttemptFailed: _attempt_failed,
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,
@@ -385,6 +397,11 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StatePatched: _state_patched,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
+    ev.ApprovalAsked: _approval_asked,
+    ev.ApprovalGiven: _approval_given,
+    ev.ApprovalRefused: _approval_refused,
+    ev.CompensationAdded: lambda hot, e, seq, at: hot.undo.append(Undo(e.name, input=e.input)),
+    ev.UndoStarted: _undo_started,
     ev.SignalReceived: _signal_received,
     ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),
@@ -396,7 +413,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.FlagRaised: lambda hot, e, seq, at: _raise_flag(hot, e.flag),
     ev.FlagCleared: lambda hot, e, seq, at: setattr(hot, "flags", _without(hot.flags, e.flag)),
     ev.DecisionMade: lambda hot, e, seq, at: setattr(hot, "decisions", hot.decisions + 1),
-    ev.CheckpointMade: lambda hot, e, seq, at: hot.checkpoints.__setitem__(e.label, seq),
+    ev.CheckpointMade: _checkpoint_made,
     ev.GoalSet: _set("goal", "goal"),
     ev.PhaseSet: _set("phase", "phase"),
     ev.TaskCompleted: _set("result", "result"),

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
-from holdfast.core import names
+from holdfast.core import limits, names
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
 from holdfast.core.policy import ONCE_ONLY, Duration, Retry, seconds
-from holdfast.engine.callables import Parameters
+from holdfast.engine.callables import Parameters, name_of
 
 CheckpointStrategy = Literal["every_step", "every_iteration", "on_state_change", "before_effects"]
 OnChange = Literal["error", "rerun", "keep"]
@@ -33,7 +33,17 @@ class Agent:
         checkpoint: CheckpointStrategy = "every_step",
         version: str = "",
         on_change: OnChange = "error",
+        required_for_risk_levels: Sequence[str] = (),
+        approve_within: Duration | None = None,
+        resume_within: Duration | None = None,
+        tools: Sequence[Any] = (),
     ) -> None:
+        """Declare an agent.
+
+        `retries` is for steps and calls that declare none. Calls of tools whose risk is in `required_for_risk_levels`
+        wait for a person's approval, at most `approve_within`. A task that nobody touched for `resume_within` is not
+        resumed. `tools` is what a resumed task may need in order to undo what it did in an earlier turn.
+        """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
         self.name = names.short_name(self.parameters.name, "agent's name")
@@ -45,7 +55,13 @@ class Agent:
         self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version = version
         self.on_change = _one_of(on_change, OnChange, "on_change")
-        self.is_async = inspect.iscoroutinefunction(fn)
+        self.risks = frozenset(
+            [required_for_risk_levels] if isinstance(required_for_risk_levels, str) else required_for_risk_levels
+        )
+        self.approve_within = None if approve_within is None else seconds(approve_within, "approve_within")
+        self.resume_within = None if resume_within is None else seconds(resume_within, "resume_within")
+        self.undoers = _undoers(tools)
+        self.is_async = self.parameters.is_async
         self.__doc__ = fn.__doc__
         self._check(fn)
 
@@ -68,6 +84,15 @@ class Agent:
     def input_schema(self) -> dict[str, Any]:
         """What it takes, as JSON Schema."""
         return self.parameters.schema()
+
+
+def nobody(name: str) -> Agent:
+    """Stands in for the agent of a task that lives in a block of code."""
+
+    def body(task: Any) -> None:
+        raise AssertionError("a block is entered, not called")
+
+    return Agent(body, name=name)
 
 
 class Tool:
@@ -96,9 +121,10 @@ class Tool:
         self.name = names.short_name(self.parameters.name, "tool's name")
         self.effect = _one_of(effect, Effect, "effect")
         self.risk = risk
-        self.retry = as_retry(retry)
+        self.retry = None if retry is None else as_retry(retry)
         self.retry_on = tuple(retry_on)
-        self.timeout = None if timeout is None else seconds(timeout, "timeout")
+        limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
+        self.timeout = None if limit is None else seconds(limit, "timeout")
         self.reconcile = reconcile
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
         self.compensate = compensate
@@ -106,7 +132,7 @@ class Tool:
         self.on_doubt = _one_of(on_doubt, OnDoubt, "on_doubt")
         self.redact = frozenset(redact)
         self.mock = mock
-        self.is_async = inspect.iscoroutinefunction(fn)
+        self.is_async = self.parameters.is_async
         self.__doc__ = fn.__doc__
         self._check()
 
@@ -177,6 +203,20 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
         return Tool(function, **options)
 
     return declare if fn is None else Tool(fn)
+
+
+def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
+    """What can undo things, by name: what tools declare for it, and functions given as they are."""
+    found: dict[str, Any] = {}
+    for one in tools:
+        undo = one.compensate if isinstance(one, Tool) and one.compensate is not None else one
+        found[undo_name(undo)] = undo
+    return found
+
+
+def undo_name(undo: Any) -> str:
+    """What something that undoes is called in the log."""
+    return undo.name if isinstance(undo, Tool) else name_of(undo)
 
 
 def as_retry(given: Retry | int | None) -> Retry:

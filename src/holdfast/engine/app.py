@@ -5,25 +5,29 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from holdfast.core import codec, decide, limits, names
+from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
+from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import execute, outside, timeline, upkeep, urls
+from holdfast.engine import blocks, execute, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.clock import Clock, SystemClock
+from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
+from holdfast.engine.workshop import OnWait, Workshop, begin, created, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -35,25 +39,36 @@ def open(
     durability: Literal["full", "process"] | None = None,
     snapshots_kept: int = limits.SNAPSHOTS_KEPT,
     clock: Clock | None = None,
+    agents: Sequence[Agent] = (),
+    on_wait: OnWait | None = None,
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
+    `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
     """
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    return App(store, ticking)
+    return App(store, ticking, agents=agents, on_wait=on_wait)
 
 
 class App:
     """A store of tasks and everything that can be done with them. Safe from several threads."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock | None = None,
+        *,
+        agents: Sequence[Agent] = (),
+        on_wait: OnWait | None = None,
+    ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock)
-        self._guard = threading.Lock()
-        self._working: set[str] = set()
+        self._shop = Workshop(self.logs, on_wait)
+        for agent in agents:
+            self._shop.know(agent)
 
     def __enter__(self) -> Self:
         return self
@@ -66,11 +81,11 @@ class App:
     def __repr__(self) -> str:
         return f"<app on {self.store.url}>"
 
-    # Writing
+    # Working
 
     def start(
         self,
-        agent: str,
+        agent: Agent | str,
         input: Mapping[str, Any] | None = None,
         *,
         id: str | None = None,
@@ -80,24 +95,17 @@ class App:
         stages: Sequence[str] = (),
         queue: str = "default",
         priority: int = 0,
-        deadline_us: int | None = None,
+        deadline: Duration | None = None,
     ) -> TaskState:
         """Record a new task; it is pending until somebody works on it."""
+        if isinstance(agent, Agent):
+            self._shop.know(agent).parameters.check(input or {})
+        given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
+        if stages:
+            given["stages"] = _stages(stages)
         name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
-        created = ev.TaskCreated(
-            agent=names.short_name(agent, "agent's name"),
-            input=_fields(input or {}, "input"),
-            seed=_chance(8),
-            user=None if user is None else names.user_log(user).removeprefix("@user/"),
-            thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
-            goal=goal,
-            stages=_stages(stages),
-            queue=queue,
-            priority=priority,
-            deadline_us=deadline_us,
-            salt=_chance(8) if user is not None else "",
-        )
-        return self._begin(name, [created], None)
+        given["deadline_us"] = self._deadline(agent, deadline)
+        return TaskState(self._shop.begin(name, created(agent, _fields(input or {}, "input"), **given)), self.logs)
 
     def run(
         self,
@@ -105,48 +113,90 @@ class App:
         input: Mapping[str, Any] | None = None,
         *,
         id: str | None = None,
-        user: str | None = None,
-        thread: str | None = None,
+        hold: Duration = limits.HOLD_SECONDS,
+        **given: Any,
     ) -> TaskState:
-        """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe."""
-        given = _fields(input or {}, "input")
-        agent.parameters.check(input or {})
-        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
-        if self.store.origin(name) is None:
-            limit = None if agent.deadline is None else self.clock.now_us() + int(agent.deadline * 1_000_000)
-            started: dict[str, Any] = {"user": user, "thread": thread, "stages": agent.stages, "deadline_us": limit}
-            with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
-                self.start(agent.name, input, id=name, **started)
-        log = self._load(name)
-        execute.same_input(self.logs, log, given)
-        self._work(log, agent)
-        return self.get(name)
+        """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe.
 
-    def resume(self, id: str, agent: Agent, *, by: str = "", why: str = "") -> TaskState:
-        """Go on with a task that was interrupted or waits; a failed one is reopened first."""
+        Timed waits are sat out up to `hold`. What else may be given is what `start` takes.
+        """
+        log = self._prepared(agent, input, id, given)
+        self._shop.work(log, agent, seconds(hold, "hold"))
+        return self.get(log.name)
+
+    async def arun(
+        self,
+        agent: Agent,
+        input: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        hold: Duration = limits.HOLD_SECONDS,
+        **given: Any,
+    ) -> TaskState:
+        """`run`, to be awaited; the event loop goes on meanwhile."""
+        import asyncio
+
+        log = await asyncio.to_thread(self._prepared, agent, input, id, given)
+        await self._shop.work_async(log, agent, seconds(hold, "hold"))
+        return await asyncio.to_thread(self.get, log.name)
+
+    def resume(
+        self,
+        id: str,
+        agent: Agent | None = None,
+        *,
+        by: str = "",
+        why: str = "",
+        anyway: bool = False,
+        hold: Duration = limits.HOLD_SECONDS,
+    ) -> TaskState:
+        """Go on with a task that was interrupted or waits; a failed one is reopened first.
+
+        `anyway` resumes one that its agent finds too old.
+        """
         log = self._load(id)
-        if log.state.summary.agent != agent.name:
-            raise InvalidValue(f"task {id!r} belongs to {log.state.summary.agent!r}", hint=f"{agent.name!r} is another")
+        known = self._shop.agent_of(log, agent)
+        execute.check_resumable(self.logs, log, known, anyway=anyway)
         if log.state.summary.status in ("completed", "cancelled"):
             raise TaskFinished(id, log.state.summary.status, "a resumption")
         if log.state.ended:
             log = outside.change(self.logs, id, outside.reopen(by, why))
-        self._work(log, agent)
+        self._shop.work(log, known, seconds(hold, "hold"))
         return self.get(id)
 
-    def _work(self, log: Log, agent: Agent) -> None:
-        """Work on a task, unless another thread of ours does: a holder is a process, and would let us in."""
-        if not execute.can_go_on(self.logs, log):
-            return
-        with self._guard:
-            if log.name in self._working:
-                raise TaskBusy(log.name, self.store.holder())
-            self._working.add(log.name)
-        try:
-            execute.claim(log)
-            execute.work(self.logs, log, agent)
-        finally:
-            self._working.discard(log.name)
+    def task(
+        self, name: str, input: Mapping[str, Any] | None = None, *, id: str | None = None, **given: Any
+    ) -> AbstractContextManager[Block]:
+        """The verbs of a task around code that is no agent.
+
+        A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
+        Entering it again replays what was done.
+        """
+        task_id = id if id is not None else _new_id(self.clock.now_us())
+        deadline = self._deadline(name, given.pop("deadline", None))
+        fields = _fields(input or {}, "input")
+        event = created(name, fields, block=True, deadline_us=deadline, **given)
+        return blocks.block(self._shop, names.task_log(task_id), event)
+
+    def _prepared(self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, given: Mapping[str, Any]) -> Log:
+        """The task of that id, started if it is not there, with the same input if it is."""
+        self._shop.know(agent).parameters.check(input or {})
+        fields = _fields(input or {}, "input")
+        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
+        if self.store.origin(name) is None:
+            with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
+                self.start(agent, input, id=name, **given)
+        log = self._load(name)
+        execute.same_input(self.logs, log, fields)
+        if not log.state.ended:
+            execute.check_resumable(self.logs, log, agent)
+        return log
+
+    def _deadline(self, agent: Agent | str, given: Duration | None) -> int | None:
+        own = agent.deadline if isinstance(agent, Agent) else None
+        return deadline_us(self.clock.now_us(), own if given is None else seconds(given, "deadline"))
+
+    # From outside
 
     def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
         """Tell a task that something happened."""
@@ -160,14 +210,30 @@ class App:
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
         """Say whether a call in doubt happened."""
-        return self._change(id, outside.settle(call, happened, result, by, why))
+        frees = outside.freed_by_settling(call, happened)
+        return self._change(id, outside.settle(call, happened, result, by, why), frees)
+
+    def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
+        """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
+        until_us = deadline_us(self.clock.now_us(), None if expires is None else seconds(expires, "expires"))
+        return self._change(id, outside.approval(call, True, by, why, until_us))
+
+    def reject(self, id: str, call: str, *, by: str = "", why: str = "") -> TaskState:
+        """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused."""
+        return self._change(id, outside.approval(call, False, by, why))
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
-        """Ask a task to stop; a running one does so before its next step."""
+        """Ask a task to stop, and its children; a running one does so before its next step."""
+        for wait in self._load(id).state.waits.values():
+            if wait.kind == "child" and self.store.origin(wait.name) is not None:
+                with contextlib.suppress(TaskFinished):
+                    self.cancel(wait.name, why=why, by=by)
         return self._change(id, outside.cancel(by, why))
 
-    def _change(self, id: str, decide: outside.Decide) -> TaskState:
-        return TaskState(outside.change(self.logs, names.task_log(id), decide), self.logs)
+    def _change(self, id: str, decide: outside.Decide, frees: outside.Frees | None = None) -> TaskState:
+        return TaskState(outside.change(self.logs, names.task_log(id), decide, frees), self.logs)
+
+    # Writing
 
     def append(self, id: str, *events: Event, expect: int | None = None) -> list[Record]:
         """Write events to a task's log, all or none. `expect` is the seq they must follow; without it, the head.
@@ -216,7 +282,7 @@ class App:
         events: list[Event] = [forked]
         if patch is not None:
             events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
-        return self._begin(name, events, parent)
+        return TaskState(begin(self.logs, name, events, parent), self.logs)
 
     def rollback(
         self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
@@ -247,21 +313,6 @@ class App:
         if not 1 <= steps <= len(done):
             raise InvalidEvent(f"cannot roll back {steps} steps of {log.name!r}", hint=f"it has done {len(done)}")
         return done[-steps][1]
-
-    def _begin(self, name: str, events: list[Event], parent: Log | None) -> TaskState:
-        log = Log(self.logs, name)
-        if parent is not None:
-            log.hot, log.head = parent.hot, parent.head
-        log.check(events)
-        try:
-            log = self.logs.create(name, events) if parent is None else self.logs.fork(parent, name, events)
-        except Conflict:
-            if parent is not None and self.store.origin(parent.name) is None:
-                raise self.logs.missing(parent.name) from None
-            if self.store.tombstone(name) is not None:
-                raise self.logs.missing(name) from None
-            raise TaskExists(name) from None
-        return TaskState(log, self.logs)
 
     # Reading
 
@@ -295,6 +346,11 @@ class App:
         name = names.task_log(id)
         self.logs.segments(name)
         return timeline.records(self.logs, name, after=after, limit=limit)
+
+    def follow(self, id: str, *, after: int = 0, seconds: Duration | None = None) -> Follow:
+        """A task's events as they come, until it ends; at most for so long. Also `async for`."""
+        limit = None if seconds is None else policy.seconds(seconds)
+        return Follow(self.logs, names.task_log(id), after, limit)
 
     def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
         """The steps of one turn, or of all; each knows the seq before and after it."""
@@ -369,6 +425,7 @@ class App:
 
     def close(self) -> None:
         """Let go of the store. Closing twice is fine."""
+        self.logs.watch.close()
         self.logs.committer.close()
         self.store.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core import codec
 from holdfast.core import events as ev
-from holdfast.core.flows import Branch
+from holdfast.core.wishes import Branch
 from holdfast.engine.run import Run
 
 
@@ -16,10 +16,12 @@ class Bag:
 
     __run: Run
     __branch: Callable[[], Branch]
+    __say: Callable[[ev.Event], None]
 
-    def __init__(self, run: Run, branch: Callable[[], Branch]) -> None:
+    def __init__(self, run: Run, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> None:
         object.__setattr__(self, "_Bag__run", run)
         object.__setattr__(self, "_Bag__branch", branch)
+        object.__setattr__(self, "_Bag__say", say)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -67,7 +69,4 @@ class Bag:
         return {name: self.__run.value(raw) for name, raw in self.__seen().items()}
 
     def __seen(self) -> dict[str, Any]:
-        return self.__run.view(self.__branch()).bag
-
-    def __say(self, event: ev.Event) -> None:
-        self.__run.say(self.__branch(), event)
+        return self.__run.see(self.__branch()).bag

@@ -31,6 +31,7 @@ class Parameters:
         self._signature = _signature(fn, skip)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
         self._positional = _plain_names(self._signature)
+        self.is_async = _is_async(fn)
 
     @functools.cached_property
     def types(self) -> dict[str, Any]:
@@ -170,6 +171,12 @@ def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(inspect.unwrap(inner), include_extras=True)
     except (NameError, TypeError):
         return {}
+
+
+def _is_async(fn: Any) -> bool:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 def _is_plain(one: inspect.Parameter) -> bool:

@@ -3,7 +3,7 @@
 A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, one of them writes
 everything that has queued up, and each of the others sleeps until its own group is settled: nobody has to pass through
 the lock to learn that. What queues while the lock is held is left to one thread, as are the groups of callers that
-cannot block (async agents).
+cannot block (async agents). A transaction with user code in it shares with nobody: the others queue until it is over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import cast
 from holdfast.core import limits
 from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.core.records import Draft, Group, Head, Write
-from holdfast.store.protocol import Outcome, Placed, Store
+from holdfast.store.protocol import Outcome, Placed, Store, Work, written_inside
 
 Resolve = Callable[[Sequence["Ticket"]], None]
 """Told of tickets that are settled, from the committing thread."""
@@ -54,6 +54,7 @@ class Committer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._transacting: int | None = None
         self._pid = os.getpid()
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
@@ -79,8 +80,26 @@ class Committer:
             raise digest
         return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
 
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> tuple[Placed, ...]:
+        """Run `work` in a transaction of the store and write what it gives with it; see `Store.transact`."""
+        self._refuse_after_fork()
+        self._refuse_inside()
+        self._lock.acquire()
+        try:
+            self._transacting = threading.get_ident()
+            return _placed(self._store.transact(log, expect, work, seconds))
+        finally:
+            self._transacting = None
+            self._release()
+
+    def _refuse_inside(self) -> None:
+        """Work that waited for a lock which its own transaction holds would wait for ever."""
+        if self._transacting == threading.get_ident():
+            raise written_inside()
+
     def _commit_with_others(self, group: Group) -> tuple[Placed, ...]:
         """Queue up. Whoever finds the lock free writes for all; the others sleep, each until its own is settled."""
+        self._refuse_inside()
         settled = threading.Lock()
         settled.acquire()
         ticket = Ticket(group, _wake_up, settled)
@@ -112,6 +131,7 @@ class Committer:
 
     def close(self) -> None:
         """Write what is queued and stop the thread."""
+        self._refuse_inside()
         self._stopping = True
         if self._thread is not None:
             self._wake.set()

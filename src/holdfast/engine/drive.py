@@ -1,108 +1,163 @@
-"""The drivers: they answer what flows ask for. The only place that waits, and the only one that awaits."""
+"""The driver of `def` agents: it answers what flows ask for. The only place that waits; `drive_async` is its twin."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from holdfast.core import codec
 from holdfast.core import events as ev
+from holdfast.core import limits
 from holdfast.core.errors import Suspended, TimeLimit
-from holdfast.core.flows import Act, Ask, DidNotHappen, Happened, Now, Outcome, Park, Record, Sleep, Unknown, Wish
-from holdfast.engine.run import Call, Run, calling
+from holdfast.core.wishes import (
+    Act,
+    Ask,
+    Body,
+    Child,
+    Idle,
+    Now,
+    Outcome,
+    Owner,
+    Park,
+    Part,
+    Recall,
+    Record,
+    Sleep,
+    Transact,
+    Unknown,
+)
+from holdfast.engine import acts
+from holdfast.engine.acts import Acting
+from holdfast.engine.run import Run
+from holdfast.engine.threads import Job, Threads
 
-T = TypeVar("T")
-
-HOLD_SECONDS = 60.0
-"""How long a wait is sat out before the task suspends."""
+THREADS = Threads()
+"""Where functions run that may have to be left behind."""
 
 
-def drive(flow: Generator[Wish, Any, T], run: Run) -> T:
+def drive(flow: Part, run: Run) -> Any:
     """Carry out a flow for a `def` agent."""
-    answer: Any = None
     try:
+        wish = flow.send(None)
         while True:
-            answer = _answer(flow.send(answer), run)
+            try:
+                answer = ANSWERS[type(wish)](wish, run)
+            except BaseException as error:  # noqa: BLE001 — the flow decides what it means
+                wish = flow.throw(error)
+            else:
+                wish = flow.send(answer)
     except StopIteration as done:
         return done.value
 
 
-def _answer(wish: Wish, run: Run) -> Any:
-    match wish:
-        case Record():
-            return run.record(wish.events, wish.decided)
-        case Act():
-            return _act(wish, run)
-        case Now():
-            return run.logs.clock.now_us()
-        case Ask():
-            return _ask(wish, run)
-        case Sleep():
-            return _sleep(wish.until_us, "timer", run)
-        case Park():
-            return _sleep(wish.wake_us, wish.why, run)
+# What a `def` agent is answered
 
 
 def _act(wish: Act, run: Run) -> Outcome:
-    """Call the function. Whatever it raises is an outcome, except what is not an Exception."""
-    want = wish.want
-    call = _call_of(wish, run)
-    given: dict[str, Any] = dict(want.arguments) if want.tool else {}
-    if "idempotency_key" in want.given:
-        given["idempotency_key"] = call.idempotency_key
+    acting = Acting(wish, run)
+    watched = None
+    if wish.want.effect != "once":
+        watched = run.logs.watch.begin(lambda: run.announce(acting.announcement()))
+    try:
+        if wish.want.timeout is not None:
+            return _within(acting, wish.want.timeout)
+        outcome = acting.outcome(acting.make)
+        return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
+    finally:
+        if watched is not None:
+            run.logs.watch.end(watched)
+
+
+def _within(acting: Acting, seconds: float) -> Outcome:
+    """Wait for a function no longer than that. Its thread is left behind, and its late answer is not used."""
 
     def work() -> Outcome:
-        try:
-            with calling(call):
-                value = want.fn(**given)
-        except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
-            return Outcome(error=error)
-        try:
-            return Outcome(value=codec.pack(value, f"the result of step {wish.key!r}"))
-        except Exception as error:  # noqa: BLE001 — the step did run: what it gave cannot be kept, and that is its outcome
-            return Outcome(error=error)
+        outcome = acting.outcome(acting.make)
+        return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
 
-    return work() if want.timeout is None else _within(want.timeout, work)
+    job = THREADS.start(Job(work, acting.late))
+    if job.wait(seconds) or not job.abandon():
+        return job.value()
+    return acting.in_doubt()
 
 
-def _within(seconds: float, work: Any) -> Outcome:
-    """Wait for a function no longer than that. Its thread is left behind, and its late answer is not used."""
-    box: list[Outcome] = []
-    worker = threading.Thread(target=lambda: box.append(work()), name="holdfast-step", daemon=True)
-    worker.start()
-    worker.join(seconds)
-    if box:
-        return box[0]
-    return Outcome(error=TimeLimit(f"no answer within {seconds:g} s", hint="raise its timeout"), timed_out=True)
+def _awaited(acting: Acting, value: Any) -> Outcome:
+    """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
+
+    import asyncio  # what a program of `def` agents hardly ever needs
+
+    async def wait() -> Any:
+        return await value
+
+    job = THREADS.start(Job(lambda: acting.outcome(lambda: asyncio.run(wait()))))
+    job.wait(None)
+    return job.value()
+
+
+def _transact(wish: Transact, run: Run) -> Outcome | None:
+    transacting = acts.Transacting(wish, run)
+    try:
+        return transacting.outcome(run.transact(transacting.work, transacting.seconds))
+    except (acts.NothingToCommit, TimeLimit) as error:
+        return transacting.outcome(error=error)
 
 
 def _ask(wish: Ask, run: Run) -> Any:
-    """Ask the destination. An answer that is none, or an error, is Unknown."""
+    """Ask the destination. If it cannot be asked, nobody knows yet."""
     assert wish.want.reconcile is not None
-    step = wish.step
-    known = {"tool": step.tool, "arguments": wish.want.arguments, "idempotency_key": step.idempotency_key}
     try:
-        answer = wish.want.reconcile(Call(run.log.name, step, step.key, step.attempts, **known))
-    except Exception:  # noqa: BLE001 — the destination could not be asked, so nobody knows yet
+        return acts.answer(wish.want.reconcile(acts.question(wish, run)))
+    except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
-    return answer if isinstance(answer, Happened | DidNotHappen | Unknown) else Unknown()
 
 
-def _sleep(until_us: int | None, why: ev.WaitKind, run: Run) -> None:
-    """Sit out a short wait; suspend for a long one, or for one that only others can end."""
+def _sleep(wish: Sleep, run: Run) -> None:
+    """Sit out a short wait, or until the log moves; suspend for a long one."""
     now_us = run.logs.clock.now_us()
-    if until_us is not None and until_us <= now_us:
+    if wish.until_us - now_us > run.hold * 1_000_000:
+        _park(Park("timer", wish.until_us), run)
         return
-    if why != "timer" or until_us is None or until_us - now_us > HOLD_SECONDS * 1_000_000:
-        run.record((ev.TaskSuspended(why=why, wake_us=until_us),))
+    while (left := (wish.until_us - run.logs.clock.now_us()) / 1_000_000) > 0 and not run.stopping:
+        time.sleep(min(left, limits.POLL_SECONDS))
+        if left > limits.POLL_SECONDS and run.refresh():
+            return
+
+
+def _park(wish: Park, run: Run) -> None:
+    """Suspend the task, unless what it waits for has come meanwhile."""
+    if threading.get_ident() != run.thread:
+        raise Parked(wish)
+    if run.record(Record((ev.TaskSuspended(why=wish.why, wake_us=wish.wake_us),), decided=True)):
         run.suspended = True
         raise Suspended
-    time.sleep((until_us - now_us) / 1_000_000)
 
 
-def _call_of(wish: Act, run: Run) -> Call:
-    want = wish.want
-    known = {"tool": want.tool, "arguments": want.arguments, "time_left": want.timeout}
-    return Call(run.log.name, None, wish.key, wish.attempt, idempotency_key=wish.idempotency_key, **known)
+class Parked(BaseException):
+    """A thread of a task has to wait; the task suspends when all its threads have come to an end or a wait."""
+
+    def __init__(self, wish: Park) -> None:
+        self.wish = wish
+
+
+def _body(wish: Body, run: Run) -> Any:
+    result = run.body()
+    if run.suspended:
+        raise Suspended  # the agent swallowed it, and nothing it did after counts
+    return result
+
+
+ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
+    Record: lambda wish, run: run.record(wish),
+    Act: _act,
+    Now: lambda wish, run: run.logs.clock.now_us(),
+    Transact: _transact,
+    Ask: _ask,
+    Recall: lambda wish, run: acts.recalled(wish.key, run),
+    Owner: lambda wish, run: acts.owner(wish.unique, run),
+    Sleep: _sleep,
+    Park: _park,
+    Child: lambda wish, run: run.children(wish, run),
+    Body: _body,
+    Idle: lambda wish, run: run.idle(),
+}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
-from holdfast.core import codec
-from holdfast.core import events as ev
-from holdfast.core.errors import Cancelled, Conflict, InputConflict, Suspended, TurnLimit
+from holdfast.core import codec, life
+from holdfast.core.errors import Conflict, InputConflict, InvalidInput, InvalidValue, ResumeExpired, Stopped, TaskBusy
 from holdfast.core.events import Fields
-from holdfast.core.flows import within_time
+from holdfast.core.hot import Hot
 from holdfast.engine.agent import Agent
-from holdfast.engine.drive import HOLD_SECONDS, drive
+from holdfast.engine.drive import drive
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Run, ending
+from holdfast.engine.run import Run
 from holdfast.engine.task import Task
 
 
@@ -25,14 +27,47 @@ def same_input(logs: Logs, log: Log, given: Fields) -> None:
         raise InputConflict(log.name, *shown)
 
 
-def can_go_on(logs: Logs, log: Log) -> bool:
+def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
+    """Refuse, before anything is written, a task that this agent cannot go on with."""
+    summary = log.state.summary
+    if log.state.block:
+        raise InvalidValue(
+            f"task {log.name!r} lives in a block of code",
+            hint=f"enter it again: with app.task({summary.agent!r}, …, id={log.name!r})",
+        )
+    if summary.agent != agent.name:
+        raise InvalidValue(f"task {log.name!r} belongs to {summary.agent!r}", hint=f"{agent.name!r} is another")
+    try:
+        agent.parameters.check(_input(logs, log.state))
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"agent {agent.name!r} no longer takes what task {log.name!r} was started with: {error.message}",
+            hint="give the new parameter a default, or start anew under another id",
+        ) from None
+    age = (logs.clock.now_us() - log.state.updated_us) / 1_000_000
+    limit = None if anyway else agent.resume_within
+    if log.state.steps_done and limit is not None and age > limit:
+        raise ResumeExpired(
+            f"nobody touched task {log.name!r} for {age:,.0f} s; {agent.name!r} resumes within {limit:,.0f} s",
+            hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
+        )
+
+
+def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
     """Whether there is anything to do now: not ended, and not waiting for something that has not come."""
     summary = log.state.summary
     if log.state.ended:
         return False
     if summary.status != "waiting":
         return True
-    return summary.wake_us is not None and summary.wake_us - logs.clock.now_us() <= HOLD_SECONDS * 1_000_000
+    if summary.waiting == "child":
+        children = [wait.name for wait in log.state.waits.values() if wait.kind == "child"]
+        if any(logs.store.origin(id) is None or can_go_on(logs, logs.load(id), hold) for id in children):
+            return True
+    if summary.wake_us is None:
+        return False
+    sat_out = hold if summary.waiting == "timer" else 0.0
+    return summary.wake_us - logs.clock.now_us() <= sat_out * 1_000_000
 
 
 def claim(log: Log) -> None:
@@ -44,49 +79,70 @@ def claim(log: Log) -> None:
             log.refresh()
 
 
-def work(logs: Logs, log: Log, agent: Agent) -> None:
-    """Let the agent work on a task it holds, until it ends or waits."""
-    run = Run(logs, log, agent)
+def work(run: Run) -> None:
+    """Let a `def` agent work on a task it holds."""
     task = Task(run)
+    run.body = lambda: run.agent.fn(task, **arguments(run))
+    with stopped_by_interrupt(run):
+        drive(life.whole(run, run.agent), run)
+
+
+def arguments(run: Run) -> dict[str, Any]:
+    """What the agent's function is called with."""
+    return run.agent.parameters.check(_input(run.logs, run.hot))
+
+
+def _input(logs: Logs, hot: Hot) -> dict[str, Any]:
+    return {name: codec.unpack(raw, logs.blob) for name, raw in hot.input.items()}
+
+
+@contextmanager
+def stopped_by_interrupt(run: Run) -> Generator[None, None, None]:
+    """Ctrl-C once lets the step under way finish; twice stops at once. Both can be resumed."""
+    import signal  # few agents are stopped by hand
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if run.stopping:
+            raise KeyboardInterrupt
+        run.stopping = True
+        _say_so(run.log.name)
+
+    signal.signal(signal.SIGINT, stop)
     try:
-        result = _turns(run, task, agent) if agent.loop else agent.fn(task, **_arguments(run, agent))
-        if not run.suspended:
-            result_raw = codec.pack(result, f"the result of agent {agent.name!r}")
-            run.record((ev.TaskCompleted(result=result_raw),))
-    except Cancelled:
-        by, why = run.hot.cancel or ("", "")
-        run.record((ev.TaskCancelled(by=by, why=why),))
-    except Suspended:
-        assert run.suspended, "only the driver suspends a task"
-    except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
-        if not run.suspended:
-            run.record((ending(error),))
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if not run.suspended:
-            run.record((ev.TaskReleased(why=type(stop).__name__),))
-        raise
+        yield
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _turns(run: Run, task: Task, agent: Agent) -> Any:
-    """Call a looping agent once a turn until it returns anything but None."""
-    while True:
-        if run.hot.turn == 0 or _turn_is_over(run):
-            if agent.max_turns is not None and run.hot.turn >= agent.max_turns:
-                raise TurnLimit(f"{agent.name!r} took {run.hot.turn} turns", hint="raise max_turns, or end sooner")
-            drive(within_time(run), run)
-            run.record((ev.TurnStarted(turn=run.hot.turn + 1),))
-            run.begin_turn()
-        result = agent.fn(task, **_arguments(run, agent))
-        if result is not None or run.suspended:
-            return result
-        run.flush()
-        run.turn_is_over = True
+def _say_so(id: str) -> None:
+    import logging
+
+    logging.getLogger("holdfast").warning("task %s stops after this step; Ctrl-C again stops it at once", id)
 
 
-def _turn_is_over(run: Run) -> bool:
-    over, run.turn_is_over = run.turn_is_over, False
-    return over
+class Busy:
+    """Which tasks this process works on: a holder is a process, and would let another of its threads in."""
 
+    def __init__(self, holder: Callable[[], str]) -> None:
+        self._holder = holder
+        self._guard = threading.Lock()
+        self._ids: set[str] = set()
 
-def _arguments(run: Run, agent: Agent) -> dict[str, Any]:
-    return agent.parameters.check({name: run.value(raw) for name, raw in run.hot.input.items()})
+    @contextmanager
+    def with_(self, id: str) -> Generator[None, None, None]:
+        """Work on a task, unless another thread does."""
+        with self._guard:
+            if id in self._ids:
+                raise TaskBusy(id, self._holder())
+            self._ids.add(id)
+        try:
+            yield
+        finally:
+            self._ids.discard(id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,9 +27,11 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, RolledBack, TaskClaimed
 from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
-from holdfast.core.state import changes_summary, evolve, summarise
+from holdfast.core.state import evolve
+from holdfast.core.summary import changes_summary, summarise
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
+from holdfast.engine.watch import Watch
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed, Store
 
@@ -48,6 +51,7 @@ class Logs:
         self.store = store
         self.clock = clock
         self.committer = Committer(store)
+        self.watch = Watch()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
@@ -189,6 +193,14 @@ class Logs:
         return 0
 
 
+class Told(NamedTuple):
+    """An event at its place, as it was folded."""
+
+    seq: int
+    at_us: int
+    event: Event
+
+
 class Log:
     """One log and its state, as far as it has been read or written here. Not shared between threads."""
 
@@ -197,6 +209,7 @@ class Log:
         self.name = name
         self.head = Head(0, codec.genesis(name))
         self.hot: Hot | None = None
+        self.tail: list[Told] | None = None
         self._weight = 0
         self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
         self._weight_at_snapshot = 0
@@ -215,13 +228,15 @@ class Log:
         origin: Origin | None = None,
         takes: tuple[Take, ...] = (),
         frees: tuple[str, ...] = (),
+        also: tuple[Write, ...] = (),
     ) -> None:
-        """Write events after the head. Durable when it returns; Conflict if the head has moved."""
-        if len(events) == 1 and origin is None and not takes and not frees and self._append_event(events[0]):
+        """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
+        alone = origin is None and not takes and not frees and not also
+        if len(events) == 1 and alone and self._append_event(events[0]):
             return
         write = self.draft(events, origin)
-        (placed,) = self._logs.committer.commit(Group((write,), takes, frees))
-        self.accept(write, placed)
+        placed = self._logs.committer.commit(Group((write, *also), takes, frees))
+        self.accept(write, placed[0])
 
     def _append_event(self, event: Event) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
@@ -235,6 +250,8 @@ class Log:
         assert draft.event is not None and draft.body is not None
         seq = self.head.seq + 1
         self.hot, self.head = evolve(hot, self.name, seq, draft.at_us, draft.event), Head(seq, digest)
+        if self.tail is not None:
+            self.tail.append(Told(seq, draft.at_us, draft.event))
         self._weight += len(draft.body)
         return True
 
@@ -272,6 +289,8 @@ class Log:
             seq += 1
             assert draft.event is not None and draft.body is not None
             hot = evolve(hot, self.name, seq, draft.at_us, draft.event)
+            if self.tail is not None:
+                self.tail.append(Told(seq, draft.at_us, draft.event))
             self._weight += len(draft.body)
         self.hot, self.head = hot, Head(seq, placed.digests[-1])
         if write.snapshot is not None:
@@ -304,7 +323,10 @@ class Log:
             if row.seq != seq + 1:
                 raise LogCorrupt(log, seq + 1, f"the next event is {row.seq}")
             seq = row.seq
-            hot = evolve(hot, log, seq, row.at_us, decoded(log, row))
+            event = decoded(log, row)
+            hot = evolve(hot, log, seq, row.at_us, event)
+            if self.tail is not None:
+                self.tail.append(Told(seq, row.at_us, event))
             weight += len(row.body or b"")
         if rows:
             self.hot, self.head = hot, Head(seq, rows[-1].digest)

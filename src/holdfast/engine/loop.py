@@ -1,40 +1,298 @@
-"""Commits from an event loop: the only place that awaits."""
+"""A task on an event loop: its branches share one writer, park without raising, and never block the loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+import weakref
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
-from holdfast.core.records import Group
-from holdfast.engine.commit import Committer, Ticket
-from holdfast.store.protocol import Placed
+from holdfast.core import events as ev
+from holdfast.core import limits
+from holdfast.core.errors import Suspended, UnnamedThread
+from holdfast.core.records import Group, Stored
+from holdfast.core.waits import foremost
+from holdfast.core.wishes import Branch, Record
+from holdfast.engine.agent import Agent
+from holdfast.engine.hop import hop_of
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.run import Entry, Run, Transacted
 
 
-class LoopCommits:
-    """Commits from one event loop, without ever blocking it."""
+class Here(NamedTuple):
+    """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had said."""
 
-    def __init__(self, committer: Committer) -> None:
-        self._committer = committer
+    run: LoopRun
+    branch: Branch
+    seen: int
+    own: Any
+
+
+_here: ContextVar[Here | None] = ContextVar("holdfast_here", default=None)
+
+
+class LoopRun(Run):
+    """The work on one claimed task by an async agent. Used on its event loop only."""
+
+    def __init__(self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS) -> None:
+        super().__init__(logs, log, agent, hold=hold)
         self._loop = asyncio.get_running_loop()
+        self.deliver = hop_of(self._loop)
+        self.future = self._loop.create_future
+        self.time = self._loop.time
+        self.acting: dict[Any, float] = {}
+        self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
+        self.children_async: Any = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._active = 0
+        self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object]] = {}
+        self._closing: asyncio.Future[None] | None = None
+        self._idle: list[asyncio.Future[None]] = []
+        self._settling: asyncio.TimerHandle | None = None
+        self._root: asyncio.Task[Any] | None = None
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
-    async def commit(self, group: Group) -> tuple[Placed, ...]:
-        """Write a group together with whatever else is queued by then."""
-        settled: asyncio.Future[tuple[Placed, ...]] = self._loop.create_future()
-        self._committer.submit(group, self._resolve, settled)
-        return await settled
+    # Branches
 
-    def _resolve(self, tickets: Sequence[Ticket]) -> None:
-        """One hop into the loop for a whole batch."""
-        self._loop.call_soon_threadsafe(_settle, tickets)
-
-
-def _settle(tickets: Sequence[Ticket]) -> None:
-    for ticket in tickets:
-        future = cast("asyncio.Future[tuple[Placed, ...]]", ticket.waiter)
-        if future.done():
-            continue
+    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+        """The branch of the asyncio task that uses a verb; a new one if it is its first."""
         try:
-            future.set_result(ticket.result())
-        except Exception as error:  # noqa: BLE001 — whatever it is belongs to the one who waits
-            future.set_exception(error)
+            task = asyncio.current_task()
+        except RuntimeError:
+            raise UnnamedThread(verb, "outside the event loop") from None
+        here = _here.get()
+        if here is None or here.run is not self:
+            here = Here(self, self.root, self.root.seen, self.root.own)
+        if here.branch.owner is task:
+            return here.branch
+        if here.branch.turn != self.root.turn:
+            raise Suspended  # a branch that outlived its turn
+        branch = here.branch.child(seen=here.seen, own=here.own)
+        self._own(branch)
+        return branch
+
+    def _own(self, branch: Branch) -> None:
+        branch.owner = task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+        self.moved(branch)
+
+    def moved(self, branch: Branch) -> None:
+        """Remember where this task is, for those it starts."""
+        _here.set(Here(self, branch, branch.seen, branch.own))
+
+    # Writing
+
+    async def write(self, record: Record) -> Any:
+        """Write a record together with whatever other branches want written."""
+        if record.behind and self._goes_behind(record):
+            return "behind"
+        entry = Entry(record, self.hot.seq)
+        landed: asyncio.Future[Any] = self.future()
+        entry.tell = lambda done: resolve(landed)
+        self._queue.append(entry)
+        if self._flight is None:
+            self.take_off()
+        await landed
+        return entry.result()
+
+    def catch_up(self, batch: list[Entry]) -> None:
+        """The log moved on: read it in a thread, then decide again."""
+        reading = self._loop.run_in_executor(None, self._read)
+
+        def read(done: asyncio.Future[list[Stored]]) -> None:
+            try:
+                self._refused(batch, done.result())
+            except Exception as error:  # noqa: BLE001 — it belongs to those who wait
+                self._broke(batch, error)
+            self.next_flight()
+
+        reading.add_done_callback(read)
+
+    def _read(self) -> list[Stored]:
+        return self.logs.store.read(self.log.name, after=self.log.head.seq)
+
+    async def refresh_async(self) -> None:
+        """Fold in what others have written."""
+        if self._flight is None:
+            head = self.log.head
+            rows = await asyncio.to_thread(self._read)
+            if self.log.head is head and self._flight is None:
+                self._follow(rows)
+
+    async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
+        """`transact`, in a thread. Nothing else of the task is written meanwhile, even if nobody waits any more."""
+        while self._flight is not None:
+            await asyncio.sleep(0.001)
+        self._flight = ([], [], None)
+        job = asyncio.ensure_future(asyncio.to_thread(self.transaction, work, seconds))
+        result: asyncio.Future[bool] = self.future()
+
+        def done(job: asyncio.Future[Transacted]) -> None:
+            try:
+                moved = self.transacted(job.result())
+            except BaseException as error:  # noqa: BLE001 — it belongs to the call
+                if not result.done():
+                    result.set_exception(error)
+            else:
+                if not result.done():
+                    result.set_result(moved)
+            self.next_flight()
+
+        job.add_done_callback(done)
+        return await result
+
+    # Waiting, without anybody noticing
+
+    async def enter(self) -> None:
+        """A verb begins."""
+        while self._closing is not None:
+            await asyncio.shield(self._closing)
+        if self.suspended:
+            raise Suspended
+        self._active += 1
+
+    def leave(self) -> None:
+        """A verb has ended."""
+        self._active -= 1
+        self._look()
+
+    async def park(self, why: ev.WaitKind, wake_us: int | None) -> None:
+        """Wait until something comes, or until the task is stopped because nothing does."""
+        if self.suspended:
+            raise Suspended
+        parked: asyncio.Future[None] = self.future()
+        self._parked[parked] = (why, wake_us, asyncio.current_task())
+        self.leave()
+        try:
+            await parked
+        finally:
+            self._parked.pop(parked, None)
+            self._active += 1
+
+    def _look(self) -> None:
+        """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""
+        if self._active:
+            return
+        if self._idle:
+            for one in self._idle:
+                resolve(one)
+            self._idle.clear()
+        elif self._parked and self._settling is None and self._closing is None and not self.suspended:
+            self._settling = self._loop.call_later(limits.PARK_GRACE_SECONDS, self._suspend)
+
+    def _suspend(self) -> None:
+        self._settling = None
+        if self._active or not self._parked or self.suspended:
+            return
+        waits = list(self._parked.values())
+        why = foremost([one[0] for one in waits])
+        wake_us = min((wake for _, wake, _ in waits if wake is not None), default=None)
+        event: ev.Event = ev.TaskSuspended(why=why, wake_us=wake_us)
+        if self.stopping:
+            event = ev.TaskReleased(why="stopped")
+        self._closing = self.future()
+        entry = Entry(Record((event,), decided=True), self.hot.seq)
+        entry.tell = self._suspended
+        self._queue.append(entry)
+        if self._flight is None:
+            self.take_off()
+
+    def _suspended(self, entry: Entry) -> None:
+        """Either nothing more happens here, or what came meanwhile lets the parked ones look again."""
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.set_result(None)
+        self.suspended = entry.error is None and entry.answer is True
+        mine = {self._root, *self._tasks}
+        for parked, (_, _, owner) in list(self._parked.items()):
+            if parked.done():
+                continue
+            if entry.error is not None:
+                parked.set_exception(entry.error)
+            elif not self.suspended:
+                parked.set_result(None)
+            elif owner not in mine:
+                parked.set_exception(Suspended())
+        if self.suspended:
+            self._stop_branches(10)
+
+    def _stop_branches(self, times: int) -> None:
+        """Stop the root and what it started. An agent that will not be stopped is asked again."""
+        left = [task for task in (self._root, *self._tasks) if task is not None and not task.done()]
+        for task in left:
+            task.cancel()
+        if left and times:
+            self._loop.call_later(limits.STOP_SECONDS / 10, self._stop_branches, times - 1)
+
+    async def idle_async(self) -> None:
+        """Wait until no branch has anything under way; those that wait for others are given up."""
+        self._active -= 1
+        try:
+            while self._active:
+                standing_still: asyncio.Future[None] = self.future()
+                self._idle.append(standing_still)
+                await standing_still
+            current = asyncio.current_task()
+            left = [task for task in self._tasks if not task.done() and task is not current and task is not self._root]
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=limits.STOP_SECONDS)
+        finally:
+            self._active += 1
+
+    async def body_async(self) -> Any:
+        """Let the agent's own function run, as a task that can be stopped."""
+        assert self.start_body is not None
+        self._root = self._loop.create_task(self._as_root(self.start_body))
+        self._active -= 1
+        self._look()
+        try:
+            result = await self._root
+        except asyncio.CancelledError:
+            if self.suspended:
+                raise Suspended from None
+            raise
+        finally:
+            self._active += 1
+        if self.suspended:
+            raise Suspended
+        return result
+
+    async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self._own(self.root)
+        return await body()
+
+    # Steps that take long
+
+    def look_later(self) -> None:
+        """See to it that a step that takes long announces itself."""
+        if self._looking is None:
+            self._looking = self._loop.call_later(limits.ANNOUNCE_SECONDS / 4, self._announce_long)
+
+    def _announce_long(self) -> None:
+        self._looking = None
+        long_ago = self.time() - limits.ANNOUNCE_SECONDS
+        for acting, began in list(self.acting.items()):
+            if began <= long_ago and not self.suspended:
+                del self.acting[acting]
+                self._queue.append(Entry(Record((acting.announcement(),)), self.hot.seq))
+                if self._flight is None:
+                    self.take_off()
+        if self.acting:
+            self.look_later()
+
+    def tell(self, landed: asyncio.Future[None]) -> None:
+        """Resolve a future from another thread."""
+        try:
+            self._loop.call_soon_threadsafe(resolve, landed)
+        except RuntimeError:
+            return  # the loop is gone, and so is whoever waited
+
+
+def resolve(future: asyncio.Future[Any]) -> None:
+    """Let whoever waits go on, if anybody still does."""
+    if not future.done():
+        future.set_result(None)

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, InvalidEvent
+from holdfast.core.errors import Conflict, HoldfastError, InvalidEvent, StepNotFound, TaskCollected
 from holdfast.core.events import Event
-from holdfast.core.hot import Hot
+from holdfast.core.hot import Hot, Step
+from holdfast.core.records import Write
+from holdfast.engine import timeline
 from holdfast.engine.log import Log, Logs
 
 Decide = Callable[[Hot], Sequence[Event]]
+Frees = Callable[[Hot], tuple[str, ...]]
 
 
-def change(logs: Logs, id: str, decide: Decide) -> Log:
+def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> Log:
     """Append what a decision about the present state asks for. If the log moves meanwhile, decide again."""
     log = logs.load(id)
     for _ in range(limits.MAX_APPEND_TRIES):
         events = decide(log.state)
         log.check(events)
         try:
-            log.append(events)
+            parent = log.state.summary.parent if isinstance(events[-1], ev.TaskCancelled) else None
+            also = () if parent is None else child_ended(logs, parent, id, events[-1])
+            log.append(events, frees=() if frees is None else frees(log.state), also=also)
         except Conflict:
             log.refresh()
         else:
@@ -66,13 +72,93 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     return decide
 
 
+def freed_by_settling(call: str, happened: bool) -> Frees:
+    """A call that did not happen gives its unique key back."""
+
+    def frees(hot: Hot) -> tuple[str, ...]:
+        step = hot.steps.get(call)
+        return (step.unique,) if step is not None and step.unique and not happened else ()
+
+    return frees
+
+
+def approval(call: str, given: bool, by: str, why: str, until_us: int | None = None) -> Decide:
+    """Consent to a call, or refuse it; the call is named by its key, or by its tool if only one is asked for."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        key = _asked(hot, call)
+        known = hot.approvals.get(key)
+        bound = "" if known is None else known.bound
+        if given:
+            return (ev.ApprovalGiven(key=key, bound=bound, by=by, why=why, until_us=until_us),)
+        return (ev.ApprovalRefused(key=key, bound=bound, by=by, why=why),)
+
+    return decide
+
+
+def _asked(hot: Hot, call: str) -> str:
+    if call in hot.approvals:
+        return call
+    named = [one.key for one in hot.approvals.values() if one.status == "asked" and call in (one.tool, one.name)]
+    if len(named) > 1:
+        raise InvalidEvent(f"{call!r} may be one of {named}", hint="name the call by its key")
+    return named[0] if named else call
+
+
+def observed(event: ev.StepCompleted | ev.StepFailed, holder: str) -> ev.StepObserved:
+    """A result that came too late to be one."""
+    if isinstance(event, ev.StepFailed):
+        return ev.StepObserved(key=event.key, failure=event.failure, holder=holder)
+    return ev.StepObserved(key=event.key, result=event.result, holder=holder)
+
+
+def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:
+    """Keep an answer nobody waited for any more. If even that is not possible, it is as if it had never come."""
+    late = ev.StepObserved(key=key, result=UNSET if result is None else result, failure=failure)
+    with contextlib.suppress(HoldfastError):
+        change(logs, id, lambda hot: (late,))
+
+
+def step_of(logs: Logs, id: str, key: str) -> Step | None:
+    """A step of any task, by the key it has seen from outside."""
+    try:
+        return timeline.raw_step(logs, id, key)
+    except StepNotFound:
+        return None
+
+
+def kept_step(logs: Logs, id: str, unique: str) -> Step | None:
+    """A call that a rollback voided, by its unique key: the world has seen it."""
+    return next((one for one in logs.load(id).state.kept.values() if one.unique == unique), None)
+
+
+def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Write, ...]:
+    """What to write to the parent's log in the same group as a child's end; nothing if it no longer waits."""
+    try:
+        log = logs.load(parent)
+    except TaskCollected:
+        return ()
+    key = next((wait.key for wait in log.state.waits.values() if wait.kind == "child" and wait.name == child), None)
+    if key is None or log.state.ended:
+        return ()
+    match ending:
+        case ev.TaskCompleted():
+            ended = ev.WaitEnded(key=key, value=ending.result)
+        case ev.TaskFailed():
+            ended = ev.WaitEnded(key=key, failure=ending.failure)
+        case _:
+            failure = ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
+            ended = ev.WaitEnded(key=key, failure=failure)
+    return (log.draft([ended]),)
+
+
 def cancel(by: str, why: str) -> Decide:
     """Ask a task to stop. One that nobody holds stops at once."""
 
     def decide(hot: Hot) -> Sequence[Event]:
         asked = ev.CancelRequested(by=by, why=why)
         open_calls = any(step.open and step.effect == "once" for step in hot.steps.values())
-        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls
+        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls and not hot.undo
         return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
 
     return decide

@@ -1,128 +1,381 @@
-"""One task being worked on, here and now: what it has said but not written, what each branch sees, how it ends."""
+"""One task being worked on, here and now: what was said but not written, what goes on its way to the store.
+
+Records queue up, and whoever writes takes all that is queued: the branches of a task share commits as tasks do.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.core import codec, decide
+from holdfast.core import codec, decide, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, LeaseLost, NestedStep, Suspended
+from holdfast.core.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidEvent,
+    InvalidValue,
+    KeyTaken,
+    LeaseLost,
+    NestedStep,
+    Suspended,
+    TaskFinished,
+    UnnamedThread,
+)
 from holdfast.core.events import Event
-from holdfast.core.flows import Branch
-from holdfast.core.hot import Hot, Step
-from holdfast.core.records import Stored
-from holdfast.core.state import evolve, saying
+from holdfast.core.hot import Hot, Undo
+from holdfast.core.records import Group, Stored, Write
+from holdfast.core.state import saying
+from holdfast.core.wishes import Branch, Record, Want
+from holdfast.engine import outside
 from holdfast.engine.agent import Agent
-from holdfast.engine.log import Log, Logs, decoded
+from holdfast.engine.calls import current_call
+from holdfast.engine.commit import Resolve, Ticket
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.views import Views
+from holdfast.engine.wants import undo_want
+from holdfast.store.protocol import Placed
+
+_PENDING = object()
+Transacted = tuple[Write, Placed] | list[Stored]
+_ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 
-class Call:
-    """What a tool may know of the call it is in, and what `reconcile` is asked about."""
+class Entry:
+    """A record on its way: what to write, and what became of it."""
 
-    def __init__(self, task_id: str, step: Step | None, key: str, attempt: int, **given: Any) -> None:
-        self.task_id = task_id
-        self.step = key
-        self.attempt = attempt
-        self.tool: str = given.get("tool", "")
-        self.arguments: dict[str, Any] = given.get("arguments", {})
-        self.idempotency_key: str = given.get("idempotency_key", "")
-        self.time_left: float | None = given.get("time_left")
-        self.announced_at = None if step is None else step.started_us / 1_000_000
+    __slots__ = ("answer", "decided_at", "error", "record", "tell")
 
+    def __init__(self, record: Record, decided_at: int) -> None:
+        self.record = record
+        self.decided_at = decided_at
+        self.answer: Any = _PENDING
+        self.error: BaseException | None = None
+        self.tell: Callable[[Entry], None] | None = None
 
-_current: ContextVar[Call | None] = ContextVar("holdfast_call", default=None)
+    def settle(self, answer: Any, error: BaseException | None = None) -> None:
+        self.answer, self.error = answer, error
+        if self.tell is not None:
+            self.tell(self)
 
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
 
-def current_call() -> Call | None:
-    """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
-    return _current.get()
-
-
-@contextmanager
-def calling(call: Call) -> Generator[None, None, None]:
-    """Mark that a step's function is running."""
-    token = _current.set(call)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    @property
+    def alone(self) -> bool:
+        """Whether it may be refused for a reason of its own, which must not fail others with it."""
+        record = self.record
+        signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
+        return bool(record.takes or record.frees or signals)
 
 
 class Run:
-    """The work on one claimed task. Its verbs may be used from several threads; its log is written by one at a time."""
+    """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
-    def __init__(self, logs: Logs, log: Log, agent: Agent) -> None:
+    def __init__(self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS) -> None:
         self.logs = logs
         self.log = log
         self.agent = agent
-        self.root = Branch(seen=log.head.seq)
+        self.hold = hold
         self.suspended = False
-        self.turn_is_over = False
+        self.stopping = False
+        self.undoers: dict[str, Any] = dict(agent.undoers)
+        self.children: Any = None
+        self.body: Callable[[], Any] = _no_body
+        self.busy = 0
+        self.thread = threading.get_ident()
         self._buffer: list[Event] = []
-        self._lock = threading.RLock()
-        self._begin_view()
+        self._queue: deque[Entry] = deque()
+        self._flight: tuple[list[Entry], list[Event], Write | None] | None = None
+        self.lock = threading.RLock()
+        self.landed_once = threading.Condition(self.lock)
+        self.deliver: Resolve = _deliver
+        self._failed: BaseException | None = None
+        self._names: set[str] = set()
+        self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
     def hot(self) -> Hot:
         """The state as folded so far."""
         return self.log.state
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether anything was said, or done, that is not durable yet."""
+        return bool(self._buffer) or self._flight is not None
+
     def begin_turn(self) -> None:
         """Start again from no steps: keys, sayings and views are those of the turn."""
-        self._begin_view()
+        self._begin(self.hot.turn, self.hot.turn_seq)
 
-    def _begin_view(self) -> None:
-        first = self.hot.turn_seq or 1
-        self.root = Branch(seen=first)
-        self._recorded: dict[tuple[str, int], Event] | None = None
+    def begin_prelude(self) -> None:
+        """A block that is in one of its turns is entered again: first comes what it did before the first."""
+        self._begin(0, self.hot.begun)
+
+    def _begin(self, turn: int, first: int) -> None:
+        self.views = Views(self.logs, self.log, first)
+        self.root = Branch(seen=first, turn=turn)
 
     # Writing
 
-    def record(self, events: tuple[Event, ...], decided: bool = False) -> bool:
-        """Write what was said and these events. False, and nothing written, if `decided` and the log had moved on."""
-        with self._lock:
-            while True:
-                try:
-                    self.log.append((*self._buffer, *events))
-                except Conflict:
-                    self._catch_up()
-                    if decided:
-                        return False
+    def record(self, record: Record) -> Any:
+        """Write what was said and these events, as `Record` says."""
+        with self.lock:
+            if record.behind and self._goes_behind(record):
+                return "behind"
+            entry = Entry(record, self.hot.seq)
+            self._queue.append(entry)
+            while entry.answer is _PENDING and entry.error is None:
+                if self._flight is not None:
+                    self.landed_once.wait()
                 else:
-                    self._buffer.clear()
-                    return True
+                    self._write_queued()
+        return entry.result()
 
-    def _catch_up(self) -> None:
-        """Fold in what others appended. A newer claim, or a rollback, means the task is no longer ours."""
-        for row in self.log.refresh():
+    def _goes_behind(self, record: Record) -> bool:
+        """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
+        strategy = self.agent.checkpoint
+        if strategy == "every_step" or self._failed is not None:
+            return False
+        said = strategy == "on_state_change" and any(one.said for one in self._buffer)
+        if said or len(self._buffer) >= limits.MAX_BUFFERED_EVENTS:
+            return False
+        self._buffer += [replace(one, behind=True) for one in record.events]
+        if strategy == "before_effects" and self._flight is None:
+            self.take_off()
+        return True
+
+    def _write_queued(self) -> None:
+        batch, events = self._next_batch()
+        if not batch:
+            return
+        record = batch[0].record
+        try:
+            if self._failed is not None:
+                raise self._failed
+            if events:
+                also = self._wake_parent(events)
+                self.log.append(events, takes=record.takes, frees=record.frees, also=also)
+        except Conflict:
+            self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
+        except KeyTaken as taken:
+            batch[0].settle(taken)
+        except BaseException as error:
+            self._broke(batch, error)
+            raise
+        else:
+            self._buffer.clear()
+            _settle(batch)
+
+    def _broke(self, batch: list[Entry], error: BaseException) -> None:
+        """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
+        self._buffer.clear()
+        if isinstance(error, Exception):
+            self._failed = error
+        _settle(batch, error)
+
+    def _next_batch(self) -> tuple[list[Entry], list[Event]]:
+        """What can be written together now: what was said, and the queued records that still hold."""
+        batch: list[Entry] = []
+        events = list(self._buffer)
+        while self._queue:
+            entry = self._queue[0]
+            if batch and (entry.alone or batch[-1].alone):
+                break
+            self._queue.popleft()
+            if self._holds(entry):
+                batch.append(entry)
+                events += entry.record.events
+        return batch, events
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether a record may still be written as it was decided; if not, its flow decides again."""
+        if not entry.record.decided:
+            return True
+        try:
+            for event in entry.record.events:
+                decide.check(self.hot, event)
+        except (InvalidEvent, TaskFinished) as error:
+            moved = self.hot.seq != entry.decided_at
+            entry.settle(False, None if moved else error)
+            return False
+        return True
+
+    def _refused(self, batch: list[Entry], rows: list[Stored]) -> None:
+        """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
+        try:
+            self._follow(rows)
+        except LeaseLost as lost:
+            self._keep_late(batch)
+            _settle([*batch, *self._queue], lost)
+            self._queue.clear()
+            return
+        for entry in reversed(batch):
+            if entry.record.decided:
+                entry.settle(False)
+            else:
+                self._queue.appendleft(entry)
+
+    def _follow(self, rows: list[Stored]) -> None:
+        self.log.follow(rows, self.log.name)
+        for row in rows:
             if row.kind in ("task_claimed", "rolled_back"):
                 raise LeaseLost(f"task {self.log.name!r} was taken over at seq {row.seq}")
+
+    def _keep_late(self, batch: list[Entry]) -> None:
+        """Results that came too late are kept as observations, and used by nobody."""
+        done = [
+            one for entry in batch for one in entry.record.events if isinstance(one, ev.StepCompleted | ev.StepFailed)
+        ]
+        late = [outside.observed(one, self.logs.store.holder()) for one in done]
+        if late:
+            outside.change(self.logs, self.log.name, lambda hot: late)
+
+    def announce(self, event: ev.StepStarted) -> None:
+        """A step takes long: tell others, from the thread that watches."""
+        with contextlib.suppress(LeaseLost, HoldfastError):  # its own thread will meet the same, and act on it
+            self.record(Record((event,), decided=True))
+
+    def idle(self) -> None:
+        """Wait until no thread of the task has anything under way."""
+        with self.lock:
+            while self.busy:
+                self.landed_once.wait()
+
+    @contextlib.contextmanager
+    def in_thread(self) -> Generator[None, None, None]:
+        """A verb is used in a thread of its own."""
+        with self.lock:
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy -= 1
+                self.landed_once.notify_all()
+
+    def refresh(self) -> bool:
+        """Read what others have written; False if there is nothing new."""
+        with self.lock:
+            if self._flight is not None:
+                return False
+            rows = self.logs.store.read(self.log.name, after=self.log.head.seq)
+            self._follow(rows)
+            return bool(rows)
+
+    def transact(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
+        """Let `work` write to the store's own database together with the record it gives; False if the log moved."""
+        with self.lock:
+            while self._flight is not None:
+                self.landed_once.wait()
+            return self.transacted(self.transaction(work, seconds))
+
+    def transaction(self, work: Callable[[Any], Group], seconds: float | None) -> Transacted:
+        """Carry out a transaction; gives what was written and where, or what others wrote instead."""
+        written: list[Write] = []
+
+        def noted(connection: Any) -> Group:
+            group = work(connection)
+            written.append(group.writes[0])
+            return group
+
+        try:
+            placed = self.logs.committer.transact(self.log.name, self.log.head, noted, seconds)
+        except Conflict:
+            return self.logs.store.read(self.log.name, after=self.log.head.seq)
+        return written[0], placed[0]
+
+    def transacted(self, done: Transacted) -> bool:
+        """Take in what became of a transaction."""
+        if isinstance(done, list):
+            self._follow(done)
+            return False
+        self.log.accept(*done)
+        return True
+
+    # Writing in the background
+
+    def take_off(self) -> None:
+        """Hand everything that waits to be written to the committing thread."""
+        batch, events = self._next_batch()
+        if self._failed is not None or not events:
+            _settle(batch, self._failed)
+            return
+        record = batch[0].record if batch else Record()
+        try:
+            write = self.log.draft(events)
+            group = Group((write, *self._wake_parent(events)), record.takes, record.frees)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            _settle(batch, error)
+            return
+        self._flight = (batch, self._buffer, write)
+        self._buffer = []
+        self.logs.committer.submit(group, self.deliver, self)
+
+    def landed(self, ticket: Ticket) -> None:
+        """Take in what became of a flight, and send the next one."""
+        assert self._flight is not None
+        batch, said, write = self._flight
+        try:
+            placed = ticket.result()
+        except Conflict:
+            self._buffer[:0] = said
+            self.catch_up(batch)
+            return
+        except KeyTaken as taken:
+            self._buffer[:0] = said
+            batch[0].settle(taken)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            self._broke(batch, error)
+        else:
+            assert write is not None
+            self.log.accept(write, placed[0])
+            _settle(batch)
+        self.next_flight()
+
+    def catch_up(self, batch: list[Entry]) -> None:
+        """A flight was refused because the log moved on."""
+        self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
+        self.next_flight()
+
+    def next_flight(self) -> None:
+        """Send what has gathered meanwhile."""
+        self._flight = None
+        if self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
+            self.take_off()
+
+    def _wake_parent(self, events: Sequence[Event]) -> tuple[Write, ...]:
+        """A child's end and its parent's wake-up are written together."""
+        parent = self.hot.summary.parent
+        if parent is None or not events or not isinstance(events[-1], _ENDINGS):
+            return ()
+        return outside.child_ended(self.logs, parent, self.log.name, events[-1])
+
+    # Saying
 
     def say(self, branch: Branch, event: Event) -> None:
         """An immediate verb: kept until the next durable write, or recognised as said before."""
         self.refuse_inside_a_step(type(event).__name__)
-        with self._lock:
+        with self.lock:
+            hot = self.hot
             identity = saying(branch.mark, event)
             count = branch.said[identity] = branch.said.get(identity, 0) + 1
-            if count <= self.hot.said.get(identity, 0):
-                branch.own.append((identity, count))
+            known = hot.said if branch.turn == hot.turn else hot.prelude_said
+            if count <= known.get(identity, 0):
+                self.views.add(branch, (identity, count))
                 return
-            decide.check(self.view(branch), event)
-            said = replace(event, said=branch.mark)
-            self._buffer.append(said)
-            branch.own.append(said)
-
-    def flush(self) -> None:
-        """Write what was said."""
-        with self._lock:
-            if self._buffer:
-                self.record(())
+            if hot.undoing:
+                return
+            decide.check(self.views.of(branch), event)
+            self._buffer.append(replace(event, said=branch.mark))
+            self.views.add(branch, event)
 
     def refuse_inside_a_step(self, verb: str) -> None:
         """Verbs belong to the agent's body; and after a wait nothing more is done."""
@@ -132,46 +385,58 @@ class Run:
         if call is not None and call.task_id == self.log.name:
             raise NestedStep(verb, call.step)
 
-    # Seeing
+    def see(self, branch: Branch) -> Hot:
+        """What a branch sees now; not to be kept."""
+        with self.lock:
+            return self.views.of(branch)
 
-    def view(self, branch: Branch) -> Hot:
-        """What a branch sees: the state up to its last waiting verb, and what it has said since (law 5)."""
-        with self._lock:
-            past = self.hot if branch.seen >= self.log.head.seq else self._past(branch.seen)
-            if not branch.own:
-                return past
-            seen = past.copy()
-            for one in branch.own:
-                event = one if isinstance(one, Event) else self._said_before(one)
-                seen = evolve(seen, self.log.name, seen.seq, seen.updated_us, event)
-            return seen
+    def messages(self, branch: Branch) -> list[Any]:
+        """The conversation as far as a branch sees it."""
+        with self.lock:
+            return [self.value(raw) for raw in self.views.messages(branch)]
 
-    def _past(self, seq: int) -> Hot:
-        return self.logs.load(self.log.name, upto=seq).state
+    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""
+        if threading.get_ident() == self.thread:
+            return self.root
+        if not name:
+            raise UnnamedThread(verb, "without a name")
+        with self.lock:
+            if name in self._names:
+                raise UnnamedThread(verb, f"under the name {name!r}, which another has")
+            self._names.add(name)
+            return self.root.child(name)
 
-    def _said_before(self, which: tuple[str, int]) -> Event:
-        """What was said at that place the first time: its value counts, whatever the code says now."""
-        if self._recorded is None:
-            self._recorded = _sayings(self.log.name, self.logs.store.read(self.log.name, after=self.hot.turn_seq))
-        return self._recorded[which]
+    # Undoing
+
+    def undoing(self, one: Undo) -> Want:
+        """The step that undoes something."""
+        found = self.undoers.get(one.name)
+        if found is None:
+            raise InvalidValue(
+                f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",
+                hint=f"declare it: @agent(tools=[…]) on {self.agent.name!r}, and resume the task",
+            )
+        return undo_want(found, one, self.log.name, self.value)
 
     def value(self, raw: Any) -> Any:
         """Decode a value of the log."""
         return codec.unpack(raw, self.logs.blob)
 
 
-def _sayings(log: str, rows: list[Stored]) -> dict[tuple[str, int], Event]:
-    found: dict[tuple[str, int], Event] = {}
-    counts: dict[str, int] = {}
-    for row in rows:
-        event = decoded(log, row)
-        if event.said:
-            identity = saying(event.said, event)
-            counts[identity] = counts.get(identity, 0) + 1
-            found[identity, counts[identity]] = event
-    return found
+def _deliver(tickets: Sequence[Ticket]) -> None:
+    """Told by the committing thread that something has landed, or has not."""
+    for ticket in tickets:
+        run = cast("Run", ticket.waiter)
+        with run.lock:
+            run.landed(ticket)
+            run.landed_once.notify_all()
 
 
-def ending(error: Exception) -> ev.TaskFailed:
-    """How a task ends whose agent raised."""
-    return ev.TaskFailed(failure=codec.failure(error))
+def _no_body() -> None:
+    raise AssertionError("a block has no body to call")
+
+
+def _settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
+    for entry in batch:
+        entry.settle(error is None, error)

@@ -1,29 +1,33 @@
-"""Task: the verbs of an agent, one line each."""
+"""Task and AsyncTask: the verbs of an agent, one line each. What a verb does is a flow; how it is driven differs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from holdfast.core import codec, flows
+from holdfast.core import codec, flows, life, limits, waits
 from holdfast.core import events as ev
-from holdfast.core.flows import Branch, Want
+from holdfast.core.errors import InvalidValue
 from holdfast.core.hot import Hot
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
-from holdfast.engine.agent import Tool, as_retry
+from holdfast.core.wishes import Branch, Part, Want
+from holdfast.engine import together, toolcalls
+from holdfast.engine.agent import Agent, Tool, undo_name
 from holdfast.engine.bag import Bag
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive
 from holdfast.engine.run import Run
-from holdfast.engine.view import message_values
+from holdfast.engine.wants import call_want, step_want
 
 if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
+
+    from holdfast.engine.loop import LoopRun
 
 pack = codec.pack
 
@@ -36,7 +40,7 @@ class Task:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.state = Bag(run, lambda: self._branch)
+        self.state = Bag(run, self._here, self._say)
 
     # Waiting verbs
 
@@ -50,61 +54,76 @@ class Task:
         **kwargs: Any,
     ) -> Any:
         """Do this once, ever; the same value on every replay."""
-        parameters = parameters_of(fn, name)
-        arguments = parameters.bind(args, kwargs)
-        want = Want(
-            name=parameters.name,
-            fn=lambda: fn(*args, **kwargs),
-            input={key: pack(value, f"{parameters.name}({key})") for key, value in arguments.items()},
-            arguments=arguments,
-            retry=as_retry(retry),
-            timeout=None if timeout is None else seconds(timeout, "timeout"),
-            on_change=self._run.agent.on_change,
-        )
-        return parameters.result(self._drive("step", flows.step(self._run, self._branch, want)))
+        want, parameters = step_want(self._run.agent, fn, args, kwargs, name=name, retry=retry, timeout=timeout)
+        return self._drive("step", parameters.result, flows.step, want, name=name)
 
     def call(self, tool: Tool, **arguments: Any) -> Any:
         """Call a tool, as its declared effect asks."""
-        given = tool.parameters.check(arguments)
-        want = Want(
-            name=tool.name,
-            fn=tool.fn,
-            given=tool.parameters.given,
-            input={key: pack(value, f"{tool.name}({key})") for key, value in arguments.items()},
-            arguments=given,
-            retry=tool.retry,
-            timeout=tool.timeout,
-            tool=tool.name,
-            effect=tool.effect,
-            risk=tool.risk,
-            unique=tool.unique_key(given),
-            retry_on=tool.retry_on,
-            reconcile=tool.reconcile,
-            reconcile_after=tool.reconcile_after,
-            on_doubt=tool.on_doubt,
-            on_change=self._run.agent.on_change,
-        )
-        return tool.parameters.result(self._drive("call", flows.step(self._run, self._branch, want)))
+        want = self._call_want(tool, arguments)
+        return self._drive("call", tool.parameters.result, flows.step, want)
+
+    def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
+        """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
+
+        Gives those messages, in the order of the calls.
+        """
+        calls = toolcalls.of_reply(reply, tools, self._call_want)
+        wants = [call.want for call in calls if call.want is not None]
+
+        def say(outcomes: Sequence[Any]) -> list[dict[str, Any]]:
+            return toolcalls.say_results(self, calls, outcomes)
+
+        return self._together("call_tools", wants, say)
+
+    def map(
+        self,
+        fn: Callable[..., Any] | Tool | Agent,
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """A step per item, `limit` of them at once; results in the order of the items.
+
+        With a tool it is a call per item, with an agent a child task; an item is then a dict of arguments.
+        """
+        if limit < 1:
+            raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
+        parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
+        options: dict[str, Any] = {"name": name, "retry": retry, "timeout": timeout}
+        works = [self._work_of(fn, item, options) for item in items]
+
+        def typed(outcomes: Sequence[Any]) -> list[Any]:
+            return together.results(outcomes, parameters)
+
+        return self._together("map", works, typed, limit)
 
     def ask(self, question: str, *, name: str = "ask", timeout: Duration | None = None) -> Any:
         """Ask a person and wait for the answer; None if nobody answered in time."""
-        limit = None if timeout is None else seconds(timeout)
-        return self._drive("ask", flows.wait(self._run, self._branch, name, "person", pack(question), limit))
+        return self._drive("ask", None, waits.wait, name, "person", pack(question), _seconds(timeout))
+
+    def approve(self, question: str, *, name: str = "approve", timeout: Duration | None = None) -> Any:
+        """Ask a person to agree. False if they refuse, or do not answer in time."""
+        return self._drive("approve", None, waits.approve, name, pack(question), _seconds(timeout))
 
     def wait(self, signal: str, *, timeout: Duration | None = None) -> Any:
         """Wait for a signal; gives its value, or None if it did not come in time."""
-        limit = None if timeout is None else seconds(timeout)
-        return self._drive("wait", flows.wait(self._run, self._branch, signal, "signal", None, limit))
+        return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout))
 
-    def sleep(self, length: Duration) -> None:
+    def sleep(self, length: Duration) -> Any:
         """Let time pass, also across restarts."""
-        self._drive("sleep", flows.wait(self._run, self._branch, "sleep", "timer", None, seconds(length)))
+        return self._drive("sleep", None, waits.wait, "sleep", "timer", None, seconds(length))
 
-    def checkpoint(self, label: str) -> None:
+    def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
+        """Give work to a child task with a log of its own, and wait for its result."""
+        given = self._child_input(agent, input or {})
+        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given)
+
+    def checkpoint(self, label: str) -> Any:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
-        self._say(ev.CheckpointMade(label=label))
-        self._run.flush()
-        self._branch.see(self._run.log.head.seq)
+        return self._drive("checkpoint", None, waits.checkpoint, label)
 
     # Immediate verbs
 
@@ -155,7 +174,21 @@ class Task:
 
     def message(self, message: Mapping[str, Any]) -> None:
         """Add a message to the conversation."""
-        self._say(ev.MessageAdded(message=pack(message, "message")))
+        raw = pack(message, "message")
+        branch = self._here("message")
+        last, written = branch.last, self._run.hot.steps_of(branch.turn)
+        if last is not None and last[0] in written and bytes(last[1]) == bytes(raw):
+            self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
+        else:
+            self._say(ev.MessageAdded(message=raw))
+
+    def compensate(self, undo: Callable[..., Any] | Tool, **arguments: Any) -> None:
+        """Should the task fail or be cancelled, this is called, last things first."""
+        name = undo_name(undo)
+        self._run.undoers.setdefault(name, undo)
+        parameters_of(undo.fn if isinstance(undo, Tool) else undo).check(arguments)
+        input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
+        self._say(ev.CompensationAdded(name=name, input=input))
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""
@@ -171,7 +204,12 @@ class Task:
     @property
     def turn(self) -> int:
         """Which pass of a loop this is, from 1; 0 outside a loop."""
-        return self._run.hot.turn
+        return self._run.root.turn
+
+    @property
+    def attempt(self) -> int:
+        """How often the task was begun or taken up again, this time included."""
+        return self._run.hot.attempts
 
     @property
     def input(self) -> dict[str, Any]:
@@ -187,9 +225,7 @@ class Task:
     @property
     def messages(self) -> list[Any]:
         """The conversation, as far as this branch sees it."""
-        seen = [self._run.value(raw) for raw in message_values(self._run.logs, self.id, self._branch.seen)]
-        said = [one for one in self._branch.own if isinstance(one, ev.MessageAdded)]
-        return seen + [self._run.value(one.message) for one in said if one.message is not UNSET]
+        return self._run.messages(self._here("messages"))
 
     def now(self) -> datetime:
         """The time of the last event this branch sees; the same on every replay."""
@@ -208,22 +244,124 @@ class Task:
     def _chance(self, what: str) -> Random:
         from random import Random  # few agents draw lots, and it takes a while to import
 
-        hot = self._run.hot
-        return Random(f"{hot.seed} {hot.turn} {self._branch.key(f'({what})')}")
+        branch = self._here(what)
+        return Random(f"{self._run.hot.seed} {branch.turn} {branch.key(f'({what})')}")
 
     # Behind the verbs
 
-    @property
-    def _branch(self) -> Branch:
-        return self._run.root
+    def _here(self, verb: str = "it") -> Branch:
+        return self._run.branch_here(verb)
 
     @property
     def _seen(self) -> Hot:
-        return self._run.view(self._branch)
+        return self._run.see(self._here("reading"))
 
     def _say(self, event: ev.Event) -> None:
-        self._run.say(self._branch, event)
+        self._run.say(self._here(type(event).__name__), event)
 
-    def _drive(self, verb: str, flow: flows.Flow) -> Any:
-        self._run.refuse_inside_a_step(verb)
-        return self._run.value(drive(flow, self._run))
+    def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
+        want = call_want(self._run.agent, tool, arguments, self._run.hot.seed)
+        if want.undo:
+            self._run.undoers.setdefault(want.undo, tool.compensate)
+        return want
+
+    def _child_input(self, agent: Agent, input: Mapping[str, Any]) -> ev.Fields:
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent, or use task.step")
+        agent.parameters.check(input)
+        return {key: pack(value, f"input[{key!r}]") for key, value in input.items()}
+
+    def _work_of(self, fn: Any, item: Any, options: dict[str, Any]) -> together.Work:
+        if isinstance(fn, Tool):
+            return self._call_want(fn, item)
+        if isinstance(fn, Agent):
+            given = self._child_input(fn, item)
+            return lambda run, branch: waits.spawn(run, branch, options["name"] or fn.name, fn, given)
+        return step_want(self._run.agent, fn, (item,), {}, **options)[0]
+
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb, name)
+        if branch is run.root:
+            value = run.value(drive(flow(run, branch, *args), run))
+        else:
+            with run.in_thread():
+                value = run.value(drive(flow(run, branch, *args), run))
+        return value if finish is None else finish(value)
+
+    def _together(self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        parts = together.parts(run, branch, works)
+        outcomes = together.in_threads(run, parts, limit)
+        return finish(together.joined(branch, parts, outcomes, run.value))
+
+
+class AsyncTask(Task):
+    """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
+
+    _run: LoopRun
+
+    async def _drive(
+        self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None
+    ) -> Any:
+        from holdfast.engine.drive_async import drive_async
+
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        value = run.value(await drive_async(flow(run, branch, *args), run))
+        run.moved(branch)
+        return value if finish is None else finish(value)
+
+    async def _together(
+        self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT
+    ) -> Any:
+        from holdfast.engine.drive_async import drive_all
+
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        parts = together.parts(run, branch, works)
+        outcomes = await drive_all(run, parts, limit)
+        value = together.joined(branch, parts, outcomes, run.value)
+        run.moved(branch)
+        return finish(value)
+
+    def _say(self, event: ev.Event) -> None:
+        branch = self._here(type(event).__name__)
+        self._run.say(branch, event)
+        self._run.moved(branch)
+
+
+class Block(Task):
+    """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.result: Any = None
+
+    def turns(self, *, max: int | None = None) -> Iterator[int]:
+        """One pass after the other, from the one it was on; ends when you break out of it."""
+        run = self._run
+        if run.hot.turn and run.root.turn != run.hot.turn:
+            run.begin_turn()
+        else:
+            drive(life.next_turn(run, max, self._run.agent.name), run)
+        while True:
+            yield run.hot.turn
+            if max is not None and run.hot.turn >= max:
+                return
+            drive(life.next_turn(run, max, self._run.agent.name), run)
+
+    def finish(self, result: Any) -> None:
+        """What the task comes to. It is completed when the block ends."""
+        self.result = result
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout")

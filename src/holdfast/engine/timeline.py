@@ -102,6 +102,11 @@ def step_by_key(logs: Logs, id: str, key: str) -> StepState:
     raise StepNotFound(id, key)
 
 
+def raw_step(logs: Logs, id: str, key: str) -> Step:
+    """One step by its key, with its values as they are stored."""
+    return step_by_key(logs, id, key).raw
+
+
 def calls_after(logs: Logs, id: str, seq: int) -> list[Step]:
     """Calls of tools whose last word came after a seq, in every turn since."""
     hot = logs.load(id, upto=seq).state
@@ -115,7 +120,10 @@ def calls_after(logs: Logs, id: str, seq: int) -> list[Step]:
     return list(found.values())
 
 
-_MAKING_STEPS = ("step_started", "step_completed", "step_failed", "attempt_failed", "wait_started")
+_MAKING_STEPS = (
+    *("step_started", "step_completed", "step_failed", "attempt_failed", "wait_started", "checkpoint_made"),
+    *("approval_asked", "approval_given", "approval_refused"),
+)
 _CHANGING_STEPS = ("step_doubted", "step_settled", "wait_ended")
 
 

@@ -42,7 +42,7 @@ class StepState:
     """A step and what became of it."""
 
     def __init__(self, step: hot.Step, logs: Logs, turn: int) -> None:
-        self._step = step
+        self.raw = step
         self._logs = logs
         self.turn = turn
         self.key, self.name, self.status = step.key, step.name, step.status
@@ -53,32 +53,32 @@ class StepState:
     @property
     def input(self) -> Mapping[str, Any]:
         """The arguments, by name."""
-        return Values(self._step.input, lambda raw: codec.unpack(raw, self._logs.blob))
+        return Values(self.raw.input, lambda raw: codec.unpack(raw, self._logs.blob))
 
     @property
     def result(self) -> Any:
         """What it returned, None if it has not."""
-        return codec.unpack(self._step.result, self._logs.blob)
+        return codec.unpack(self.raw.result, self._logs.blob)
 
     @property
     def started_at(self) -> datetime:
         """When it began."""
-        return moment(self._step.started_us)
+        return moment(self.raw.started_us)
 
     @property
     def ended_at(self) -> datetime | None:
         """When its outcome was known."""
-        return moment(self._step.ended_us) if self._step.ended_us else None
+        return moment(self.raw.ended_us) if self.raw.ended_us else None
 
     @property
     def before(self) -> int:
         """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
-        return self._step.first_seq - 1
+        return self.raw.first_seq - 1
 
     @property
     def after(self) -> int:
         """The seq of its outcome: `app.at(id, step.after)` is what was known then."""
-        return self._step.last_seq
+        return self.raw.last_seq
 
     def __repr__(self) -> str:
         return f"<step {self.key} {self.status}>"
@@ -90,8 +90,8 @@ class StepState:
             "input": dict(self.input),
             "result": self.result,
             "failure": codec.as_json(self.failure),
-            "started_at": iso(self._step.started_us),
-            "ended_at": iso(self._step.ended_us) if self._step.ended_us else None,
+            "started_at": iso(self.raw.started_us),
+            "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
         }
 
 

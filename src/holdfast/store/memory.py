@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.errors import Conflict, KeyTaken, StoreClosed, StoreError, TaskNotFound
+from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
-from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
+from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
+
+if TYPE_CHECKING:
+    import apsw
 
 
 class _Log(Struct):
@@ -47,11 +52,13 @@ class MemoryStore:
         self._places: dict[str, int] = {}
         self._holder = f"memory-{os.urandom(8).hex()}"
         self._closed = False
+        self._tables: apsw.Connection | None = None
+        self._shut = False
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         with self._lock:
-            if self._closed:
-                raise StoreClosed("this store was closed", hint="open it again")
+            if self._shut:
+                raise self._refusal()
             failpoint("append.before")
             # Everything is decided before anything is changed, so a crash between the two leaves no half group.
             done = [self._append(group) for group in groups]
@@ -60,8 +67,8 @@ class MemoryStore:
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         with self._lock:
-            if self._closed:
-                raise StoreClosed("this store was closed", hint="open it again")
+            if self._shut:
+                raise self._refusal()
             found = self._logs.get(log)
             if found is None or found.head != expect:
                 return Conflict(log, expect.seq, found.head.seq if found else None)
@@ -74,7 +81,63 @@ class MemoryStore:
             failpoint("append.after")
             return digest
 
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        """User code gets tables of a SQLite database in memory, which commits just before the group is written."""
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            found = self._logs.get(log)
+            if found is None or found.head != expect:
+                return Conflict(log, expect.seq, found.head.seq if found else None)
+            failpoint("append.before")
+            try:
+                self._shut = True
+                done = self._transact(work, seconds)
+            finally:
+                self._shut = False
+                if self._tables is not None and self._tables.in_transaction:
+                    self._tables.execute("rollback")
+            failpoint("append.after")
+            return done
+
+    def _transact(self, work: Work, seconds: float | None) -> Outcome:
+        import apsw
+
+        from holdfast.store.sqlite_guard import run_guarded
+
+        if self._tables is None:
+            self._tables = apsw.Connection(":memory:")
+        self._tables.execute("begin immediate")
+        group = run_guarded(self._tables, work, seconds)
+        places = self._find_places(group)
+        if isinstance(places, tuple):
+            failpoint("commit.before")
+            self._tables.execute("commit")
+            self._put(group, places)
+            failpoint("commit.after")
+        return places
+
+    @contextmanager
+    def _changing(self) -> Generator[None, None, None]:
+        """For the rarer writes."""
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            yield
+
+    def _refusal(self) -> HoldfastError:
+        return StoreClosed("this store was closed", hint="open it again") if self._closed else written_inside()
+
     def _append(self, group: Group) -> Outcome:
+        places = self._find_places(group)
+        if isinstance(places, tuple):
+            failpoint("commit.before")
+            self._put(group, places)
+            failpoint("commit.after")
+        return places
+
+    def _find_places(self, group: Group) -> Outcome:
+        """Where a group would go, or why it may not be written."""
         placed: list[Placed] = []
         for write in group.writes:
             head = self._expected(write)
@@ -85,15 +148,15 @@ class MemoryStore:
             owner = self._effects.get(take.key)
             if owner is not None and take.key not in group.frees:
                 return KeyTaken(take.key, owner.log, owner.step)
-        failpoint("commit.before")
+        return tuple(placed)
+
+    def _put(self, group: Group, places: tuple[Placed, ...]) -> None:
         for key in group.frees:
             self._effects.pop(key, None)
         for take in group.takes:
             self._effects[take.key] = take
-        for write, place_ in zip(group.writes, placed, strict=True):
-            self._write(write, place_)
-        failpoint("commit.after")
-        return tuple(placed)
+        for write, placed in zip(group.writes, places, strict=True):
+            self._write(write, placed)
 
     def _expected(self, write: Write) -> Head | Conflict:
         """The head a write follows, if it is the one it expects."""
@@ -166,7 +229,7 @@ class MemoryStore:
             return fitting[-1] if fitting else None
 
     def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
-        with self._lock:
+        with self._changing():
             dropped = 0
             for name in [log] if log is not None else list(self._logs):
                 found = self._logs[name]
@@ -230,7 +293,7 @@ class MemoryStore:
             return list(self._logs[log].erasures) if log in self._logs else []
 
     def erase(self, erasures: Sequence[Erasure]) -> None:
-        with self._lock:
+        with self._changing():
             for one in erasures:
                 log = self._logs[one.log]
                 log.erasures.append(replace(one, blobs=()))
@@ -242,7 +305,7 @@ class MemoryStore:
                         self._blobs.pop(hash, None)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
-        with self._lock:
+        with self._changing():
             return [stone.log for stone in tombstones if self._remove(stone)]
 
     def _remove(self, stone: Tombstone) -> bool:
@@ -257,7 +320,7 @@ class MemoryStore:
         return True
 
     def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
-        with self._lock:
+        with self._changing():
             self._tombstones.update({stone.log: stone for stone in tombstones if stone.log not in self._tombstones})
             self._effects.update({take.key: take for take in takes if take.key not in self._effects})
 
@@ -303,7 +366,13 @@ class MemoryStore:
         return holder == self._holder and not self._closed
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            if self._shut and not self._closed:
+                raise written_inside()
+            self._closed = self._shut = True
+            if self._tables is not None:
+                self._tables.close()
+                self._tables = None
 
 
 def _fits(summary: Summary, query: Query) -> bool:

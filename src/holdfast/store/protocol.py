@@ -6,13 +6,13 @@ A store knows rows, not meanings: it never decodes a body. Digests are computed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from holdfast.core import codec
-from holdfast.core.errors import Conflict, KeyTaken
+from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
 
 
@@ -71,6 +71,58 @@ class Stats(Struct, frozen=True):
     bytes_by_table: dict[str, int]
 
 
+Bindings = Sequence[Any] | Mapping[str, Any]
+"""Values for the parameters of a statement, by place or by name."""
+
+
+class Rows:
+    """What a statement gave: its rows, to be gone through once, and how many rows it changed."""
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]], rowcount: int) -> None:
+        self._rows = iter(rows)
+        self.rowcount = rowcount
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or None when there is none left."""
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Every row that is left."""
+        return list(self._rows)
+
+
+class Connection(Protocol):
+    """A way into the store's own database, inside a transaction that the store ends.
+
+    What is written here and the record of the call commit together, or not at all:
+
+        def transfer(db: Connection, account: str, cents: int) -> int:
+            db.execute("update accounts set cents = cents - ? where name = ?", (cents, account))
+
+    It belongs to the thread it was given to, and is of no use once the transaction has ended.
+    """
+
+    @property
+    def dialect(self) -> str:
+        """Whose SQL it speaks: "sqlite" or "postgres"."""
+        ...
+
+    def execute(self, sql: str, bindings: Bindings = ()) -> Rows:
+        """Run a statement to its end."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Bindings]) -> Rows:
+        """Run a statement once for each row of values."""
+        ...
+
+
+Work = Callable[[Connection], Group]
+"""What user code does inside a transaction; it gives what is to be written with it."""
+
+
 class Store(Protocol):
     """Keeps logs. Everything here is durable when the call returns."""
 
@@ -82,6 +134,15 @@ class Store(Protocol):
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """The common case, as short as it can be: one event after a known head. Gives its digest."""
+        ...
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        """Run `work` inside one write transaction, with a connection to the same database, and write what it gives.
+
+        That the log's head is `expect` is checked first: if not, it is Conflict and `work` never runs. If the group is
+        refused, or `work` raises or takes longer than `seconds` (TimeLimit), everything is rolled back. What `work`
+        raises is raised as it is. Others who write wait meanwhile; the store takes no other write from `work` itself.
+        """
         ...
 
     def head(self, log: str) -> Head | None:
@@ -204,6 +265,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of everything. Closing twice is fine."""
         ...
+
+
+def written_inside() -> InvalidEvent:
+    """What a write gets that is asked for by the work of a transaction, beside it."""
+    return InvalidEvent("nothing else is written inside a transaction tool", hint="do it before or after the call")
 
 
 def place(head: Head, drafts: Sequence[Draft]) -> Placed:

@@ -1,6 +1,7 @@
 """A store in one SQLite file: any number of threads and processes, no server.
 
-One connection writes, under a lock; readers borrow theirs from a small pool. SQLite itself keeps processes apart.
+One connection writes, under a lock; readers borrow theirs from a small pool and never wait for it. SQLite itself keeps
+processes apart.
 With `durability="full"` an acknowledged event survives power loss; with `"process"` it survives the process.
 """
 
@@ -20,9 +21,10 @@ from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, St
 from holdfast.failpoints import failpoint
 from holdfast.store import sqlite_queries as q
 from holdfast.store.presence import Presence
-from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, place
-from holdfast.store.sqlite_file import Durability, connect, fetch_all, fetch_one, make_private, prepare, translated
-from holdfast.store.sqlite_rows import is_one_event, list_query, row_itself, task_row, to_summary
+from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
+from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
+from holdfast.store.sqlite_guard import run_guarded
+from holdfast.store.sqlite_rows import erase_body, insert, is_one_event, list_query, row_itself, to_stats, to_summary
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -49,6 +51,8 @@ class SqliteStore:
         self._open = {"vfs": vfs, "exclusive": exclusive}
         self._exclusive = exclusive
         self._lock = threading.RLock()
+        self._pool = threading.Lock()
+        self._inside = False
         self._pid = os.getpid()
         self._numbers: dict[str, int] = {}
         self._readers: list[apsw.Connection] = []
@@ -89,6 +93,42 @@ class SqliteStore:
             failpoint("commit.after")
             failpoint("append.after")
             return row[6]
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        """The head is checked under the file's write lock: nothing can move between that and the commit."""
+        self._refuse_after_fork()
+        with self._lock:
+            writer = self._writable()
+            failpoint("append.before")
+            try:
+                self._inside = True
+                done = self._transact(writer, Write(log, (), expect), work, seconds)
+            finally:
+                self._inside = False
+                with self._translated():
+                    if writer.in_transaction:
+                        writer.execute("rollback")
+            failpoint("append.after")
+            return done
+
+    def _transact(self, writer: apsw.Connection, after: Write, work: Work, seconds: float | None) -> Outcome:
+        """Leave the transaction open unless all is well. Only errors of our own statements are translated."""
+        with self._translated():
+            writer.execute("begin immediate")
+            head = self._expected(writer, after)
+            if isinstance(head, Conflict):
+                return head
+            highest = fetch_one(writer, q.HIGHEST_NUMBER)
+        group = run_guarded(writer, work, seconds)
+        with self._translated():
+            if fetch_one(writer, q.HIGHEST_NUMBER) != highest:
+                raise StoreError("the transaction changed the numbering of logs", hint="leave sqlite_sequence alone")
+            done = self._append_group(writer, group)
+            if isinstance(done, tuple):
+                failpoint("commit.before")
+                writer.execute("commit")
+                failpoint("commit.after")
+            return done
 
     def _append_events(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         """Single events of many logs in one transaction and one call; if one conflicts, each is seen to by itself."""
@@ -151,22 +191,7 @@ class SqliteStore:
         if write.origin is not None:
             made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
             writer.execute(q.INSERT_LOG, made)
-        number = self._number(writer, write.log)
-        seq = placed.first
-        for draft, digest in zip(write.drafts, placed.digests, strict=True):
-            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
-            writer.execute(q.INSERT_EVENT, row)
-            seq += 1
-        if write.summary is not None:
-            writer.execute(q.PUT_TASK, task_row(number, write.summary, seq - 1, placed.digests[-1]))
-        for blob in write.blobs:
-            hashed = bytes.fromhex(blob.hash)
-            writer.execute(q.PUT_BLOB, (hashed, blob.data))
-            writer.execute(q.USE_BLOB, (hashed, number))
-        if write.snapshot is not None:
-            one = write.snapshot
-            writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
-            writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": self._snapshots_kept})
+        insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
 
     def _seq(self, connection: apsw.Connection, number: int | None) -> int | None:
         row = fetch_one(connection, q.HEAD, (number,))
@@ -205,11 +230,15 @@ class SqliteStore:
         self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
-            try:
-                with self._transaction(writer):
-                    yield writer
-            except apsw.Error as error:
-                raise self._failed(error) from error
+            with self._translated(), self._transaction(writer):
+                yield writer
+
+    @contextmanager
+    def _translated(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._failed(error) from error
 
     def _refuse_after_fork(self) -> None:
         """Before any lock is taken: a forked child may have inherited it locked."""
@@ -222,6 +251,8 @@ class SqliteStore:
         if self._poison is not None:
             raise self._poison
         if self._writer.in_transaction:
+            if self._inside:
+                raise written_inside()
             self._writer.execute("rollback")  # left by an interrupted call; nothing in it was acknowledged
         return self._writer
 
@@ -248,7 +279,7 @@ class SqliteStore:
             with self._lock:
                 yield self._writable()
             return
-        with self._lock:
+        with self._pool:
             if self._writer is None:
                 raise self._closed()
             reader = self._readers.pop() if self._readers else None
@@ -258,7 +289,7 @@ class SqliteStore:
         except apsw.Error as error:
             raise translated(error, self.path) from error
         finally:
-            with self._lock:
+            with self._pool:
                 if reader is not None:
                     self._give_back(reader)
 
@@ -299,12 +330,7 @@ class SqliteStore:
     ) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            bounds = {
-                "log": number,
-                "kind": kind,
-                "after": after,
-                "upto": _TO_THE_END if upto is None else upto,
-            }
+            bounds = {"log": number, "kind": kind, "after": after, "upto": _TO_THE_END if upto is None else upto}
             found = fetch_all(reader, q.READ_KIND, {**bounds, "limit": -1 if last is None else last})
             return [Stored(*row) for row in reversed(found)]
 
@@ -379,13 +405,7 @@ class SqliteStore:
     def erase(self, erasures: Sequence[Erasure]) -> None:
         with self._changing() as writer:
             for one in erasures:
-                place_ = {"log": self._number(writer, one.log), "seq": one.seq}
-                writer.execute(q.INSERT_ERASURE, {**place_, "by": one.by, "why": one.why, "at": one.at_us})
-                writer.execute(q.ERASE_BODY, place_)
-                writer.execute(q.REMOVE_SNAPSHOTS, {"log": place_["log"]})
-                for hash in one.blobs:
-                    writer.execute(q.DROP_BLOB_USE, {"log": place_["log"], "hash": bytes.fromhex(hash)})
-                    writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
+                erase_body(writer, self._number(writer, one.log), one)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
@@ -400,10 +420,7 @@ class SqliteStore:
         if head != (stone.seq, stone.digest) or fetch_all(writer, q.FORKS, (stone.log,)):
             return False
         writer.execute(q.INSERT_TOMBSTONE, (stone.log, number, stone.seq, stone.digest, stone.at_us, stone.why))
-        for statement in (
-            *(q.REMOVE_EVENTS, q.REMOVE_BLOBS, q.REMOVE_BLOB_USES, q.REMOVE_SNAPSHOTS),
-            *(q.REMOVE_ERASURES, q.REMOVE_TASK, q.REMOVE_LOG),
-        ):
+        for statement in q.REMOVE:
             writer.execute(statement, {"log": number})
         return True
 
@@ -419,10 +436,8 @@ class SqliteStore:
     def rows(self, log: str) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            found: list[Stored] = []
-            for rowid, seq in fetch_all(reader, q.ROWIDS, (number,)):
-                found.append(row_itself(reader, rowid, log, number, seq))
-            return found
+            places = fetch_all(reader, q.ROWIDS, (number,))
+            return [row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
 
     def anchor(self, log: str) -> Head | None:
         row = self._row(q.ANCHOR, (log,))
@@ -437,36 +452,11 @@ class SqliteStore:
 
     def stats(self) -> Stats:
         with self._reading() as reader:
-            by_status: dict[str, int] = dict(fetch_all(reader, q.COUNT_BY_STATUS))
-            counts = {table: fetch_one(reader, query)[0] for table, query in q.COUNTS.items()}
-            sizes: dict[str, int] = dict(fetch_all(reader, q.BYTES_BY_TABLE))
-        return Stats(
-            tasks=sum(by_status.values()),
-            by_status=by_status,
-            events=counts["events"],
-            blobs=counts["blobs"],
-            snapshots=counts["snapshots"],
-            bytes=sum(sizes.values()),
-            bytes_by_table=sizes,
-        )
+            return to_stats(reader)
 
     def backup(self, path: str) -> None:
-        """A compact, consistent copy, under its final name only when it is complete and synced."""
-        if os.path.exists(path):
-            raise StoreError(f"{path!r} is there already; nothing was written", hint="give a new name")
-        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-            raise StoreError(f"there is no directory for {path!r}", hint="make it first")
-        partial = f"{path}.{os.urandom(4).hex()}.partial"
-        make_private(partial)
-        try:
-            with self._reading() as reader:
-                reader.execute(q.COPY_TO, (partial,))
-            with open(partial, "rb") as copy:
-                os.fsync(copy.fileno())
-            os.rename(partial, path)
-        finally:
-            if os.path.exists(partial):
-                os.unlink(partial)
+        with self._reading() as reader:
+            copy_to(reader, path)
 
     def holder(self) -> str:
         return self._own_presence().name
@@ -476,8 +466,9 @@ class SqliteStore:
 
     def _own_presence(self) -> Presence:
         self._refuse_after_fork()
-        with self._lock:
-            self._writable()
+        with self._pool:
+            if self._writer is None:
+                raise self._closed()
             if self._presence is None:
                 self._presence = Presence(f"{self.path}-holders")
             return self._presence
@@ -485,7 +476,9 @@ class SqliteStore:
     def close(self) -> None:
         if self._pid != os.getpid():
             return
-        with self._lock:
+        with self._lock, self._pool:
+            if self._inside:
+                raise written_inside()
             if self._writer is None:
                 return
             for reader in self._readers:

@@ -23,6 +23,7 @@ from holdfast.core.errors import (
 )
 from holdfast.failpoints import failpoint
 from holdfast.store.migrations import migrations
+from holdfast.store.sqlite_queries import COPY_TO
 
 Durability = Literal["full", "process"]
 
@@ -114,6 +115,24 @@ def _make_private_file(path: str) -> None:
 def make_private(path: str) -> None:
     """An empty new file that only its owner may read."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, stat.S_IRUSR | stat.S_IWUSR))
+
+
+def copy_to(reader: apsw.Connection, path: str) -> None:
+    """Write a compact, consistent copy, under its final name only when it is complete and synced."""
+    if os.path.exists(path):
+        raise StoreError(f"{path!r} is there already; nothing was written", hint="give a new name")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise StoreError(f"there is no directory for {path!r}", hint="make it first")
+    partial = f"{path}.{os.urandom(4).hex()}.partial"
+    make_private(partial)
+    try:
+        reader.execute(COPY_TO, (partial,))
+        with open(partial, "rb") as copy:
+            os.fsync(copy.fileno())
+        os.rename(partial, path)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
 
 
 def _refuse_strangers(connection: apsw.Connection, path: str) -> None:

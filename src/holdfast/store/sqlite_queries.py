@@ -205,7 +205,16 @@ REMOVE_ERASURES = "delete from erasures where log = :log"
 REMOVE_TASK = "delete from tasks where log = :log"
 REMOVE_LOG = "delete from logs where log = :log"
 
+# In this order: what a statement needs is removed after it.
+REMOVE = (*(REMOVE_EVENTS, REMOVE_BLOBS, REMOVE_BLOB_USES, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG),)
+
 # Looking after it
+
+# The tables of a schema, without SQLite's own.
+TABLES = "select lower(name) from sqlite_master where type = 'table' and name not like 'sqlite!_%' escape '!'"
+
+# The highest number a log ever had: no number is given twice.
+HIGHEST_NUMBER = "select seq from sqlite_sequence where name = 'logs'"
 
 ROWIDS = "select rowid, seq from events where log = ? order by seq"
 ROW = """

@@ -7,10 +7,10 @@ from typing import Any
 import apsw
 
 from holdfast.core.errors import LogCorrupt
-from holdfast.core.records import Group, Stored, Summary
+from holdfast.core.records import Group, Stored, Summary, Write
 from holdfast.store import sqlite_queries as q
-from holdfast.store.protocol import Query
-from holdfast.store.sqlite_file import fetch_one
+from holdfast.store.protocol import Erasure, Placed, Query, Stats
+from holdfast.store.sqlite_file import fetch_all, fetch_one
 
 
 def is_one_event(group: Group) -> bool:
@@ -47,6 +47,52 @@ def to_summary(row: tuple[Any, ...]) -> Summary:
 def task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
     row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
     return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
+
+
+def insert(writer: apsw.Connection, number: int | None, write: Write, placed: Placed, *, snapshots_kept: int) -> None:
+    """Write the rows of a log that is there: its events and what belongs to them."""
+    seq = placed.first
+    for draft, digest in zip(write.drafts, placed.digests, strict=True):
+        row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+        writer.execute(q.INSERT_EVENT, row)
+        seq += 1
+    if write.summary is not None:
+        writer.execute(q.PUT_TASK, task_row(number, write.summary, seq - 1, placed.digests[-1]))
+    for blob in write.blobs:
+        hashed = bytes.fromhex(blob.hash)
+        writer.execute(q.PUT_BLOB, (hashed, blob.data))
+        writer.execute(q.USE_BLOB, (hashed, number))
+    if write.snapshot is not None:
+        one = write.snapshot
+        writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
+        writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": snapshots_kept})
+
+
+def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> None:
+    """Say who erases a body and why, then erase it and what only it referred to."""
+    place = {"log": number, "seq": one.seq}
+    writer.execute(q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": one.at_us})
+    writer.execute(q.ERASE_BODY, place)
+    writer.execute(q.REMOVE_SNAPSHOTS, {"log": number})
+    for hash in one.blobs:
+        writer.execute(q.DROP_BLOB_USE, {"log": number, "hash": bytes.fromhex(hash)})
+        writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
+
+
+def to_stats(reader: apsw.Connection) -> Stats:
+    """Count what is there."""
+    by_status: dict[str, int] = dict(fetch_all(reader, q.COUNT_BY_STATUS))
+    counts = {table: fetch_one(reader, query)[0] for table, query in q.COUNTS.items()}
+    sizes: dict[str, int] = dict(fetch_all(reader, q.BYTES_BY_TABLE))
+    return Stats(
+        tasks=sum(by_status.values()),
+        by_status=by_status,
+        events=counts["events"],
+        blobs=counts["blobs"],
+        snapshots=counts["snapshots"],
+        bytes=sum(sizes.values()),
+        bytes_by_table=sizes,
+    )
 
 
 def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:

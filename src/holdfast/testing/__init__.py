@@ -1,1 +1,24 @@
 """What users and we ourselves test with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.testing.crash import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.world import World
+
+__all__ = ["CrashFailed", "CrashReport", "World", "crash_everywhere"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the harness when it is asked for."""
+    if name == "World":
+        from holdfast.testing.world import World
+
+        return World
+    if name in __all__:
+        from holdfast.testing import crash
+
+        return getattr(crash, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

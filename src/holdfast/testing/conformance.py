@@ -12,7 +12,7 @@ cannot outlive its process gives the same object back.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,65 +20,15 @@ import pytest
 from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
-from holdfast.core.events import Event
-from holdfast.core.records import Group, Head, Origin, Snapshot, Summary, Take, Write
-from holdfast.core.state import summarise
+from holdfast.core.records import Head, Origin, Snapshot, Take, Write
+from holdfast.core.summary import summarise
 from holdfast.failpoints import armed
-from holdfast.store.protocol import Erasure, Placed, Query, Store, Tombstone
-
-Opener = Callable[[], Store]
-AT = 1_700_000_000_000_000
-
-
-class Crash(BaseException):
-    """The process dies here."""
+from holdfast.store.protocol import Erasure, Query, Store, Tombstone
+from holdfast.testing.conformance_transact import TransactConformance
+from holdfast.testing.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
 
 
-def draft(*events: Event, at_us: int = AT) -> tuple[Any, ...]:
-    """Events ready to be written."""
-    return tuple(codec.draft(event, at_us)[0] for event in events)
-
-
-def created(
-    log: str, *, at_us: int = AT, origin: Origin | None = None, start: Head | None = None, **fields: Any
-) -> Write:
-    """The first write of a task."""
-    event = ev.TaskCreated(agent=fields.pop("agent", "tester"), **fields)
-    summary = summarise(None, log, event, at_us)
-    return Write(log, draft(event, at_us=at_us), start or Head(0, codec.genesis(log)), origin or Origin(), summary)
-
-
-def group(*writes: Write, takes: tuple[Take, ...] = (), frees: tuple[str, ...] = ()) -> Group:
-    """Writes that belong together."""
-    return Group(writes, takes, frees)
-
-
-def note(text: str) -> Event:
-    """Any small event."""
-    return ev.LogWritten(text=text)
-
-
-def ok(outcome: object) -> tuple[Placed, ...]:
-    """The places of a group that was written."""
-    assert isinstance(outcome, tuple), outcome
-    return outcome  # pyright: ignore[reportUnknownVariableType]
-
-
-def summary_of(store: Store, log: str) -> Summary:
-    """A task's row, which must be there."""
-    found = store.summary(log)
-    assert found is not None
-    return found
-
-
-def head_of(store: Store, log: str) -> Head:
-    """A log's head, which must be there."""
-    found = store.head(log)
-    assert found is not None
-    return found
-
-
-class StoreConformance:
+class StoreConformance(TransactConformance):
     """The contract of a store: what it keeps, what it refuses, what a race or a crash leaves behind."""
 
     @pytest.fixture

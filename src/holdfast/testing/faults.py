@@ -1,4 +1,4 @@
-"""A file system that fails when it is told to: full disks, failing syncs, power cuts.
+"""A file system that fails when it is told to: full disks, failing syncs, power cuts, a process killed at a write.
 
 Each is a VFS for SQLite, written in Python, over the real files. SQLite uses it by name, in one connection:
 
@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import apsw
 
@@ -49,6 +50,7 @@ class Delete:
 
 
 Change = Write | Truncate | Delete
+Side = Literal["before", "halfway", "after"]
 
 
 class FaultyVFS(apsw.VFS):
@@ -83,12 +85,16 @@ class FaultyVFS(apsw.VFS):
         if self.syncs == self.fail_sync_at:
             raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
 
+    def done(self) -> None:
+        """Called after a file was changed or synced."""
+
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         return apsw.VFSFile("", None, flags) if name is None else _File(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         self.changing(filename, Delete(syncdir))
         super().xDelete(filename, syncdir)
+        self.done()
 
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
@@ -181,6 +187,38 @@ class PowerCutVFS(FaultyVFS):
             _apply(self.shadow(path), change)
 
 
+class KillVFS(FaultyVFS):
+    """Kills its own process with SIGKILL at operation `kill_at`: before it, after it, or with half of a write done.
+
+    `writes` holds the numbers of the operations that were writes: only these can be left half done.
+    """
+
+    def __init__(self, name: str, *, kill_at: int | None = None, side: Side = "before") -> None:
+        super().__init__(name)
+        self.kill_at = kill_at
+        self.side = side
+        self.writes: list[int] = []
+
+    def changing(self, path: str, change: Change) -> None:
+        super().changing(path, change)
+        if isinstance(change, Write):
+            self.writes.append(self.operations)
+            if self.side == "halfway" and self.operations == self.kill_at:
+                _apply(Path(path), Write(change.offset, change.data[: len(change.data) // 2]))
+        self._kill_if_due("before", "halfway")
+
+    def syncing(self, path: str) -> None:
+        super().syncing(path)
+        self._kill_if_due("before", "halfway")
+
+    def done(self) -> None:
+        self._kill_if_due("after")
+
+    def _kill_if_due(self, *sides: Side) -> None:
+        if self.operations == self.kill_at and self.side in sides:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class _File(apsw.VFSFile):
     """A file that asks its VFS before it changes."""
 
@@ -193,13 +231,16 @@ class _File(apsw.VFSFile):
     def xWrite(self, data: Buffer, offset: int) -> None:
         self._vfs.changing(self._path, Write(offset, bytes(data)))
         super().xWrite(data, offset)
+        self._vfs.done()
 
     def xTruncate(self, newsize: int) -> None:
         self._vfs.changing(self._path, Truncate(newsize))
         super().xTruncate(newsize)
+        self._vfs.done()
 
     def xSync(self, flags: int) -> None:
         self._vfs.syncing(self._path)
+        self._vfs.done()
 
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None

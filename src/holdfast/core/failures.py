@@ -1,0 +1,68 @@
+"""Exceptions as data, with their causes, and without what must stay secret."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from msgspec.structs import replace
+
+from holdfast.core import limits
+from holdfast.core.events import Failure
+
+
+def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ()) -> Failure:
+    """An exception as data, with its traceback and its causes, and without what must stay secret.
+
+    >>> failure(ValueError("no such city")).message
+    'no such city'
+    """
+    import traceback  # few programs fail, and it costs 4 ms to import
+
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    frames = traceback.StackSummary.extract(
+        traceback.walk_tb(error.__traceback__), limit=-limits.TRACEBACK_FRAMES, lookup_lines=True
+    )
+    theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)] or frames
+    grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ())) if _is_group(error) else ()
+    deeper = depth < limits.MAX_CAUSES
+    return Failure(
+        type=type(error).__qualname__,
+        message=hidden(_message(error), secrets),
+        traceback=tuple(f"{f.filename}:{f.lineno} in {f.name}: {hidden(f.line or '', secrets)}" for f in theirs),
+        code=str(getattr(error, "code", "")),
+        notes=tuple(hidden(str(note), secrets) for note in getattr(error, "__notes__", ())),
+        cause=failure(cause, depth + 1, secrets) if cause is not None and deeper else None,
+        group=tuple(failure(one, depth + 1, secrets) for one in grouped) if deeper else (),
+    )
+
+
+def noted(failure: Failure, notes: list[str]) -> Failure:
+    """A failure with more said about it."""
+    return replace(failure, notes=(*failure.notes, *notes)) if notes else failure
+
+
+def hidden(text: str, secrets: tuple[str, ...]) -> str:
+    """Text in which nothing secret can be read."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+_OURS = __file__.removesuffix("failures.py").removesuffix("core/")
+"""Frames of ours say nothing about what went wrong in an agent."""
+
+HIDDEN = "[secret]"
+"""What stands where a secret stood."""
+
+
+def _is_group(error: BaseException) -> bool:
+    return isinstance(error, BaseExceptionGroup)
+
+
+def _message(error: BaseException) -> str:
+    """An exception's text, even if its own __str__ fails or holds what UTF-8 cannot."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 — a user's __str__ may raise anything, and the failure must be kept
+        text = f"<{type(error).__qualname__} whose text raised {type(broken).__qualname__}>"
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,90 @@
+"""Events → summary: the few facts that a list or a queue cares about, as a row of its own. Itself a fold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core import codec
+from holdfast.core import events as ev
+from holdfast.core.events import Event
+from holdfast.core.hot import Hot
+from holdfast.core.records import Summary
+
+
+def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
+    """What a list shows after this event. Gives back the same object where nothing changes."""
+    if summary is None:
+        return first_summary(log, event, at_us)
+    if isinstance(event, ev.TaskForked):
+        return forked_summary(summary, log, event, at_us)
+    if isinstance(event, ev.RolledBack):
+        return replace(codec.load(event.hot, Hot).summary, changed_us=at_us)
+    changed = _summary_change(summary, event)
+    return replace(summary, changed_us=at_us, **changed) if changed else summary
+
+
+def changes_summary(event: Event) -> bool:
+    """Whether a list may show something else after this event."""
+    return type(event) in SUMMARISED
+
+
+def first_summary(log: str, event: Event, at_us: int) -> Summary:
+    """What a list shows of a task that has just begun."""
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us")
+    given: dict[str, Any] = (
+        {name: getattr(event, name) for name in same} if isinstance(event, ev.TaskCreated) else {"agent": ""}
+    )
+    return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
+
+
+def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) -> Summary:
+    """What a list shows of a fresh fork."""
+    return Summary(
+        id=log,
+        **{name: getattr(parent, name) for name in ("agent", "stage", "user", "thread", "queue", "priority")},
+        deadline_us=event.deadline_us,
+        created_us=at_us,
+        changed_us=at_us,
+    )
+
+
+def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
+    match event:
+        case ev.TaskClaimed():
+            held = {"holder": event.holder, "lease_seconds": event.lease_seconds}
+            return {"status": "running", "waiting": None, "wake_us": None, **held}
+        case ev.TaskReleased():
+            return {"status": "pending", "holder": None}
+        case ev.TaskSuspended():
+            return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
+        case (
+            ev.SignalReceived()
+            | ev.WaitEnded()
+            | ev.StepSettled()
+            | ev.CancelRequested()
+            | ev.ApprovalGiven()
+            | ev.ApprovalRefused()
+        ):
+            return {"status": "pending", "waiting": None, "wake_us": None} if summary.status == "waiting" else {}
+        case ev.TaskCompleted():
+            return {"status": "completed", **_AT_REST}
+        case ev.TaskFailed():
+            return {"status": "failed", **_AT_REST}
+        case ev.TaskCancelled():
+            return {"status": "cancelled", **_AT_REST}
+        case ev.TaskReopened():
+            return {"status": "pending", **_AT_REST}
+        case ev.StageSet():
+            return {"stage": event.stage} if event.stage != summary.stage else {}
+        case _:
+            return {}
+
+
+_AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
+SUMMARISED: set[type[Event]] = {
+    *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
+    *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
+    *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused),
+}

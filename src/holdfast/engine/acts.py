@@ -1,0 +1,165 @@
+"""Calling users' functions: what they are given, and what becomes of whatever they return or raise."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import codec, failures
+from holdfast.core import events as ev
+from holdfast.core.errors import HoldfastError, TimeLimit, ToolExited
+from holdfast.core.records import Group, Take
+from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unknown
+from holdfast.engine import outside
+from holdfast.engine.calls import Call, calling
+from holdfast.engine.run import Run
+from holdfast.failpoints import failpoint
+
+
+class Acting:
+    """One call of a user's function."""
+
+    def __init__(self, act: Act, run: Run, connection: Any = None) -> None:
+        want = act.want
+        self.want = want
+        self.key = act.key
+        self._run = run
+        known = {"tool": want.tool, "arguments": want.arguments, "time_left": want.timeout}
+        self.call = Call(run.log.name, act.key, act.attempt, idempotency_key=act.idempotency_key, **known)
+        self.given: dict[str, Any] = dict(want.arguments) if want.tool else {}
+        if "idempotency_key" in want.given:
+            self.given["idempotency_key"] = act.idempotency_key
+        if "connection" in want.given:
+            self.given["connection"] = connection
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """What is called: the function, or its stand-in where nothing may be touched."""
+        if self._run.hot.effects == "recorded" and self.want.tool:
+            mock: Any = self.want.mock
+            return mock if callable(mock) else _constant(mock)
+        return self.want.fn
+
+    def make(self) -> Any:
+        """Call the function, here and now; its value, or something to await."""
+        with calling(self.call):
+            failpoint("act.before")
+            value = self.fn(**self.given)
+            if not inspect.isawaitable(value):
+                failpoint("act.after")
+            return value
+
+    def outcome(self, make: Callable[[], Any]) -> Outcome | Any:
+        """What became of a call; something to await is handed back as it is."""
+        try:
+            value = make()
+        except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
+            return Outcome(error=error)
+        except SystemExit as stop:
+            return Outcome(error=self.exited(stop))
+        return value if inspect.isawaitable(value) else self.kept(value)
+
+    def kept(self, value: Any) -> Outcome:
+        """A value as it is recorded. One that cannot be is the step's failure: it did run."""
+        try:
+            raw = codec.pack(value, f"the result of step {self.key!r}")
+        except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
+            return Outcome(error=error)
+        return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw)
+
+    def exited(self, stop: SystemExit) -> ToolExited:
+        """A function may not end the process by itself."""
+        error = ToolExited(f"step {self.key!r} tried to exit with {stop.code!r}", hint="raise an Exception instead")
+        error.__cause__ = stop
+        return error
+
+    def late(self, result: Any) -> None:
+        """An answer that came after nobody waited any more."""
+        if isinstance(result, Outcome):
+            failure = None if result.error is None else failures.failure(result.error, secrets=self.want.secrets)
+            name = self._run.log.name
+            outside.observe(self._run.logs, name, self.key, result.value, failure)
+
+    def in_doubt(self) -> Outcome:
+        """No answer in time."""
+        limit = self.want.timeout or 0
+        return Outcome(error=TimeLimit(f"no answer within {limit:g} s", hint="raise its timeout"), timed_out=True)
+
+    def announcement(self) -> ev.StepStarted:
+        """What tells others that this step is under way."""
+        want = self.want
+        given: dict[str, Any] = {"tool": want.tool, "effect": want.effect} if want.tool else {}
+        key = self.call.idempotency_key
+        return ev.StepStarted(
+            key=self.key, name=want.name, input=want.input, attempt=self.call.attempt, idempotency_key=key, **given
+        )
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    def give(**given: Any) -> Any:
+        return value
+
+    return give
+
+
+class Transacting:
+    """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
+
+    def __init__(self, wish: Transact, run: Run) -> None:
+        self._wish = wish
+        self._run = run
+        self._outcome: Outcome | None = None
+        self.seconds = wish.act.want.timeout
+
+    def work(self, connection: Any) -> Group:
+        """Called inside the transaction."""
+        acting = Acting(self._wish.act, self._run, connection)
+        outcome = acting.outcome(acting.make)
+        if not isinstance(outcome, Outcome):
+            outcome = Outcome(error=TypeError("a transaction tool cannot be awaited"))
+        self._outcome = outcome
+        if outcome.value is None:
+            raise NothingToCommit
+        return Group((self._run.log.draft([self._wish.record(outcome.value)]),))
+
+    def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
+        """What became of it; None if the log had moved on."""
+        if error is not None:
+            return self._outcome if isinstance(error, NothingToCommit) else Outcome(error=error)
+        return self._outcome if done else None
+
+
+class NothingToCommit(Exception):
+    """Rolls a transaction back."""
+
+
+def question(wish: Ask, run: Run) -> Call:
+    """What `reconcile` is asked about."""
+    step = wish.step
+    known = {"tool": step.tool, "arguments": wish.want.arguments, "idempotency_key": step.idempotency_key}
+    return Call(run.log.name, step.key, step.attempts, **known, announced_at=step.started_us / 1_000_000)
+
+
+def answer(given: Any) -> Happened | DidNotHappen | Unknown:
+    """What the destination said. An answer that is none is Unknown."""
+    return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
+
+
+def recalled(key: str, run: Run) -> Any:
+    """A step of the log this one was forked from."""
+    hot = run.hot
+    place = f"{hot.turn}/{key}" if hot.turn else key
+    return outside.step_of(run.logs, hot.forked_from, place)
+
+
+def owner(unique: str, run: Run) -> Owned | None:
+    """Who has a unique key, and what became of that call."""
+    take: Take | None = run.logs.store.taken(unique)
+    if take is None:
+        return None
+    try:
+        step = outside.step_of(run.logs, take.log, take.step) or outside.kept_step(run.logs, take.log, unique)
+    except HoldfastError:
+        return Owned(take, None, gone=True)
+    return Owned(take, step)

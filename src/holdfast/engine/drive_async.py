@@ -1,0 +1,177 @@
+"""The driver of `async def` agents: the same flows, answered without ever blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core import limits
+from holdfast.core.errors import Stopped, TimeLimit
+from holdfast.core.wishes import (
+    Act,
+    Ask,
+    Body,
+    Child,
+    Idle,
+    Outcome,
+    Owner,
+    Park,
+    Part,
+    Recall,
+    Record,
+    Sleep,
+    Transact,
+    Unknown,
+)
+from holdfast.engine import acts
+from holdfast.engine.acts import Acting
+from holdfast.engine.calls import calling
+from holdfast.engine.drive import ANSWERS, THREADS
+from holdfast.engine.loop import LoopRun
+from holdfast.engine.threads import Job
+from holdfast.engine.together import Piece
+from holdfast.failpoints import failpoint
+
+
+async def drive_async(flow: Part, run: LoopRun) -> Any:
+    """Carry out a flow for an `async def` agent."""
+    await run.enter()
+    try:
+        wish = flow.send(None)
+        while True:
+            try:
+                found = _ANSWERS.get(type(wish))
+                answer = ANSWERS[type(wish)](wish, run) if found is None else await found(wish, run)
+            except BaseException as error:  # noqa: BLE001 — the flow decides what it means
+                wish = flow.throw(error)
+            else:
+                wish = flow.send(answer)
+    except StopIteration as done:
+        return done.value
+    except Stopped:
+        await run.park("timer", None)  # let go of when everything stands still, as a wait would be
+        raise
+    finally:
+        run.leave()
+
+
+async def drive_all(run: LoopRun, pieces: Sequence[Piece], limit: int) -> list[Any]:
+    """Drive several flows at once, some at a time; gives a value or an exception for each."""
+    places = asyncio.Semaphore(limit)
+
+    async def one(piece: Piece) -> Any:
+        async with places:
+            try:
+                return await drive_async(piece.flow, run)
+            except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
+                return error
+
+    return list(await asyncio.gather(*(one(piece) for piece in pieces)))
+
+
+async def _act_async(wish: Act, run: LoopRun) -> Outcome:
+    acting = Acting(wish, run)
+    if wish.want.effect != "once":
+        run.acting[acting] = run.time()
+        run.look_later()
+    try:
+        if not wish.want.is_async:
+            return await _in_thread(acting, run)
+        return await _on_loop(acting, wish.want.timeout)
+    finally:
+        run.acting.pop(acting, None)
+
+
+async def _in_thread(acting: Acting, run: LoopRun) -> Outcome:
+    """A plain function runs in a thread of its own, so that the event loop goes on."""
+    job = Job(lambda: acting.outcome(acting.make), acting.late)
+    landed = run.future()
+    job.tell(lambda: run.tell(landed))
+    THREADS.start(job)
+    try:
+        async with asyncio.timeout(acting.want.timeout):
+            await landed
+    except TimeoutError:
+        if job.abandon():
+            return acting.in_doubt()
+    except asyncio.CancelledError:
+        job.abandon()
+        raise
+    outcome = job.value()
+    return outcome if isinstance(outcome, Outcome) else await _kept(acting, outcome)
+
+
+async def _on_loop(acting: Acting, seconds: float | None) -> Outcome:
+    value = acting.outcome(acting.make)
+    if isinstance(value, Outcome) or seconds is None:
+        return value if isinstance(value, Outcome) else await _kept(acting, value)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _kept(acting, value)
+    except TimeoutError:
+        return acting.in_doubt()
+
+
+async def _kept(acting: Acting, value: Any) -> Outcome:
+    """Await what a function gave, and keep what comes of it."""
+    try:
+        with calling(acting.call):
+            result = await value
+            failpoint("act.after")
+        return acting.kept(result)
+    except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
+        return Outcome(error=error)
+    except SystemExit as stop:
+        return Outcome(error=acting.exited(stop))
+    except asyncio.CancelledError as error:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return Outcome(error=RuntimeError(f"it was cancelled from inside: {error!r}"))
+
+
+async def _transact_async(wish: Transact, run: LoopRun) -> Outcome | None:
+    transacting = acts.Transacting(wish, run)
+    try:
+        return transacting.outcome(await run.transact_async(transacting.work, transacting.seconds))
+    except (acts.NothingToCommit, TimeLimit) as error:
+        return transacting.outcome(error=error)
+
+
+async def _ask_async(wish: Ask, run: LoopRun) -> Any:
+    assert wish.want.reconcile is not None
+    reconcile, call = wish.want.reconcile, acts.question(wish, run)
+    try:
+        given = await asyncio.to_thread(reconcile, call)
+        return acts.answer(await given if asyncio.iscoroutine(given) else given)
+    except Exception:  # noqa: BLE001 — whatever kept it from being asked
+        return Unknown()
+
+
+async def _sleep_async(wish: Sleep, run: LoopRun) -> None:
+    left = (wish.until_us - run.logs.clock.now_us()) / 1_000_000
+    if left > run.hold:
+        await run.park("timer", wish.until_us)
+    elif left > 0:
+        await asyncio.sleep(min(left, limits.POLL_SECONDS))
+        await run.refresh_async()
+
+
+async def _child_async(wish: Child, run: LoopRun) -> None:
+    await run.children_async(wish, run)
+
+
+_ANSWERS: dict[type, Callable[[Any, LoopRun], Any]] = {
+    Record: lambda wish, run: run.write(wish),
+    Act: _act_async,
+    Transact: _transact_async,
+    Ask: _ask_async,
+    Recall: lambda wish, run: asyncio.to_thread(acts.recalled, wish.key, run),
+    Owner: lambda wish, run: asyncio.to_thread(acts.owner, wish.unique, run),
+    Sleep: _sleep_async,
+    Park: lambda wish, run: run.park(wish.why, wish.wake_us),
+    Child: _child_async,
+    Body: lambda wish, run: run.body_async(),
+    Idle: lambda wish, run: run.idle_async(),
+}

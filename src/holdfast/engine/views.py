@@ -1,0 +1,118 @@
+"""What each branch of a task sees (law 5): the state up to its last waiting verb, and what it has said since."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from holdfast.core.codec import JSON_NULL
+from holdfast.core.events import Event, MessageAdded
+from holdfast.core.hot import Hot
+from holdfast.core.state import evolve, saying
+from holdfast.core.wishes import Branch
+from holdfast.engine.log import Log, Logs, Told, decoded
+from holdfast.engine.view import message_values
+
+
+class Views:
+    """The past of one turn, as far as somebody looks at it."""
+
+    def __init__(self, logs: Logs, log: Log, first: int) -> None:
+        self._logs = logs
+        self._log = log
+        self._first = first
+        self._upto = log.head.seq
+        self._start: Hot | None = log.state.copy() if log.head.seq == first else None
+        self._recorded: dict[tuple[str, int], Event] | None = None
+        log.tail = []
+        self._tail = log.tail
+
+    def load(self) -> None:
+        """Read the turn so far. Happens by itself when somebody looks; an event loop has it done beforehand."""
+        if self._start is not None:
+            return
+        name = self._log.name
+        rows = self._logs.live_rows(name, after=self._first, upto=self._upto)
+        before = [Told(row.seq, row.at_us, decoded(log, row)) for log, row in rows]
+        self._tail[:0] = before
+        self._start = self._logs.load(name, upto=self._first).state
+
+    def of(self, branch: Branch) -> Hot:
+        """What a branch sees. Not to be changed, nor kept."""
+        if branch.sketch is not None:
+            return branch.sketch
+        past = self._log.state if branch.seen >= self._log.head.seq else self._past(branch)
+        if branch.own is None:
+            return past
+        sketch = past.sketch()
+        for one in _oldest_first(branch.own):
+            sketch = self._told(sketch, one)
+        branch.sketch = sketch
+        return sketch
+
+    def messages(self, branch: Branch) -> list[Raw]:
+        """The conversation as far as a branch sees it, encoded."""
+        found = message_values(self._logs, self._log.name, branch.seen)
+        for one in _oldest_first(branch.own):
+            event = one if isinstance(one, Event) else self._said_before(one)
+            if isinstance(event, MessageAdded):
+                step = self._log.state.steps_of(branch.turn).get(event.step)
+                found.append(event.message if isinstance(event.message, Raw) else step.result if step else JSON_NULL)
+        return found
+
+    def add(self, branch: Branch, one: Event | tuple[str, int]) -> None:
+        """The branch says something: an event, or what it said at that place the first time."""
+        branch.own = (one, branch.own)
+        if branch.sketch is not None:
+            branch.sketch = self._told(branch.sketch, one)
+
+    def _told(self, sketch: Hot, one: Event | tuple[str, int]) -> Hot:
+        event = one if isinstance(one, Event) else self._said_before(one)
+        return evolve(sketch, self._log.name, sketch.seq, sketch.updated_us, event)
+
+    def _past(self, branch: Branch) -> Hot:
+        """The state at an earlier seq: each branch keeps its own, and lets it grow."""
+        self.load()
+        assert self._start is not None
+        past = branch.past
+        if past is None or past.seq > branch.seen:
+            past = self._start.copy()
+        first = bisect_right(self._tail, past.seq, key=_seq)
+        last = bisect_right(self._tail, branch.seen, key=_seq)
+        for told in self._tail[first:last]:
+            past = evolve(past, self._log.name, told.seq, told.at_us, told.event)
+        branch.past = past
+        return past
+
+    def _said_before(self, which: tuple[str, int]) -> Event:
+        """What was said at that place the first time: its value counts, whatever the code says now."""
+        if self._recorded is None:
+            self.load()
+            self._recorded = _sayings(self._tail)
+        return self._recorded[which]
+
+
+def _seq(told: Told) -> int:
+    return told.seq
+
+
+def _oldest_first(own: Any) -> list[Any]:
+    found: list[Any] = []
+    while own is not None:
+        one, own = own
+        found.append(one)
+    return found[::-1]
+
+
+def _sayings(tail: list[Told]) -> dict[tuple[str, int], Event]:
+    found: dict[tuple[str, int], Event] = {}
+    counts: dict[str, int] = {}
+    for told in tail:
+        if told.event.said:
+            identity = saying(told.event.said, told.event)
+            counts[identity] = counts.get(identity, 0) + 1
+            found[identity, counts[identity]] = replace(told.event, said="")
+    return found

@@ -1,0 +1,128 @@
+"""From what users write to what flows are asked for: a function and its arguments, a tool's call, an undoing."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from holdfast.core import codec, limits
+from holdfast.core.events import Fields
+from holdfast.core.hot import Undo
+from holdfast.core.policy import Duration, Retry, seconds
+from holdfast.core.secrets import Secret
+from holdfast.core.wishes import Want
+from holdfast.engine.agent import Agent, Tool, as_retry, undo_name
+from holdfast.engine.callables import Parameters, parameters_of
+from holdfast.engine.calls import Call
+
+UNDO_RETRY = Retry(attempts=5)
+"""How often something is tried that undoes, when nobody says."""
+
+
+def step_want(
+    agent: Agent,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    retry: Retry | int | None = None,
+    timeout: Duration | None = None,
+) -> tuple[Want, Parameters]:
+    """A plain step: any function with arguments."""
+    parameters = parameters_of(fn, name)
+    arguments = parameters.bind(args, kwargs)
+    want = Want(
+        name=parameters.name,
+        fn=lambda: fn(*args, **kwargs),
+        input={key: codec.pack(value, f"{parameters.name}({key})") for key, value in arguments.items()},
+        arguments=arguments,
+        retry=agent.retry if retry is None else as_retry(retry),
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        on_change=agent.on_change,
+        is_async=parameters.is_async,
+    )
+    return want, parameters
+
+
+def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any], seed: str) -> Want:
+    """A call of a tool."""
+    given = tool.parameters.check({name: _revealed(value) for name, value in arguments.items()})
+    input, secrets = _input(tool, arguments, seed)
+    compensate = tool.compensate
+    return Want(
+        name=tool.name,
+        fn=tool.fn,
+        given=tool.parameters.given,
+        input=input,
+        arguments=given,
+        retry=agent.retry if tool.retry is None else tool.retry,
+        timeout=tool.timeout,
+        tool=tool.name,
+        effect=tool.effect,
+        risk=tool.risk,
+        unique=tool.unique_key(given),
+        undo="" if compensate is None else undo_name(compensate),
+        approval=bool(tool.risk) and tool.risk in agent.risks,
+        approval_seconds=agent.approve_within,
+        retry_on=tool.retry_on,
+        reconcile=tool.reconcile,
+        reconcile_after=tool.reconcile_after,
+        on_doubt=tool.on_doubt,
+        on_change=agent.on_change,
+        mock=tool.mock,
+        secrets=secrets,
+        is_async=tool.is_async,
+    )
+
+
+def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -> Want:
+    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments."""
+    arguments = {name: value(raw) for name, raw in one.input.items()}
+    plain = undo.fn if isinstance(undo, Tool) else undo
+    if one.step:
+        known = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
+        call = Call(task_id, one.step, 1, **known, result=value(one.result))
+        fn: Callable[..., Any] = lambda: plain(call)  # noqa: E731 — a function made for one call
+    else:
+        fn = lambda: plain(**arguments)  # noqa: E731
+    tool = undo if isinstance(undo, Tool) else None
+    return Want(
+        name=one.name,
+        fn=fn,
+        input={"of": codec.pack(one.step)} if one.step else one.input,
+        arguments={},
+        retry=tool.retry if tool is not None and tool.retry is not None else UNDO_RETRY,
+        timeout=None if tool is None else tool.timeout,
+        tool="" if tool is None else tool.name,
+        effect="idempotent" if tool is None else tool.effect,
+        retry_on=(Exception,) if tool is None else tool.retry_on,
+        reconcile=None if tool is None else tool.reconcile,
+        reconcile_after=2.0 if tool is None else tool.reconcile_after,
+        on_doubt="ask" if tool is None else tool.on_doubt,
+        on_change="keep",
+        is_async=parameters_of(plain).is_async,
+    )
+
+
+def _input(tool: Tool, arguments: Mapping[str, Any], seed: str) -> tuple[Fields, tuple[str, ...]]:
+    """Arguments as they are recorded. Of a secret only a keyed fingerprint is, so that the call is known again."""
+    input: Fields = {}
+    secrets: list[str] = []
+    for name, value in arguments.items():
+        if name not in tool.redact and not isinstance(value, Secret):
+            input[name] = codec.pack(value, f"{tool.name}({name})")
+            continue
+        plain = _revealed(value)
+        data = bytes(codec.pack(plain, f"{tool.name}({name})"))
+        input[name] = codec.pack({"secret": hmac.new(seed.encode(), data, "sha256").hexdigest()[:16]})
+        if isinstance(plain, str) and len(plain) >= limits.SECRET_LENGTH:
+            secrets.append(plain)
+    return input, tuple(secrets)
+
+
+def _revealed(value: Any) -> Any:
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,183 @@
+"""Where tasks are worked on in this process: who works on what, children too, and who is told of waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import events as ev
+from holdfast.core import limits, names
+from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
+from holdfast.core.events import Event, Fields
+from holdfast.core.wishes import Child
+from holdfast.engine import execute
+from holdfast.engine.agent import Agent, nobody
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.run import Run
+from holdfast.engine.view import TaskState
+
+OnWait = Callable[[TaskState], None]
+_FOR_PEOPLE = ("person", "doubt", "budget")
+
+
+class Workshop:
+    """The work of one app."""
+
+    def __init__(self, logs: Logs, on_wait: OnWait | None = None) -> None:
+        self.logs = logs
+        self.agents: dict[str, Agent] = {}
+        self.busy = execute.Busy(logs.store.holder)
+        self._on_wait = on_wait
+
+    def know(self, agent: Agent) -> Agent:
+        """Remember an agent by its name, for those who resume by id."""
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
+        self.agents[agent.name] = agent
+        return agent
+
+    def agent_of(self, log: Log, given: Agent | None) -> Agent:
+        """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
+        if given is not None:
+            return self.know(given)
+        name = log.state.summary.agent
+        if name not in self.agents and not log.state.block:
+            raise InvalidValue(
+                f"this app does not know the agent {name!r} of task {log.name!r}",
+                hint="give it: app.resume(id, agent), or open(…, agents=[…])",
+            )
+        return self.agents.get(name) or nobody(name)
+
+    def work(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS) -> None:
+        """Work on a task here and now until it ends or waits."""
+        if not execute.can_go_on(self.logs, log, hold):
+            return
+        if agent.is_async:
+            self._in_a_loop(log, agent, hold)
+            return
+        with self.busy.with_(log.name):
+            execute.claim(log)
+            run = Run(self.logs, log, agent, hold=hold)
+            run.children = self.child
+            execute.work(run)
+            self._tell(log)
+
+    async def work_async(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS) -> None:
+        """The same on the running event loop; a `def` agent gets a thread."""
+        import asyncio
+
+        from holdfast.engine.execute_async import work_async
+        from holdfast.engine.loop import LoopRun
+
+        if not agent.is_async:
+            await asyncio.to_thread(self.work, log, agent, hold)
+            return
+        if not await asyncio.to_thread(execute.can_go_on, self.logs, log, hold):
+            return
+        with self.busy.with_(log.name):
+            await asyncio.to_thread(execute.claim, log)
+            run = LoopRun(self.logs, log, agent, hold=hold)
+            run.children_async = self._child_async
+            with execute.stopped_by_interrupt(run):
+                await work_async(run)
+            if self._on_wait is not None:
+                await asyncio.to_thread(self._tell, log)
+
+    def _in_a_loop(self, log: Log, agent: Agent, hold: float) -> None:
+        """An async agent, asked for by a program that is not: it gets an event loop of its own."""
+        import asyncio
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self.work_async(log, agent, hold))
+        else:
+            raise InvalidValue(
+                f"{agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
+            )
+
+    # Children
+
+    def child(self, wish: Child, run: Run) -> None:
+        log = self._begin_child(wish, run)
+        with contextlib.suppress(TaskBusy):  # somebody else works on it; its end will wake us
+            self.work(log, wish.agent, run.hold)
+        run.refresh()
+
+    async def _child_async(self, wish: Child, run: Any) -> None:
+        import asyncio
+
+        log = await asyncio.to_thread(self._begin_child, wish, run)
+        with contextlib.suppress(TaskBusy):
+            await self.work_async(log, wish.agent, run.hold)
+        await run.refresh_async()
+
+    def _begin_child(self, wish: Child, run: Run) -> Log:
+        """Start a child, or find it: its id is its place, so starting it twice is starting it once."""
+        if wish.id.count("#") > limits.MAX_CHILD_DEPTH:
+            raise InvalidValue(
+                f"{wish.id!r} is the child of too many children", hint="let fewer tasks start each other"
+            )
+        self.know(wish.agent)
+        if self.logs.store.origin(wish.id) is None:
+            parent = run.hot.summary
+            limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
+            given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
+            given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+            with contextlib.suppress(TaskExists):
+                self.begin(wish.id, created(wish.agent, wish.input, deadline_us=limit, **given))
+        log = self.logs.load(wish.id)
+        execute.same_input(self.logs, log, wish.input)
+        return log
+
+    # Beginnings
+
+    def begin(self, name: str, event: Event) -> Log:
+        """Write the first event of a task."""
+        return begin(self.logs, name, [event], None)
+
+    def _tell(self, log: Log) -> None:
+        """Tell the program that a task now waits for a person."""
+        if self._on_wait is not None and log.state.summary.waiting in _FOR_PEOPLE:
+            self._on_wait(TaskState(log, self.logs))
+
+
+def begin(logs: Logs, name: str, events: list[Event], parent: Log | None) -> Log:
+    """Write the first events of a task, or of a fork of another."""
+    log = Log(logs, name)
+    if parent is not None:
+        log.hot, log.head = parent.hot, parent.head
+    log.check(events)
+    try:
+        return logs.create(name, events) if parent is None else logs.fork(parent, name, events)
+    except Conflict:
+        if parent is not None and logs.store.origin(parent.name) is None:
+            raise logs.missing(parent.name) from None
+        if logs.store.tombstone(name) is not None:
+            raise logs.missing(name) from None
+        raise TaskExists(name) from None
+
+
+def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
+    """The first event of a task."""
+    user, thread = given.pop("user", None), given.pop("thread", None)
+    declared: dict[str, Any] = {}
+    if isinstance(agent, Agent):
+        declared = {"stages": agent.stages, "version": agent.version}
+    return ev.TaskCreated(
+        agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
+        input=input,
+        seed=os.urandom(8).hex(),
+        user=None if user is None else names.user_log(user).removeprefix("@user/"),
+        thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
+        salt=os.urandom(8).hex() if user is not None else "",
+        **{**declared, **given},
+    )
+
+
+def deadline_us(now_us: int, seconds: float | None, moment_us: int | None = None) -> int | None:
+    """When a task must be done: the first of a length of time from now and a moment somebody else set."""
+    mine = None if seconds is None else now_us + int(seconds * 1_000_000)
+    return min((one for one in (mine, moment_us) if one is not None), default=None)
