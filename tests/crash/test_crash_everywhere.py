@@ -1,5 +1,6 @@
 """The harness that crashes agents everywhere: it passes for good ones, and catches bad agents and broken engines."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -164,14 +165,99 @@ def test_threads_and_their_late_requests_die_with_the_process(crash_everywhere, 
     assert report.duplicates == 0 and report.doubts > 3
 
 
-def test_a_program_of_its_own_may_stand_in_for_an_agent(crash_everywhere, world):
-    shop = shop_on(world)
+def payments_on(world):
+    """A tool for `def` agents and one for async ones; both must act once."""
 
+    def find(call):
+        found = world.find(call.idempotency_key)
+        return Happened(found.receipt) if found else DidNotHappen()
+
+    def refund(call):
+        world.request("refund", key=call.idempotency_key)
+
+    @tool(effect="once", reconcile=find, reconcile_after=0, compensate=refund)
+    def pay(amount: int, *, idempotency_key: str) -> str:
+        return world.request("pay", key=idempotency_key)["receipt"]
+
+    @tool(effect="once", reconcile=find, reconcile_after=0)
+    async def apay(amount: int, *, idempotency_key: str) -> str:
+        await asyncio.sleep(0)
+        return world.request("pay", key=idempotency_key)["receipt"]
+
+    return pay, apay
+
+
+def in_parallel(pay, apay):
+    @agent
+    async def in_parallel(task):
+        async def both(amount):
+            await task.call(apay, amount=amount)
+            task.state.increment("paid")
+            return await task.step(lambda: amount, name="amount")
+
+        return await asyncio.gather(*map(both, (1, 2))), await task.ask("enough?", name="ok")
+
+    return {"agent": in_parallel, "finish": lambda app, state: app.answer(state.id, "ok", "yes")}
+
+
+def with_a_child_that_asks(pay, apay):
+    @agent
+    def child(task, amount: int):
+        return [task.call(pay, amount=amount), task.ask("ok?", name="ok")]
+
+    @agent
+    def parent(task):
+        return [task.spawn(child, {"amount": 1}), task.call(pay, amount=2)]
+
+    return {"agent": parent, "finish": lambda app, state: app.answer(state.id, "ok", "yes"), "agents": [child]}
+
+
+def that_is_undone(pay, apay):
+    @agent(tools=[pay])
+    def undone(task):
+        task.call(pay, amount=1)
+        task.call(pay, amount=2)
+        raise ValueError("no")
+
+    return {"agent": undone}
+
+
+def in_a_block(pay, apay):
     def program(app):
-        return app.run(shop, {"order": 17}, id="mine")
+        with app.task("triage", {"ticket": 7}, id="mine") as task:
+            for turn in task.turns(max=3):
+                task.call(pay, amount=turn)
+                if turn == 2:
+                    break
+            task.finish(turn)
 
-    report = crash_everywhere(drive=program, id="mine", world=world, check=paid_once, sample=10)
-    assert report.what == "program" and report.tried == 10
+    return {"drive": program, "id": "mine"}
+
+
+def that_writes_behind(pay, apay):
+    @agent(checkpoint="before_effects")
+    def behind(task):
+        counted = [task.step(lambda n=n: n, name="count") for n in range(3)]
+        return [task.call(pay, amount=1), task.call(pay, amount=2), *counted]
+
+    return {"agent": behind}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [in_parallel, with_a_child_that_asks, that_is_undone, in_a_block, that_writes_behind],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize(("mode", "store", "sample"), [("process", "memory:", None), ("kill", "sqlite", FEW and 6)])
+def test_agents_of_every_kind_survive_and_act_once(crash_everywhere, world, monkeypatch, kind, mode, store, sample):
+    monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 300)
+
+    def acted_once(state, world):
+        assert len(world.requests("pay")) == 2
+
+    given = {**kind(*payments_on(world)), "world": world, "check": acted_once}
+    report = crash_everywhere(**given, mode=mode, store=store, sample=sample, crashes=2)
+    assert report.survived + report.missed == report.tried and report.missed < report.tried / 2
 
 
 def test_a_sample_is_the_same_for_a_seed_and_takes_some_of_each_failpoint():

@@ -87,7 +87,7 @@ def pack(value: Any, path: str = "value") -> Raw:
             hint="keep it in a file or an object store and record where it is",
         )
     # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look.
-    if b"null" in data or _brackets_nest_too_deep(data):
+    if b"null" in data or (len(data) > 2 * limits.MAX_DEPTH and _brackets_nest_too_deep(data)):
         complaint = _complaint(msgspec.to_builtins(value, enc_hook=_plain), path, 0)
         if complaint is not None:
             raise complaint

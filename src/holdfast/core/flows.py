@@ -164,15 +164,24 @@ def _owner_is_gone(desk: Desk, place: str, same: dict[str, Any], want: Want) -> 
         source = f"{owned.take.log}/{owned.take.step}"
         yield Record(_again(same["key"], owned.step, want, source), decided=True)
     else:
-        yield from _wait_for_owner()
+        yield from _wait_for_owner(want.unique)
     return False
 
 
-def _wait_for_owner() -> Part:
-    """The other call is under way, or in doubt. Look again soon; then the task waits, and looks again later."""
-    now_us: int = yield Now()
-    yield from until(now_us + limits.UNIQUE_POLL_US)
-    yield Park("doubt", now_us + limits.UNIQUE_WAIT_US)
+def _wait_for_owner(unique: str) -> Part:
+    """The other call is under way, or in doubt. Look again soon, then less often; then the task waits for it."""
+    begun_us: int = yield Now()
+    now_us, pause_us = begun_us, limits.UNIQUE_POLL_US
+    while True:
+        yield from until(now_us + pause_us)
+        owned: Owned | None = yield Owner(unique)
+        if owned is None or owned.step is None or not owned.step.open:
+            return
+        now_us = yield Now()
+        if owned.step.status == "doubt" or now_us - begun_us > limits.UNIQUE_WAIT_US:
+            yield Park("doubt", now_us + limits.UNIQUE_WAIT_US)
+            return
+        pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 
 
 def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:

@@ -43,7 +43,8 @@ def whole(work: Work, agent: Rules) -> Part:
     except (LeaseLost, StoreError, GeneratorExit):
         raise
     except BaseException as stop:
-        yield Idle()
+        if not isinstance(stop, KeyboardInterrupt):
+            yield Idle()
         if not work.suspended and not work.hot.ended:
             yield Record((ev.TaskReleased(why=type(stop).__name__),))
         raise

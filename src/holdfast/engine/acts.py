@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -25,13 +24,22 @@ class Acting:
         self.want = want
         self.key = act.key
         self._run = run
-        known = {"tool": want.tool, "arguments": want.arguments, "time_left": want.timeout}
-        self.call = Call(run.log.name, act.key, act.attempt, idempotency_key=act.idempotency_key, **known)
-        self.given: dict[str, Any] = dict(want.arguments) if want.tool else {}
-        if "idempotency_key" in want.given:
-            self.given["idempotency_key"] = act.idempotency_key
-        if "connection" in want.given:
-            self.given["connection"] = connection
+        self.call = Call(
+            run.log.name,
+            act.key,
+            act.attempt,
+            tool=want.tool,
+            arguments=want.arguments,
+            idempotency_key=act.idempotency_key,
+            time_left=want.timeout,
+        )
+        self.given: dict[str, Any] = {}
+        if want.tool:
+            self.given = dict(want.arguments)
+            if "idempotency_key" in want.given:
+                self.given["idempotency_key"] = act.idempotency_key
+            if "connection" in want.given:
+                self.given["connection"] = connection
 
     @property
     def fn(self) -> Callable[..., Any]:
@@ -46,7 +54,7 @@ class Acting:
         with calling(self.call):
             failpoint("act.before")
             value = self.fn(**self.given)
-            if not inspect.isawaitable(value):
+            if not is_awaitable(value):
                 failpoint("act.after")
             return value
 
@@ -58,7 +66,7 @@ class Acting:
             return Outcome(error=error)
         except SystemExit as stop:
             return Outcome(error=self.exited(stop))
-        return value if inspect.isawaitable(value) else self.kept(value)
+        return value if is_awaitable(value) else self.kept(value)
 
     def kept(self, value: Any) -> Outcome:
         """A value as it is recorded. One that cannot be is the step's failure: it did run."""
@@ -94,6 +102,11 @@ class Acting:
         return ev.StepStarted(
             key=self.key, name=want.name, input=want.input, attempt=self.call.attempt, idempotency_key=key, **given
         )
+
+
+def is_awaitable(value: object) -> bool:
+    """Whether something can be awaited. What `inspect` offers takes longer than many a step."""
+    return hasattr(value, "__await__")
 
 
 def _constant(value: Any) -> Callable[..., Any]:
@@ -137,7 +150,8 @@ class NothingToCommit(Exception):
 def question(wish: Ask, run: Run) -> Call:
     """What `reconcile` is asked about."""
     step = wish.step
-    known = {"tool": step.tool, "arguments": wish.want.arguments, "idempotency_key": step.idempotency_key}
+    known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
+    known["arguments"] = wish.want.arguments
     return Call(run.log.name, step.key, step.attempts, **known, announced_at=step.started_us / 1_000_000)
 
 

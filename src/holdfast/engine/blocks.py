@@ -32,7 +32,7 @@ def block(shop: Workshop, id: str, created: events.TaskCreated) -> Generator[Blo
             run.begin_prelude()
         task = Block(run)
         ending = _Ending()
-        with execute.stopped_by_interrupt(run):
+        with execute.stopped_by_interrupt(run.stop, id):
             try:
                 yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,16 +9,33 @@ from typing import Any
 class Call:
     """One call of a tool, or one step. `result` is known when it is to be undone, `announced_at` when in doubt."""
 
-    def __init__(self, task_id: str, step: str, attempt: int, **known: Any) -> None:
+    __slots__ = (
+        *("announced_at", "arguments", "attempt", "idempotency_key", "result"),
+        *("step", "task_id", "time_left", "tool"),
+    )
+
+    def __init__(
+        self,
+        task_id: str,
+        step: str,
+        attempt: int,
+        *,
+        tool: str = "",
+        arguments: dict[str, Any] | None = None,
+        idempotency_key: str = "",
+        time_left: float | None = None,
+        announced_at: float | None = None,
+        result: Any = None,
+    ) -> None:
         self.task_id = task_id
         self.step = step
         self.attempt = attempt
-        self.tool: str = known.get("tool", "")
-        self.arguments: dict[str, Any] = known.get("arguments", {})
-        self.idempotency_key: str = known.get("idempotency_key", "")
-        self.time_left: float | None = known.get("time_left")
-        self.announced_at: float | None = known.get("announced_at")
-        self.result: Any = known.get("result")
+        self.tool = tool
+        self.arguments = {} if arguments is None else arguments
+        self.idempotency_key = idempotency_key
+        self.time_left = time_left
+        self.announced_at = announced_at
+        self.result = result
 
     def __repr__(self) -> str:
         return f"<call {self.step} of {self.task_id}>"
@@ -34,11 +49,16 @@ def current_call() -> Call | None:
     return _current.get()
 
 
-@contextmanager
-def calling(call: Call) -> Generator[None, None, None]:
+class calling:
     """Mark that a step's function is running."""
-    token = _current.set(call)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_call", "_token")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._call)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)

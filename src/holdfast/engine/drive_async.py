@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core import limits
-from holdfast.core.errors import Stopped, TimeLimit
+from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
 from holdfast.core.wishes import (
     Act,
     Ask,
@@ -35,8 +35,22 @@ from holdfast.failpoints import failpoint
 
 
 async def drive_async(flow: Part, run: LoopRun) -> Any:
-    """Carry out a flow for an `async def` agent."""
-    await run.enter()
+    """Carry out a verb of an `async def` agent. What ends the whole task is not raised in the branch that met it."""
+    try:
+        return await carry_out(flow, run)
+    except (Cancelled, LeaseLost, Stopped) as error:
+        run.active += 1
+        try:
+            await run.give_up(error)
+        finally:
+            run.leave()
+        raise
+
+
+async def carry_out(flow: Part, run: LoopRun) -> Any:
+    """Carry out a flow on an event loop."""
+    if not run.enter():
+        await run.enter_later()
     try:
         wish = flow.send(None)
         while True:
@@ -49,9 +63,6 @@ async def drive_async(flow: Part, run: LoopRun) -> Any:
                 wish = flow.send(answer)
     except StopIteration as done:
         return done.value
-    except Stopped:
-        await run.park("timer", None)  # let go of when everything stands still, as a wait would be
-        raise
     finally:
         run.leave()
 

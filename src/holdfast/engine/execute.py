@@ -14,7 +14,7 @@ from holdfast.core.hot import Hot
 from holdfast.engine.agent import Agent
 from holdfast.engine.drive import drive
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Run
+from holdfast.engine.run import Run, Stop
 from holdfast.engine.task import Task
 
 
@@ -83,8 +83,7 @@ def work(run: Run) -> None:
     """Let a `def` agent work on a task it holds."""
     task = Task(run)
     run.body = lambda: run.agent.fn(task, **arguments(run))
-    with stopped_by_interrupt(run):
-        drive(life.whole(run, run.agent), run)
+    drive(life.whole(run, run.agent), run)
 
 
 def arguments(run: Run) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def _input(logs: Logs, hot: Hot) -> dict[str, Any]:
 
 
 @contextmanager
-def stopped_by_interrupt(run: Run) -> Generator[None, None, None]:
+def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
     """Ctrl-C once lets the step under way finish; twice stops at once. Both can be resumed."""
     import signal  # few agents are stopped by hand
 
@@ -106,13 +105,13 @@ def stopped_by_interrupt(run: Run) -> Generator[None, None, None]:
         yield
         return
 
-    def stop(number: int, frame: Any) -> None:
-        if run.stopping:
+    def ask(number: int, frame: Any) -> None:
+        if stop.asked:
             raise KeyboardInterrupt
-        run.stopping = True
-        _say_so(run.log.name)
+        stop.asked = True
+        _warn("task %s stops after this step; Ctrl-C again stops it at once", id)
 
-    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGINT, ask)
     try:
         yield
     except Stopped:
@@ -121,10 +120,10 @@ def stopped_by_interrupt(run: Run) -> Generator[None, None, None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _say_so(id: str) -> None:
+def _warn(text: str, *values: object) -> None:
     import logging
 
-    logging.getLogger("holdfast").warning("task %s stops after this step; Ctrl-C again stops it at once", id)
+    logging.getLogger("holdfast").warning(text, *values)
 
 
 class Busy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.core import life
-from holdfast.engine.drive_async import drive_async
+from holdfast.engine.drive_async import carry_out, drive_all, drive_async
 from holdfast.engine.execute import arguments
 from holdfast.engine.loop import LoopRun
 from holdfast.engine.task import AsyncTask
@@ -14,6 +14,7 @@ from holdfast.engine.task import AsyncTask
 async def work_async(run: LoopRun) -> None:
     """Let an `async def` agent work on a task it holds."""
     await asyncio.to_thread(run.views.load)
+    run.drive, run.drive_all = drive_async, drive_all
     task = AsyncTask(run)
     run.start_body = lambda: run.agent.fn(task, **arguments(run))
-    await drive_async(life.whole(run, run.agent), run)
+    await carry_out(life.whole(run, run.agent), run)

@@ -15,9 +15,10 @@ from holdfast.core.records import Group, Stored
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Record
 from holdfast.engine.agent import Agent
+from holdfast.engine.commit import Ticket
 from holdfast.engine.hop import hop_of
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Entry, Run, Transacted
+from holdfast.engine.run import Entry, Run, Stop, Transacted
 
 
 class Here(NamedTuple):
@@ -35,8 +36,10 @@ _here: ContextVar[Here | None] = ContextVar("holdfast_here", default=None)
 class LoopRun(Run):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
-    def __init__(self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS) -> None:
-        super().__init__(logs, log, agent, hold=hold)
+    def __init__(
+        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+    ) -> None:
+        super().__init__(logs, log, agent, hold=hold, stop=stop)
         self._loop = asyncio.get_running_loop()
         self.deliver = hop_of(self._loop)
         self.future = self._loop.create_future
@@ -44,10 +47,13 @@ class LoopRun(Run):
         self.acting: dict[Any, float] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self.children_async: Any = None
+        self.drive: Any = None
+        self.drive_all: Any = None
         self._looking: asyncio.TimerHandle | None = None
-        self._active = 0
+        self.active = 0
         self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object]] = {}
         self._closing: asyncio.Future[None] | None = None
+        self._over: BaseException | None = None
         self._idle: list[asyncio.Future[None]] = []
         self._settling: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = None
@@ -89,13 +95,28 @@ class LoopRun(Run):
         if record.behind and self._goes_behind(record):
             return "behind"
         entry = Entry(record, self.hot.seq)
-        landed: asyncio.Future[Any] = self.future()
-        entry.tell = lambda done: resolve(landed)
+        if self.hot.summary.parent is not None:
+            entry.also = await asyncio.to_thread(self.wake_parent, record)
         self._queue.append(entry)
         if self._flight is None:
             self.take_off()
-        await landed
+        if not entry.settled:
+            landed: asyncio.Future[Any] = self.future()
+            entry.tell = lambda done: resolve(landed)
+            await landed
         return entry.result()
+
+    def send(self, group: Group) -> None:
+        """A store in memory makes nobody wait, so it is written to at once; others by the committing thread."""
+        if self.logs.store.waits:
+            super().send(group)
+            return
+        ticket = Ticket(group)
+        try:
+            ticket.outcome = self.logs.committer.commit(group)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            ticket.error = error
+        self.landed(ticket)
 
     def catch_up(self, batch: list[Entry]) -> None:
         """The log moved on: read it in a thread, then decide again."""
@@ -115,11 +136,13 @@ class LoopRun(Run):
 
     async def refresh_async(self) -> None:
         """Fold in what others have written."""
-        if self._flight is None:
+        while True:
             head = self.log.head
             rows = await asyncio.to_thread(self._read)
             if self.log.head is head and self._flight is None:
                 self._follow(rows)
+                return
+            await asyncio.sleep(0.001)
 
     async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
         """`transact`, in a thread. Nothing else of the task is written meanwhile, even if nobody waits any more."""
@@ -145,23 +168,28 @@ class LoopRun(Run):
 
     # Waiting, without anybody noticing
 
-    async def enter(self) -> None:
-        """A verb begins."""
-        while self._closing is not None:
-            await asyncio.shield(self._closing)
-        if self.suspended:
+    def enter(self) -> bool:
+        """A verb begins; False if the task is just being suspended, and it is not yet sure."""
+        if self.suspended or self._over is not None:
             raise Suspended
-        self._active += 1
+        if self._closing is not None:
+            return False
+        self.active += 1
+        return True
+
+    async def enter_later(self) -> None:
+        """A verb begins when it is sure that the task goes on."""
+        while not self.enter():
+            assert self._closing is not None
+            await asyncio.shield(self._closing)
 
     def leave(self) -> None:
         """A verb has ended."""
-        self._active -= 1
+        self.active -= 1
         self._look()
 
     async def park(self, why: ev.WaitKind, wake_us: int | None) -> None:
         """Wait until something comes, or until the task is stopped because nothing does."""
-        if self.suspended:
-            raise Suspended
         parked: asyncio.Future[None] = self.future()
         self._parked[parked] = (why, wake_us, asyncio.current_task())
         self.leave()
@@ -169,11 +197,16 @@ class LoopRun(Run):
             await parked
         finally:
             self._parked.pop(parked, None)
-            self._active += 1
+            self.active += 1
+
+    async def give_up(self, error: BaseException) -> None:
+        """The whole task ends once nothing is in flight: nobody is interrupted, and `gather` sees nothing of it."""
+        self._over = self._over or error
+        await self.park("timer", None)
 
     def _look(self) -> None:
         """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""
-        if self._active:
+        if self.active:
             return
         if self._idle:
             for one in self._idle:
@@ -184,16 +217,16 @@ class LoopRun(Run):
 
     def _suspend(self) -> None:
         self._settling = None
-        if self._active or not self._parked or self.suspended:
+        if self.active or not self._parked or self.suspended:
+            return
+        if self._over is not None:
+            self._stop_branches(10)
             return
         waits = list(self._parked.values())
         why = foremost([one[0] for one in waits])
         wake_us = min((wake for _, wake, _ in waits if wake is not None), default=None)
-        event: ev.Event = ev.TaskSuspended(why=why, wake_us=wake_us)
-        if self.stopping:
-            event = ev.TaskReleased(why="stopped")
         self._closing = self.future()
-        entry = Entry(Record((event,), decided=True), self.hot.seq)
+        entry = Entry(Record((ev.TaskSuspended(why=why, wake_us=wake_us),), decided=True), self.hot.seq)
         entry.tell = self._suspended
         self._queue.append(entry)
         if self._flight is None:
@@ -228,9 +261,9 @@ class LoopRun(Run):
 
     async def idle_async(self) -> None:
         """Wait until no branch has anything under way; those that wait for others are given up."""
-        self._active -= 1
+        self.active -= 1
         try:
-            while self._active:
+            while self.active:
                 standing_still: asyncio.Future[None] = self.future()
                 self._idle.append(standing_still)
                 await standing_still
@@ -241,25 +274,31 @@ class LoopRun(Run):
             if left:
                 await asyncio.wait(left, timeout=limits.STOP_SECONDS)
         finally:
-            self._active += 1
+            self.active += 1
 
     async def body_async(self) -> Any:
         """Let the agent's own function run, as a task that can be stopped."""
         assert self.start_body is not None
         self._root = self._loop.create_task(self._as_root(self.start_body))
-        self._active -= 1
+        self.active -= 1
         self._look()
         try:
             result = await self._root
-        except asyncio.CancelledError:
-            if self.suspended:
-                raise Suspended from None
+        except BaseException:
+            self._raise_if_over()
             raise
         finally:
-            self._active += 1
-        if self.suspended:
-            raise Suspended
+            self.active += 1
+        self._raise_if_over()
         return result
+
+    def _raise_if_over(self) -> None:
+        """Whatever came of the agent's function after it was stopped does not count."""
+        if self.suspended:
+            raise Suspended from None
+        if self._over is not None:
+            over, self._over = self._over, None
+            raise over from None
 
     async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self._own(self.root)

@@ -46,14 +46,22 @@ Transacted = tuple[Write, Placed] | list[Stored]
 _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 
+class Stop:
+    """Whether the process was asked to stop. A task and its children share one."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+
 class Entry:
-    """A record on its way: what to write, and what became of it."""
+    """A record on its way: what to write, here and `also` in other logs, and what became of it."""
 
-    __slots__ = ("answer", "decided_at", "error", "record", "tell")
+    __slots__ = ("also", "answer", "decided_at", "error", "record", "tell")
 
-    def __init__(self, record: Record, decided_at: int) -> None:
+    def __init__(self, record: Record, decided_at: int, also: tuple[Write, ...] = ()) -> None:
         self.record = record
         self.decided_at = decided_at
+        self.also = also
         self.answer: Any = _PENDING
         self.error: BaseException | None = None
         self.tell: Callable[[Entry], None] | None = None
@@ -69,23 +77,30 @@ class Entry:
         return self.answer
 
     @property
+    def settled(self) -> bool:
+        """Whether it is known what became of it."""
+        return self.answer is not _PENDING
+
+    @property
     def alone(self) -> bool:
         """Whether it may be refused for a reason of its own, which must not fail others with it."""
         record = self.record
         signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
-        return bool(record.takes or record.frees or signals)
+        return bool(record.takes or record.frees or signals or self.also)
 
 
 class Run:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
-    def __init__(self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS) -> None:
+    def __init__(
+        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+    ) -> None:
         self.logs = logs
         self.log = log
         self.agent = agent
         self.hold = hold
         self.suspended = False
-        self.stopping = False
+        self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
         self.children: Any = None
         self.body: Callable[[], Any] = _no_body
@@ -105,6 +120,11 @@ class Run:
     def hot(self) -> Hot:
         """The state as folded so far."""
         return self.log.state
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to stop before the next step."""
+        return self.stop.asked
 
     @property
     def unwritten(self) -> bool:
@@ -128,16 +148,33 @@ class Run:
     def record(self, record: Record) -> Any:
         """Write what was said and these events, as `Record` says."""
         with self.lock:
-            if record.behind and self._goes_behind(record):
-                return "behind"
-            entry = Entry(record, self.hot.seq)
+            if record.behind:
+                if self._goes_behind(record):
+                    return "behind"
+                if self._written_alone(record):
+                    return True
+            entry = Entry(record, self.hot.seq, self.wake_parent(record))
             self._queue.append(entry)
-            while entry.answer is _PENDING and entry.error is None:
+            while not entry.settled:
                 if self._flight is not None:
                     self.landed_once.wait()
                 else:
                     self._write_queued()
         return entry.result()
+
+    def _written_alone(self, record: Record) -> bool:
+        """The common case, as short as it can be: a result, and nobody else who writes. False if it is not that."""
+        if self._queue or self._flight is not None or self._failed is not None:
+            return False
+        try:
+            self.log.append((*self._buffer, *record.events) if self._buffer else record.events)
+        except Conflict:
+            return False
+        except BaseException as error:
+            self._broke([], error)
+            raise
+        self._buffer.clear()
+        return True
 
     def _goes_behind(self, record: Record) -> bool:
         """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
@@ -161,8 +198,7 @@ class Run:
             if self._failed is not None:
                 raise self._failed
             if events:
-                also = self._wake_parent(events)
-                self.log.append(events, takes=record.takes, frees=record.frees, also=also)
+                self.log.append(events, takes=record.takes, frees=record.frees, also=batch[0].also)
         except Conflict:
             self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
         except KeyTaken as taken:
@@ -227,7 +263,8 @@ class Run:
         self.log.follow(rows, self.log.name)
         for row in rows:
             if row.kind in ("task_claimed", "rolled_back"):
-                raise LeaseLost(f"task {self.log.name!r} was taken over at seq {row.seq}")
+                self._failed = LeaseLost(f"task {self.log.name!r} was taken over at seq {row.seq}")
+                raise self._failed
 
     def _keep_late(self, batch: list[Entry]) -> None:
         """Results that came too late are kept as observations, and used by nobody."""
@@ -264,8 +301,8 @@ class Run:
     def refresh(self) -> bool:
         """Read what others have written; False if there is nothing new."""
         with self.lock:
-            if self._flight is not None:
-                return False
+            while self._flight is not None:
+                self.landed_once.wait()
             rows = self.logs.store.read(self.log.name, after=self.log.head.seq)
             self._follow(rows)
             return bool(rows)
@@ -311,12 +348,16 @@ class Run:
         record = batch[0].record if batch else Record()
         try:
             write = self.log.draft(events)
-            group = Group((write, *self._wake_parent(events)), record.takes, record.frees)
+            group = Group((write, *(batch[0].also if batch else ())), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             _settle(batch, error)
             return
         self._flight = (batch, self._buffer, write)
         self._buffer = []
+        self.send(group)
+
+    def send(self, group: Group) -> None:
+        """Have a group written, and be told what became of it."""
         self.logs.committer.submit(group, self.deliver, self)
 
     def landed(self, ticket: Ticket) -> None:
@@ -351,12 +392,12 @@ class Run:
         if self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.take_off()
 
-    def _wake_parent(self, events: Sequence[Event]) -> tuple[Write, ...]:
+    def wake_parent(self, record: Record) -> tuple[Write, ...]:
         """A child's end and its parent's wake-up are written together."""
         parent = self.hot.summary.parent
-        if parent is None or not events or not isinstance(events[-1], _ENDINGS):
+        if parent is None or not record.events or not isinstance(record.events[-1], _ENDINGS):
             return ()
-        return outside.child_ended(self.logs, parent, self.log.name, events[-1])
+        return outside.child_ended(self.logs, parent, self.log.name, record.events[-1])
 
     # Saying
 

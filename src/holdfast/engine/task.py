@@ -309,25 +309,21 @@ class AsyncTask(Task):
     async def _drive(
         self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None
     ) -> Any:
-        from holdfast.engine.drive_async import drive_async
-
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb)
-        value = run.value(await drive_async(flow(run, branch, *args), run))
+        value = run.value(await run.drive(flow(run, branch, *args), run))
         run.moved(branch)
         return value if finish is None else finish(value)
 
     async def _together(
         self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT
     ) -> Any:
-        from holdfast.engine.drive_async import drive_all
-
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb)
         parts = together.parts(run, branch, works)
-        outcomes = await drive_all(run, parts, limit)
+        outcomes = await run.drive_all(run, parts, limit)
         value = together.joined(branch, parts, outcomes, run.value)
         run.moved(branch)
         return finish(value)

@@ -84,7 +84,7 @@ def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -
     arguments = {name: value(raw) for name, raw in one.input.items()}
     plain = undo.fn if isinstance(undo, Tool) else undo
     if one.step:
-        known = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
+        known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
         call = Call(task_id, one.step, 1, **known, result=value(one.result))
         fn: Callable[..., Any] = lambda: plain(call)  # noqa: E731 — a function made for one call
     else:

@@ -15,7 +15,7 @@ from holdfast.core.wishes import Child
 from holdfast.engine import execute
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Run
+from holdfast.engine.run import Run, Stop
 from holdfast.engine.view import TaskState
 
 OnWait = Callable[[TaskState], None]
@@ -50,21 +50,25 @@ class Workshop:
             )
         return self.agents.get(name) or nobody(name)
 
-    def work(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS) -> None:
+    def work(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None) -> None:
         """Work on a task here and now until it ends or waits."""
         if not execute.can_go_on(self.logs, log, hold):
             return
-        if agent.is_async:
-            self._in_a_loop(log, agent, hold)
-            return
-        with self.busy.with_(log.name):
-            execute.claim(log)
-            run = Run(self.logs, log, agent, hold=hold)
-            run.children = self.child
-            execute.work(run)
+        stop = stop or Stop()
+        with execute.stopped_by_interrupt(stop, log.name):
+            if agent.is_async:
+                self._in_a_loop(log, agent, hold, stop)
+                return
+            with self.busy.with_(log.name):
+                execute.claim(log)
+                run = Run(self.logs, log, agent, hold=hold, stop=stop)
+                run.children = self.child
+                execute.work(run)
             self._tell(log)
 
-    async def work_async(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS) -> None:
+    async def work_async(
+        self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+    ) -> None:
         """The same on the running event loop; a `def` agent gets a thread."""
         import asyncio
 
@@ -72,27 +76,26 @@ class Workshop:
         from holdfast.engine.loop import LoopRun
 
         if not agent.is_async:
-            await asyncio.to_thread(self.work, log, agent, hold)
+            await asyncio.to_thread(self.work, log, agent, hold, stop)
             return
         if not await asyncio.to_thread(execute.can_go_on, self.logs, log, hold):
             return
         with self.busy.with_(log.name):
             await asyncio.to_thread(execute.claim, log)
-            run = LoopRun(self.logs, log, agent, hold=hold)
+            run = LoopRun(self.logs, log, agent, hold=hold, stop=stop)
             run.children_async = self._child_async
-            with execute.stopped_by_interrupt(run):
-                await work_async(run)
-            if self._on_wait is not None:
-                await asyncio.to_thread(self._tell, log)
+            await work_async(run)
+        if self._on_wait is not None:
+            await asyncio.to_thread(self._tell, log)
 
-    def _in_a_loop(self, log: Log, agent: Agent, hold: float) -> None:
+    def _in_a_loop(self, log: Log, agent: Agent, hold: float, stop: Stop) -> None:
         """An async agent, asked for by a program that is not: it gets an event loop of its own."""
         import asyncio
 
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            asyncio.run(self.work_async(log, agent, hold))
+            asyncio.run(self.work_async(log, agent, hold, stop))
         else:
             raise InvalidValue(
                 f"{agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
@@ -101,9 +104,10 @@ class Workshop:
     # Children
 
     def child(self, wish: Child, run: Run) -> None:
+        """Let a child begin or go on, here, and read what came of it."""
         log = self._begin_child(wish, run)
         with contextlib.suppress(TaskBusy):  # somebody else works on it; its end will wake us
-            self.work(log, wish.agent, run.hold)
+            self.work(log, wish.agent, run.hold, run.stop)
         run.refresh()
 
     async def _child_async(self, wish: Child, run: Any) -> None:
@@ -111,7 +115,7 @@ class Workshop:
 
         log = await asyncio.to_thread(self._begin_child, wish, run)
         with contextlib.suppress(TaskBusy):
-            await self.work_async(log, wish.agent, run.hold)
+            await self.work_async(log, wish.agent, run.hold, run.stop)
         await run.refresh_async()
 
     def _begin_child(self, wish: Child, run: Run) -> Log:

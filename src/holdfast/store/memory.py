@@ -41,6 +41,8 @@ class _Log(Struct):
 class MemoryStore:
     """Logs in dictionaries, under one lock."""
 
+    waits = False
+
     def __init__(self) -> None:
         self.url = "memory:"
         self._lock = threading.RLock()

@@ -124,9 +124,13 @@ Work = Callable[[Connection], Group]
 
 
 class Store(Protocol):
-    """Keeps logs. Everything here is durable when the call returns."""
+    """Keeps logs. Everything here is durable when the call returns.
+
+    `waits` says whether calls may take a while: such a store is not asked from an event loop.
+    """
 
     url: str
+    waits: bool
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""

@@ -33,6 +33,8 @@ _KNOWN_LOGS = 100_000
 class SqliteStore:
     """Logs in one file."""
 
+    waits = True
+
     def __init__(
         self,
         path: str,
