@@ -1,9 +1,9 @@
 """Agents written once and declared twice: as `def` and as `async def`. A body yields what its verbs give.
 
-    @either()
-    def worker(task):
-        first = yield task.step(look, name="look")
-        return [first, (yield task.ask("who?"))]
+@either()
+def worker(task):
+    first = yield task.step(look, name="look")
+    return [first, (yield task.ask("who?"))]
 """
 
 import functools

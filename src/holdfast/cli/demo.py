@@ -1,141 +1,182 @@
-"""`holdfast demo`: a task whose process is killed in the middle, seen from its log."""
+"""`holdfast demo`: an agent is killed at the worst moment, started again, and what it did in the world is counted."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 import holdfast
 from holdfast import App
-from holdfast import events as ev
+from holdfast.cli import demo_agent
+from holdfast.cli.demo_place import cleared
+from holdfast.cli.demo_story import Say, Story, length, timeline
+from holdfast.cli.demo_world import World
+from holdfast.cli.refusal import refusing
 from holdfast.core import codec
 
-AGENT = "holdfast demo"
-TASK = "trip-1"
-DEMO_TASKS = 2
-STEPS = ["read the request", "search flights", "compare prices", "pick a flight", "draft the mail", "file the receipt"]
-KILLED_AFTER = 3
+TASK = demo_agent.TASK
+AGENT_FILE = demo_agent.__file__
+LOOK_EVERY_SECONDS = 0.02
+PATIENCE_SECONDS = 30.0
 
 
 @click.command()
 @click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="Where to keep the demo's log.")
-def demo(path: str) -> None:
-    """Kill a working process with SIGKILL, and see that nothing it acknowledged is gone.
+@click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON document.")
+@click.pass_context
+def demo(ctx: click.Context, path: str, as_json: bool) -> None:
+    """Kill an agent with SIGKILL after it charged a card, and see that it is charged once.
+
+    Needs no key and no network, and takes three seconds. What an earlier demo left is replaced.
 
     Example: holdfast demo --store /some/where/demo.db
     """
-    _start_over(path)
-    click.echo(f"A pretend agent works through {len(STEPS)} steps. Its log is kept in {path}.\n")
-    acknowledged = _work_until_killed(path)
-    with holdfast.open(path) as app:
-        _show_the_wreck(app, acknowledged)
-        _go_on(app)
-        _look_around(app)
-    click.echo("\nNext:")
-    click.echo("  change the steps in src/holdfast/cli/demo.py and run it again")
-    shown = f"import holdfast; print(holdfast.open({path!r}).get({TASK!r}).to_dict())"
-    click.echo(f"  {shlex.quote(sys.executable)} -c {shlex.quote(shown)}")
-    click.echo(f"  rm {shlex.quote(path)}*      removes everything the demo left")
+    ctx.color = _wants_colour()
+    say: Say = (lambda line: None) if as_json else click.echo
+    with refusing(as_json=as_json), cleared(path) as world, holdfast.open(path) as app:
+        began = time.monotonic()
+        say("An agent handles an order in nine steps. It charges a card, and it is killed before it can")
+        say("write that down. Then it is started again.\n")
+        say(f"  the agent  {_short(AGENT_FILE)}\n  its log    {path}\n  the world  {path}-world")
+        story = Story(app, say)
+        ends = _work_twice(app, path, story, world, say)
+        facts = _facts(app, path, story, world, ends) | {"seconds": round(time.monotonic() - began, 3)}
+        if as_json:
+            click.echo(codec.text(facts))
+        else:
+            _conclude(app, path, facts)
+    if not facts["once"]:
+        ctx.exit(1)
 
 
-def _start_over(path: str) -> None:
-    """Remove what an earlier demo left, and nothing else."""
-    with holdfast.open(path) as app:
-        strangers = [task.id for task in app.list() if task.agent != AGENT]
-        busy = [task.id for task in app.list(status="running") if task.holder and app.store.alive(task.holder)]
-        many = app.stats().tasks > DEMO_TASKS
-    if busy:
-        raise holdfast.TaskBusy(busy[0], "another demo")
-    if strangers or many:
-        raise holdfast.InvalidValue(f"{path!r} holds other tasks", hint="give the demo a file of its own")
-    for suffix in ("", "-wal", "-shm", "-holders"):
-        Path(path + suffix).unlink(missing_ok=True)
+def _wants_colour() -> bool | None:
+    """What the environment asks for; None leaves it to the terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
-def _work_until_killed(path: str) -> int:
-    """Run the worker as a process of its own and kill it as soon as it has acknowledged a few steps."""
-    command = [sys.executable, "-m", "holdfast.cli.demo", path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as worker:
-        assert worker.stdout is not None
-        done = 0
-        for line in worker.stdout:
-            click.echo(f"  worker {worker.pid}: {line.rstrip()}")
-            done += 1
-            if done == KILLED_AFTER:
-                break
-        if done < KILLED_AFTER:
-            raise holdfast.StoreError(
-                f"the worker ended by itself after {done} steps", hint="read what it printed above"
-            )
-        os.kill(worker.pid, signal.SIGKILL)
-    click.secho(f"  kill -9 {worker.pid}   (in the middle of step {done + 1})\n", fg="red")
-    return done
+# The two processes
 
 
-def _show_the_wreck(app: App, acknowledged: int) -> None:
-    state = app.get(TASK)
-    whose = f"{state.status}, but its holder is dead" if state.interrupted else state.status
-    click.echo(f"The log says: task {TASK} is {whose}; stage {state.stage!r}, seq {state.seq}.")
-    lost = acknowledged - len(state.steps)
-    click.echo(f"  acknowledged {acknowledged} steps, found {len(state.steps)}, lost {max(lost, 0)}")
-    found = app.verify(TASK)
-    click.echo(f"  chain of {found.events} events: {'intact' if found.ok else found.problems[0].why}\n")
+def _work_twice(app: App, path: str, story: Story, world: World, say: Say) -> list[dict[str, Any]]:
+    """Let a process work until it is killed, and another one go on; gives how each ended."""
+    first = _work(app, [path, "--crash"], story, say, "works on it")
+    if first["returncode"] != -signal.SIGKILL:
+        raise _odd_end(first)
+    dead = f"Process {first['pid']} is dead: killed with SIGKILL (return code {first['returncode']})"
+    say(click.style(f"{dead}, after the charge, before it was recorded.", fg="red"))
+    say(f"     the bank has {_times(world.count('charge'), 'charge')}; the log has an announcement, and no outcome")
+    second = _work(app, [path], story, say, "runs the same file, on the same task")
+    if second["returncode"] != 0 or app.get(TASK).status != "completed":
+        raise _odd_end(second)
+    return [first, second]
 
 
-def _go_on(app: App) -> None:
-    """Do what is not done yet, in this process."""
-    done = len(app.get(TASK).steps)
-    _work(app, pause=0.02)
-    click.secho(f"Process {os.getpid()} went on: {done} steps were there, {len(STEPS) - done} ran.\n", fg="green")
+def _work(app: App, arguments: list[str], story: Story, say: Say, how: str) -> dict[str, Any]:
+    """Run the agent's file as a process of its own, and tell what appears in the log until it ends."""
+    command = [sys.executable, "-P", AGENT_FILE, *arguments]
+    until = time.monotonic() + PATIENCE_SECONDS
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            say(f"\nProcess {process.pid} {how}.")
+            while process.poll() is None and time.monotonic() < until:
+                _tell_news(app, story)
+                time.sleep(LOOK_EVERY_SECONDS)
+        finally:
+            process.kill()
+    _tell_news(app, story)
+    code = process.returncode
+    return {
+        "pid": process.pid,
+        "returncode": code,
+        "signal": signal.Signals(-code).name if code < 0 else None,
+        "seq": story.seq,
+    }
 
 
-def _look_around(app: App) -> None:
-    for record in app.events(TASK):
-        named = ("name", "stage", "holder", "key", "agent")
-        what = next((getattr(record.event, one) for one in named if getattr(record.event, one, "")), "")
-        click.echo(f"  {record.seq:>3}  {record.at:%H:%M:%S.%f}  {record.kind:<15} {what}".rstrip())
-    earlier, step = (app.step(TASK, f"{name}#1") for name in STEPS[KILLED_AFTER - 2 : KILLED_AFTER])
-    before, after = app.at(TASK, earlier.after), app.at(TASK, step.after)
-    click.echo(f"\nTime travel: before {step.name!r} it knew {list(before.facts)}, after it {list(after.facts)}.")
-    fork = app.fork(TASK, at=step.after, patch=holdfast.StatePatch(set={"budget": 500}))
-    click.echo(
-        f"Fork: {fork.id} begins after {step.name!r} with a budget of {fork.state['budget']}; {TASK} is as it was."
-    )
-    result = app.get(TASK).result
-    click.echo(f"Done: {TASK} is {app.get(TASK).status} with {result!r}, each step recorded once.")
+def _tell_news(app: App, story: Story) -> None:
+    if app.list(limit=1):
+        for record in app.events(TASK, after=story.seq):
+            story.tell(record)
 
 
-def _work(app: App, pause: float) -> None:
-    """Walk through the steps, leaving out those the log has."""
-    log = app.logs.load(TASK)
-    log.claim()
-    for number, name in enumerate(STEPS, start=1):
-        key = f"{name}#1"
-        if key in log.state.steps:
-            continue
-        started_us = app.clock.now_us()
-        time.sleep(pause)
-        log.append(
-            [
-                ev.StageSet(stage=name),
-                ev.FactLearned(key=f"finding {number}", value=codec.pack(number * 100), source=name),
-                ev.StepCompleted(key=key, name=name, result=codec.pack({"ok": True}), started_us=started_us),
-            ]
-        )
-        if not sys.stdout.isatty() and __name__ == "__main__":
-            print(f"step {number} of {len(STEPS)} done: {name}", flush=True)
-    log.append([ev.TaskCompleted(result=codec.pack("flight booked"))])
+def _odd_end(process: dict[str, Any]) -> holdfast.HoldfastError:
+    why = f"process {process['pid']} of the demo ended with {process['returncode']}, which it should not"
+    return holdfast.HoldfastError(why, hint="read what it printed above; was the agent's file changed?")
 
 
-if __name__ == "__main__":
-    with holdfast.open(sys.argv[1]) as opened:
-        if not opened.list(limit=1):
-            opened.start(AGENT, {"to": "Oslo"}, id=TASK)
-        _work(opened, pause=0.15)
+# What came of it
+
+
+def _facts(app: App, path: str, story: Story, world: World, ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """Everything the demo shows, for programs."""
+    task, found = app.get(TASK), app.verify(TASK)
+    steps = [{"number": story.numbers[step.key], **step.to_dict()} for step in app.steps(TASK)]
+    sent = {"charges": world.count("charge"), "emails": world.count("email")}
+    return {
+        **{"task": TASK, "agent": task.agent, "status": task.status, "result": task.result},
+        **{"store": path, "world": str(world.path), "processes": ends},
+        "kills": sum(end["signal"] == "SIGKILL" for end in ends),
+        "replayed": {"steps": story.replayed, "seconds": story.replay_us / 1_000_000},
+        "steps": steps,
+        **{"events": found.events, "intact": found.ok},
+        **{"sent": sent, "once": set(sent.values()) == {1}},
+    }
+
+
+def _conclude(app: App, path: str, facts: dict[str, Any]) -> None:
+    first, second = facts["processes"]
+    killed = f"-- process {first['pid']} is killed; process {second['pid']} goes on --"
+    click.echo(f"\nThe log of {TASK}:")
+    for line in timeline(app, TASK, {first["seq"]: killed}):
+        click.echo(line)
+    chain = "no byte of it was changed since" if facts["intact"] else "it was CHANGED since it was written"
+    click.echo(f"{facts['events']} events; {chain}.\n")
+    charges, emails = (_times(facts["sent"][one], "") for one in ("charges", "emails"))
+    counted = f"card charged {charges} · e-mail sent {emails}"
+    click.secho(counted, fg="green" if facts["once"] else "red", bold=True, nl=False)
+    click.echo(f"   (counted in {path}-world, {facts['seconds']:.1f} s in all)")
+    _suggest(path, first["seq"])
+
+
+def _times(count: int, what: str) -> str:
+    if what:
+        return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return "once" if count == 1 else f"{count} TIMES"
+
+
+def _suggest(path: str, killed_at: int) -> None:
+    python, agent, store = _python(), shlex.quote(_short(AGENT_FILE)), shlex.quote(path)
+    look = f"import holdfast as h; print(h.open({codec.text(path)}).get({codec.text(TASK)}).steps)"
+    click.echo("\nNext, try:")
+    click.echo(f"  cat {agent}")
+    click.echo("      read the agent; change it and run the demo again")
+    click.echo(f"  {python} {agent} {store}")
+    click.echo("      let a third process work on the same task: it is completed, and nothing is done again")
+    click.echo(f"  {python} -c {shlex.quote(look)}")
+    click.echo(f'      see what the log knows; .at("{TASK}", {killed_at}) instead of .get(…) is the moment of the kill')
+    click.echo(f"To remove everything the demo left: rm {store}*")
+
+
+def _python() -> str:
+    """The interpreter that has Holdfast, as one would type it."""
+    usual = shutil.which("python")
+    return "python" if usual == sys.executable else shlex.quote(_short(sys.executable))
+
+
+def _short(path: str) -> str:
+    """A path as seen from here, if it is below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path

@@ -37,15 +37,15 @@ def cleared(path: str) -> Generator[World, None, None]:
 
 
 def _refuse_strangers(path: str, world: World) -> None:
-    """Refuse a file that no demo has made."""
-    was_there = os.path.exists(path)
-    with holdfast.open(path) as app:
-        tasks = app.list(limit=2)
-    ours = len(tasks) <= 1 and all(task.agent == handle_order.name for task in tasks)
-    if was_there and not (ours and _is_ours(world.path)):
-        raise _taken(path)
+    """Refuse files that no demo has made, before anything is opened that opening could change."""
     if world.path.exists() and not _is_ours(world.path):
         raise _taken(str(world.path))
+    if os.path.exists(path) and not world.path.exists():
+        raise _taken(path)
+    with holdfast.open(path) as app:
+        tasks = app.list(limit=2)
+    if len(tasks) > 1 or any(task.agent != handle_order.name for task in tasks):
+        raise _taken(path)
 
 
 def _is_ours(path: Path) -> bool:
@@ -65,4 +65,7 @@ def _lock(file: int, path: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise holdfast.TaskBusy(path, "another demo") from None
+        why = f"another demo is at work on {path!r}"
+        raise holdfast.StoreBusy(
+            why, hint="wait for it, or use another file: holdfast demo --store another.db"
+        ) from None

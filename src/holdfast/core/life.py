@@ -29,6 +29,8 @@ class Work(Desk, Protocol):
 
     @property
     def suspended(self) -> bool: ...
+    @property
+    def secrets(self) -> set[str]: ...
 
     def begin_turn(self) -> None: ...
     def undoing(self, one: Undo) -> Want: ...
@@ -63,7 +65,9 @@ def life(work: Work, agent: Rules) -> Part:
     except StoreError:
         raise  # what the task did is not the question: nothing can be written
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
-        ending = yield from unwind(work, work.hot.failure if work.hot.undoing else failures.failure(error))
+        ending = yield from unwind(
+            work, work.hot.failure if work.hot.undoing else failures.failure(error, secrets=tuple(work.secrets))
+        )
     yield from end(work, ending)
 
 

@@ -102,6 +102,7 @@ class Run:
         self.suspended = False
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
+        self.secrets: set[str] = set()
         self.children: Any = None
         self.body: Callable[[], Any] = _no_body
         self.busy = 0

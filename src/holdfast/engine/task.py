@@ -263,6 +263,7 @@ class Task:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
         want = call_want(self._run.agent, tool, arguments, self._run.hot.seed)
+        self._run.secrets.update(want.secrets)
         if want.undo:
             self._run.undoers.setdefault(want.undo, tool.compensate)
         return want

@@ -1,0 +1,151 @@
+"""What `holdfast demo` tells people: each event as it appears in the log, and the whole log at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+from msgspec import Raw
+
+from holdfast import App
+from holdfast import events as ev
+from holdfast.core import codec
+from holdfast.core.records import Record
+
+Say = Callable[[str], None]
+WIDTH = 100
+_TAB = " " * 5
+
+
+class Story:
+    """Tells a task's events one after the other, and remembers what the demo is about."""
+
+    def __init__(self, app: App, say: Say) -> None:
+        self._app = app
+        self._say = say
+        self._done: set[str] = set()
+        self._replaying_since_us = 0
+        self.numbers: dict[str, int] = {}
+        self.seq = 0
+        self.replayed = 0
+        self.replay_us = 0
+
+    def tell(self, record: Record) -> None:
+        """Tell what happened."""
+        self.seq = record.seq
+        if self._replaying_since_us:
+            self._tell_replay(record.at_us)
+        match record.event:
+            case ev.TaskClaimed():
+                self._replaying_since_us = record.at_us if self._done else 0
+            case ev.StepStarted(key=key, name=name):
+                self._say(f"{self._number(key):>3}  {name:<15} announced")
+            case ev.StepCompleted(key=key, name=name):
+                took = length(record.at_us - record.event.started_us)
+                self._say(cut(f"{self._number(key):>3}  {name:<15} {took:>8}   {self._shown(record.event.result)}"))
+                self._done.add(key)
+            case ev.StepDoubted(key=key):
+                doubt = f"{self._number(key):>3}  {self._name(key):<15} in doubt: {record.event.why}"
+                self._say(click.style(doubt, fg="yellow"))
+            case ev.StepSettled(key=key):
+                self._done.add(key)
+                self._tell_settled(record.event)
+            case ev.DecisionMade(question=question, why=why):
+                self._say(f"{_TAB}decided: {question} {self._shown(record.event.choice)}, {why}")
+            case _:
+                pass
+
+    def _tell_replay(self, at_us: int) -> None:
+        self.replayed, self.replay_us = len(self._done), at_us - self._replaying_since_us
+        self._replaying_since_us = 0
+        took = length(self.replay_us)
+        self._say(
+            f"{_TAB}{self.replayed} steps replayed in {took}: their results are in the log, nothing is done twice"
+        )
+
+    def _tell_settled(self, event: ev.StepSettled) -> None:
+        if event.happened and isinstance(event.result, Raw):
+            found = f"it happened, {self._shown(event.result)}. It is not done again"
+        else:
+            found = "it did not happen. It is done now"
+        self._say(click.style(f"{_TAB}{event.by} asked the destination: {found}", fg="green"))
+
+    def _number(self, key: str) -> int:
+        return self.numbers.setdefault(key, len(self.numbers) + 1)
+
+    def _name(self, key: str) -> str:
+        return key.partition("#")[0]
+
+    def _shown(self, value: Raw) -> str:
+        return shown(codec.unpack(value, self._app.logs.blob))
+
+
+def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
+    """A task's log, a line each; `ends` says what befell a process after its last event, by seq."""
+    first_us: int | None = None
+    yield f"{'seq':>4} {'seconds':>8}  {'event':<15} {'about':<17} {'took':>8}   value"
+    for record in app.events(id):
+        first_us = record.at_us if first_us is None else first_us
+        about, took, value = _told(record, app)
+        place = f"{record.seq:>4} {(record.at_us - first_us) / 1e6:>8.3f}"
+        yield cut(f"{place}  {record.kind:<15} {about:<17} {took:>8}   {value}".rstrip())
+        if record.seq in ends:
+            yield click.style(f"{'':>13}  {ends[record.seq]}", fg="red")
+
+
+def _told(record: Record, app: App) -> tuple[str, str, str]:
+    """What an event is about, how long it took, and its value."""
+
+    def plain(value: Any) -> str:
+        return shown(codec.unpack(value, app.logs.blob)) if isinstance(value, Raw) else ""
+
+    match record.event:
+        case ev.TaskCreated() as event:
+            return event.agent, "", " ".join(f"{name}={plain(raw)}" for name, raw in event.input.items())
+        case ev.TaskClaimed(holder=holder):
+            return f"process {process_of(holder)}", "", ""
+        case ev.StepCompleted() as event:
+            return event.key, length(record.at_us - event.started_us), plain(event.result)
+        case ev.StepDoubted(key=key, why=why):
+            return key, "", why
+        case ev.StepSettled() as event:
+            return (
+                event.key,
+                "",
+                f"{event.by}: {'it happened,' if event.happened else 'it did not happen'} {plain(event.result)}",
+            )
+        case ev.DecisionMade() as event:
+            return event.question, "", f"{plain(event.choice)}, {event.why}"
+        case ev.PlanSet(steps=steps):
+            return "", "", ", ".join(steps)
+        case _:
+            names = ("key", "name", "stage")
+            about = next((getattr(record.event, name) for name in names if hasattr(record.event, name)), "")
+            values = ("value", "result")
+            value = next((getattr(record.event, name) for name in values if hasattr(record.event, name)), None)
+            return about, "", plain(value)
+
+
+def process_of(holder: str) -> str:
+    """The process behind a holder's name."""
+    return holder.partition("-")[0]
+
+
+def shown(value: Any) -> str:
+    """A value for a line among others."""
+    return value if isinstance(value, str) else codec.text(value)
+
+
+def length(us: int) -> str:
+    """A length of time as people read it.
+
+    >>> length(4_321), length(1_234_567)
+    ('4 ms', '1.23 s')
+    """
+    return f"{us / 1000:.0f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
+
+
+def cut(line: str) -> str:
+    """At most as wide as a page."""
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
