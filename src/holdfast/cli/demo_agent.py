@@ -23,7 +23,7 @@ world = World(f"{STORE}-world")
 
 @agent(stages=["checking", "paying", "telling"], deadline="10m")
 def handle_order(task: Task, number: int) -> str:
-    task.plan(["check the order", "take the money", "tell the customer"])
+    task.plan(["check", "charge", "tell the customer"])
     task.stage("checking")
     order = task.step(read_order, number)  # 1
     stock = task.call(check_stock, item=order["item"])  # 2
@@ -39,8 +39,8 @@ def handle_order(task: Task, number: int) -> str:
 
     task.stage("telling")
     text = task.step(write_email, order, task.state.receipt)  # 7
-    message = task.call(send_email, to=order["customer"], text=text)  # 8
-    task.note("told", order["customer"])
+    message = task.call(send_email, to=order["to"], text=text)  # 8
+    task.note("told", order["to"])
     return task.step(file_order, number, task.state.receipt, message)  # 9
 
 
@@ -53,7 +53,7 @@ def ask_the_world(call: Call) -> Happened | DidNotHappen:
 @tool(effect="once", risk="payment", reconcile=ask_the_world, reconcile_after="500ms")
 def charge_card(card: str, euros: int, *, idempotency_key: str) -> str:
     work()
-    receipt = world.happen("charge", idempotency_key, f"{euros} EUR from {card}")
+    receipt = world.happen("charge", idempotency_key, f"{euros} EUR from card {card}")
     if "--crash" in sys.argv:
         os.kill(os.getpid(), signal.SIGKILL)  # the worst moment: the money is gone, and no record of it
     return receipt
@@ -80,8 +80,7 @@ def check_stock(item: str) -> int:
 
 def read_order(number: int) -> dict[str, Any]:
     work()
-    order = {"item": "lamp", "count": 2, "euros": 20, "city": "Oslo"}
-    return {**order, "customer": "ana@example.com", "card": "card-4242"}
+    return {"item": "lamp", "count": 2, "euros": 20, "city": "Oslo", "to": "ana@example.com", "card": "4242"}
 
 
 def ask_carriers(city: str) -> dict[str, int]:
@@ -96,12 +95,12 @@ def draft_invoice(order: dict[str, Any], shipping: int) -> dict[str, int]:
 
 def write_email(order: dict[str, Any], receipt: str) -> str:
     work()
-    return f"{order['count']} {order['item']}s are on their way. Receipt: {receipt}"
+    return f"{order['count']} {order['item']}s are on their way ({receipt})"
 
 
 def file_order(number: int, receipt: str, message: str) -> str:
     work()
-    return f"order {number} filed with {receipt}, {message}"
+    return f"filed with {receipt} and {message}"
 
 
 def work() -> None:

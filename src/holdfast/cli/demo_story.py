@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import click
 from msgspec import Raw
@@ -16,6 +16,7 @@ from holdfast.core.records import Record
 Say = Callable[[str], None]
 WIDTH = 100
 _TAB = " " * 5
+_DESTINATIONS = {"charge_card": "the bank", "send_email": "the mail server"}
 
 
 class Story:
@@ -27,6 +28,7 @@ class Story:
         self._done: set[str] = set()
         self._replaying_since_us = 0
         self.numbers: dict[str, int] = {}
+        self.settled: dict[str, str] = {}
         self.seq = 0
         self.replayed = 0
         self.replay_us = 0
@@ -46,10 +48,11 @@ class Story:
                 self._say(cut(f"{self._number(key):>3}  {name:<15} {took:>8}   {self._shown(record.event.result)}"))
                 self._done.add(key)
             case ev.StepDoubted(key=key):
-                doubt = f"{self._number(key):>3}  {self._name(key):<15} in doubt: {record.event.why}"
+                doubt = f"{self._number(key):>3}  {_name(key):<15} in doubt: {record.event.why}"
                 self._say(click.style(doubt, fg="yellow"))
             case ev.StepSettled(key=key):
                 self._done.add(key)
+                self.settled[key] = record.event.by
                 self._tell_settled(record.event)
             case ev.DecisionMade(question=question, why=why):
                 self._say(f"{_TAB}decided: {question} {self._shown(record.event.choice)}, {why}")
@@ -61,21 +64,19 @@ class Story:
         self._replaying_since_us = 0
         took = length(self.replay_us)
         self._say(
-            f"{_TAB}{self.replayed} steps replayed in {took}: their results are in the log, nothing is done twice"
+            f"{_TAB}{self.replayed} steps replayed in {took}: their results came from the log, none was done again"
         )
 
     def _tell_settled(self, event: ev.StepSettled) -> None:
+        whom = _DESTINATIONS.get(_name(event.key), "the destination")
         if event.happened and isinstance(event.result, Raw):
-            found = f"it happened, {self._shown(event.result)}. It is not done again"
+            found = f"it happened, {self._shown(event.result)}. Not done again"
         else:
-            found = "it did not happen. It is done now"
-        self._say(click.style(f"{_TAB}{event.by} asked the destination: {found}", fg="green"))
+            found = "it did not happen. Done now"
+        self._say(click.style(f"{_TAB}asked {whom} ({event.by}): {found}", fg="green"))
 
     def _number(self, key: str) -> int:
         return self.numbers.setdefault(key, len(self.numbers) + 1)
-
-    def _name(self, key: str) -> str:
-        return key.partition("#")[0]
 
     def _shown(self, value: Raw) -> str:
         return shown(codec.unpack(value, self._app.logs.blob))
@@ -104,7 +105,7 @@ def _told(record: Record, app: App) -> tuple[str, str, str]:
         case ev.TaskCreated() as event:
             return event.agent, "", " ".join(f"{name}={plain(raw)}" for name, raw in event.input.items())
         case ev.TaskClaimed(holder=holder):
-            return f"process {process_of(holder)}", "", ""
+            return f"process {holder.partition('-')[0]}", "", ""
         case ev.StepCompleted() as event:
             return event.key, length(record.at_us - event.started_us), plain(event.result)
         case ev.StepDoubted(key=key, why=why):
@@ -127,13 +128,18 @@ def _told(record: Record, app: App) -> tuple[str, str, str]:
             return about, "", plain(value)
 
 
-def process_of(holder: str) -> str:
-    """The process behind a holder's name."""
-    return holder.partition("-")[0]
+def _name(key: str) -> str:
+    return key.partition("#")[0]
 
 
 def shown(value: Any) -> str:
-    """A value for a line among others."""
+    """A value for a line among others.
+
+    >>> shown({"item": "lamp", "count": 2})
+    'item=lamp count=2'
+    """
+    if isinstance(value, dict):
+        return " ".join(f"{name}={shown(one)}" for name, one in cast("dict[str, Any]", value).items())
     return value if isinstance(value, str) else codec.text(value)
 
 

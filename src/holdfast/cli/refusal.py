@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import IO, Any
 
 import click
 
@@ -24,33 +23,24 @@ EXIT_CODES: tuple[tuple[type[HoldfastError], int], ...] = (
 INTERRUPTED = 130
 
 
-class Refusal(click.ClickException):
-    """An error of ours, as the command line shows it."""
-
-    def __init__(self, error: HoldfastError, *, as_json: bool = False) -> None:
-        super().__init__(error.message)
-        self.exit_code = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
-        self._error = error
-        self._as_json = as_json
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print it; with --json as a document."""
-        error = self._error
-        if self._as_json:
-            told = {"code": error.code, "message": error.message, "hint": error.hint}
-            click.echo(codec.text({"error": told}), file=file, err=True)
-            return
-        click.echo(f"error[{error.code}]: {error.message}", file=file, err=True)
-        if error.hint:
-            click.echo(f"help: {error.hint}", file=file, err=True)
-
-
 @contextmanager
 def refusing(*, as_json: bool = False) -> Generator[None, None, None]:
-    """Let errors of ours end the command as refusals, and Ctrl-C as programs expect it."""
+    """Let errors of ours, and Ctrl-C, end the command as people and programs expect it."""
     try:
         yield
     except HoldfastError as error:
-        raise Refusal(error, as_json=as_json) from error
+        _show(error, as_json=as_json)
+        code = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
+        raise click.exceptions.Exit(code) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
+
+
+def _show(error: HoldfastError, *, as_json: bool) -> None:
+    if as_json:
+        told = {"code": error.code, "message": error.message, "hint": error.hint}
+        click.echo(codec.text({"error": told}), err=True)
+        return
+    click.echo(f"error[{error.code}]: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"help: {error.hint}", err=True)

@@ -126,12 +126,41 @@ class ArtifactState:
 
 
 class Waiting:
-    """Why a task waits, and until when."""
+    """Why a task waits, until when, and on what: questions, approvals, calls in doubt, signals, times, children."""
 
-    def __init__(self, kind: str, wake_us: int | None, waits: list[hot.Wait], logs: Logs) -> None:
-        self.kind = kind
-        self.wake_at = None if wake_us is None else moment(wake_us)
-        self.on = [{"key": w.key, "name": w.name, "prompt": codec.unpack(w.prompt, logs.blob)} for w in waits]
+    def __init__(self, state: Hot, logs: Logs) -> None:
+        summary = state.summary
+        self.kind = summary.waiting or ""
+        self.wake_at = None if summary.wake_us is None else moment(summary.wake_us)
+        self._state = state
+        self._logs = logs
+
+    @property
+    def on(self) -> list[dict[str, Any]]:
+        """What is waited for, each with the key by which it is answered, approved or settled."""
+        waits = [
+            {"kind": wait.kind, "key": wait.key, "name": wait.name, "prompt": self._value(wait.prompt)}
+            for wait in self._state.waits.values()
+        ]
+        approvals = [
+            {"kind": "approval", "key": one.key, "name": one.name, "prompt": self._value(one.prompt)}
+            | {"tool": one.tool, "risk": one.risk, "arguments": self._values(one.input)}
+            for one in self._state.approvals.values()
+            if one.status == "asked"
+        ]
+        doubts = [
+            {"kind": "doubt", "key": step.key, "name": step.name, "prompt": None}
+            | {"tool": step.tool, "arguments": self._values(step.input)}
+            for step in self._state.steps.values()
+            if step.status == "doubt"
+        ]
+        return [*waits, *approvals, *doubts]
+
+    def _value(self, raw: Raw) -> Any:
+        return codec.unpack(raw, self._logs.blob)
+
+    def _values(self, fields: Mapping[str, Raw]) -> dict[str, Any]:
+        return {name: self._value(raw) for name, raw in fields.items()}
 
     def __repr__(self) -> str:
         return f"<waiting for {self.kind}>"
@@ -196,10 +225,7 @@ class TaskState:
 
     @property
     def waiting(self) -> Waiting | None:
-        summary = self._hot.summary
-        if summary.waiting is None:
-            return None
-        return Waiting(summary.waiting, summary.wake_us, list(self._hot.waits.values()), self._logs)
+        return None if self._hot.summary.waiting is None else Waiting(self._hot, self._logs)
 
     @property
     def user(self) -> str | None:
