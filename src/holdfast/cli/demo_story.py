@@ -12,6 +12,7 @@ from holdfast import App
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.core.records import Record
+from holdfast.engine.view import StepState
 
 Say = Callable[[str], None]
 WIDTH = 100
@@ -42,11 +43,14 @@ class Story:
             case ev.TaskClaimed():
                 self._replaying_since_us = record.at_us if self._done else 0
             case ev.StepStarted(key=key, name=name):
-                self._say(f"{self._number(key):>3}  {name:<15} announced")
+                self._say(f"{self._number(key):>3}  {name:<15} announced before it is made: it must not happen twice")
             case ev.StepCompleted(key=key, name=name):
-                took = length(record.at_us - record.event.started_us)
+                took = _took(self._app.step(record.log, key))
                 self._say(cut(f"{self._number(key):>3}  {name:<15} {took:>8}   {self._shown(record.event.result)}"))
                 self._done.add(key)
+            case ev.StepFailed(key=key, name=name, failure=failure):
+                failed = f"{self._number(key):>3}  {name:<15} failed: {failure.type}: {failure.message}"
+                self._say(click.style(cut(failed), fg="red"))
             case ev.StepDoubted(key=key):
                 doubt = f"{self._number(key):>3}  {_name(key):<15} in doubt: {record.event.why}"
                 self._say(click.style(doubt, fg="yellow"))
@@ -70,9 +74,9 @@ class Story:
     def _tell_settled(self, event: ev.StepSettled) -> None:
         whom = _DESTINATIONS.get(_name(event.key), "the destination")
         if event.happened and isinstance(event.result, Raw):
-            found = f"it happened, {self._shown(event.result)}. Not done again"
+            found = f"it happened, {self._shown(event.result)}. So it is not done again"
         else:
-            found = "it did not happen. Done now"
+            found = "it did not happen. So it is done now"
         self._say(click.style(f"{_TAB}asked {whom} ({event.by}): {found}", fg="green"))
 
     def _number(self, key: str) -> int:
@@ -84,48 +88,46 @@ class Story:
 
 def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
     """A task's log, a line each; `ends` says what befell a process after its last event, by seq."""
-    first_us: int | None = None
+    took = {step.after: _took(step) for step in app.steps(id)}
+    began_us = app.get(id).created_at.timestamp() * 1_000_000
     yield f"{'seq':>4} {'seconds':>8}  {'event':<15} {'about':<17} {'took':>8}   value"
     for record in app.events(id):
-        first_us = record.at_us if first_us is None else first_us
-        about, took, value = _told(record, app)
-        place = f"{record.seq:>4} {(record.at_us - first_us) / 1e6:>8.3f}"
-        yield cut(f"{place}  {record.kind:<15} {about:<17} {took:>8}   {value}".rstrip())
+        about, value = _told(record.event, app)
+        place = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
+        yield cut(f"{place}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
         if record.seq in ends:
             yield click.style(f"{'':>13}  {ends[record.seq]}", fg="red")
 
 
-def _told(record: Record, app: App) -> tuple[str, str, str]:
-    """What an event is about, how long it took, and its value."""
+def _took(step: StepState) -> str:
+    return length(step.raw.ended_us - step.raw.started_us) if step.raw.ended_us else ""
+
+
+def _told(event: ev.Event, app: App) -> tuple[str, str]:
+    """What an event is about, and its value."""
 
     def plain(value: Any) -> str:
         return shown(codec.unpack(value, app.logs.blob)) if isinstance(value, Raw) else ""
 
-    match record.event:
-        case ev.TaskCreated() as event:
-            return event.agent, "", " ".join(f"{name}={plain(raw)}" for name, raw in event.input.items())
+    match event:
+        case ev.TaskCreated(agent=agent, input=input):
+            return agent, " ".join(f"{name}={plain(raw)}" for name, raw in input.items())
         case ev.TaskClaimed(holder=holder):
-            return f"process {holder.partition('-')[0]}", "", ""
-        case ev.StepCompleted() as event:
-            return event.key, length(record.at_us - event.started_us), plain(event.result)
+            return f"process {holder.partition('-')[0]}", ""
         case ev.StepDoubted(key=key, why=why):
-            return key, "", why
-        case ev.StepSettled() as event:
-            return (
-                event.key,
-                "",
-                f"{event.by}: {'it happened,' if event.happened else 'it did not happen'} {plain(event.result)}",
-            )
-        case ev.DecisionMade() as event:
-            return event.question, "", f"{plain(event.choice)}, {event.why}"
+            return key, why
+        case ev.StepSettled(key=key, by=by):
+            return key, f"{by}: it happened, {plain(event.result)}" if event.happened else f"{by}: it did not happen"
+        case ev.StepFailed(key=key) | ev.AttemptFailed(key=key):
+            return key, event.failure.message
+        case ev.DecisionMade(question=question, why=why):
+            return question, f"{plain(event.choice)}, {why}"
         case ev.PlanSet(steps=steps):
-            return "", "", ", ".join(steps)
+            return "", ", ".join(steps)
         case _:
-            names = ("key", "name", "stage")
-            about = next((getattr(record.event, name) for name in names if hasattr(record.event, name)), "")
-            values = ("value", "result")
-            value = next((getattr(record.event, name) for name in values if hasattr(record.event, name)), None)
-            return about, "", plain(value)
+            about = next((getattr(event, name) for name in ("key", "name", "stage") if hasattr(event, name)), "")
+            value = next((getattr(event, name) for name in ("value", "result") if hasattr(event, name)), None)
+            return about, plain(value)
 
 
 def _name(key: str) -> str:

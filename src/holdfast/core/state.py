@@ -132,6 +132,7 @@ def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> 
         )
     else:
         done: dict[str, Any] = {"attempts": event.attempts, "result": event.result, "failure": None}
+        done["behind"] = event.behind
         hot.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
     hot.steps_done += 1
     undo = event.undo or (begun.undo if begun is not None else "")

@@ -128,6 +128,7 @@ def _park(wish: Park, run: Run) -> None:
     """Suspend the task, unless what it waits for has come meanwhile."""
     if threading.get_ident() != run.thread:
         raise Parked(wish)
+    run.idle()  # a step of another thread is not cut off
     if run.record(Record((ev.TaskSuspended(why=wish.why, wake_us=wish.wake_us),), decided=True)):
         run.suspended = True
         raise Suspended
@@ -140,8 +141,29 @@ class Parked(BaseException):
         self.wish = wish
 
 
+def drive_in_thread(flow: Part, run: Run) -> Any:
+    """Carry out a verb in a thread of the agent's own. If it has to wait, the whole task does, at its next verb."""
+    try:
+        with run.in_thread():
+            return drive(flow, run)
+    except Parked as parked:
+        run.thread_waits.append(parked.wish)
+        raise Suspended from None
+
+
+def suspend_for_threads(run: Run) -> None:
+    """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay."""
+    while run.thread_waits:
+        wish = run.thread_waits[0]
+        _park(wish, run)
+        run.thread_waits[0] = Park(wish.why, run.logs.clock.now_us())  # what it waits for may have come: look soon
+
+
 def _body(wish: Body, run: Run) -> Any:
     result = run.body()
+    if not run.suspended:
+        run.idle()
+        suspend_for_threads(run)
     if run.suspended:
         raise Suspended  # the agent swallowed it, and nothing it did after counts
     return result

@@ -28,7 +28,7 @@ from holdfast.engine import acts
 from holdfast.engine.acts import Acting
 from holdfast.engine.calls import calling
 from holdfast.engine.drive import ANSWERS, THREADS
-from holdfast.engine.loop import LoopRun
+from holdfast.engine.loop import LoopRun, nowhere
 from holdfast.engine.threads import Job
 from holdfast.engine.together import Piece
 from holdfast.failpoints import failpoint
@@ -78,7 +78,9 @@ async def drive_all(run: LoopRun, pieces: Sequence[Piece], limit: int) -> list[A
             except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
                 return error
 
-    return list(await asyncio.gather(*(one(piece) for piece in pieces)))
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(one(piece), context=nowhere()) for piece in pieces]
+    return list(await asyncio.gather(*tasks))
 
 
 async def _act_async(wish: Act, run: LoopRun) -> Outcome:

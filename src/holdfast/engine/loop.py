@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, NamedTuple
 
 from holdfast.core import events as ev
@@ -15,6 +15,7 @@ from holdfast.core.records import Group, Stored
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Record
 from holdfast.engine.agent import Agent
+from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Ticket
 from holdfast.engine.hop import hop_of
 from holdfast.engine.log import Log, Logs
@@ -31,6 +32,46 @@ class Here(NamedTuple):
 
 
 _here: ContextVar[Here | None] = ContextVar("holdfast_here", default=None)
+
+
+def nowhere() -> Context:
+    """A context for what the engine itself starts: no branch of any task."""
+    context = copy_context()
+    context.run(_here.set, None)
+    return context
+
+
+class Births:
+    """Numbers asyncio tasks as agents start them, by a task factory around whatever factory a loop has.
+
+    The order in which one branch starts others is the order of its code, the same on every replay. The order in which
+    they come to their first verb need not be.
+    """
+
+    def __init__(self) -> None:
+        self._watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Number what agents start on this loop."""
+        if loop not in self._watched:
+            self._watched.add(loop)
+            loop.set_task_factory(_factory(loop.get_task_factory()))
+
+
+births = Births()
+
+
+def _factory(inner: Any) -> Any:
+    def make(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
+        context: Context | None = given.get("context")
+        here = _here.get() if context is None else context.get(_here)
+        if here is not None and current_call() is None:
+            context = copy_context() if context is None else context.copy()
+            context.run(_here.set, here.run.born(here))
+            given["context"] = context
+        return asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
+
+    return make
 
 
 class LoopRun(Run):
@@ -72,11 +113,19 @@ class LoopRun(Run):
             here = Here(self, self.root, self.root.seen, self.root.own)
         if here.branch.owner is task:
             return here.branch
+        if here.branch.owner is None and here.branch is not self.root:
+            self._own(here.branch)  # its first verb
+            return here.branch
         if here.branch.turn != self.root.turn:
             raise Suspended  # a branch that outlived its turn
         branch = here.branch.child(seen=here.seen, own=here.own)
         self._own(branch)
         return branch
+
+    def born(self, here: Here) -> Here:
+        """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
+        branch = here.branch.child(seen=here.seen, own=here.own)
+        return Here(self, branch, branch.seen, branch.own)
 
     def _own(self, branch: Branch) -> None:
         branch.owner = task = asyncio.current_task()
@@ -279,7 +328,8 @@ class LoopRun(Run):
     async def body_async(self) -> Any:
         """Let the agent's own function run, as a task that can be stopped."""
         assert self.start_body is not None
-        self._root = self._loop.create_task(self._as_root(self.start_body))
+        births.watch(self._loop)
+        self._root = self._loop.create_task(self._as_root(self.start_body), context=nowhere())
         self.active -= 1
         self._look()
         try:

@@ -31,7 +31,7 @@ from holdfast.core.events import Event
 from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
-from holdfast.core.wishes import Branch, Record, Want
+from holdfast.core.wishes import Branch, Park, Record, Want
 from holdfast.engine import outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
@@ -106,6 +106,7 @@ class Run:
         self.children: Any = None
         self.body: Callable[[], Any] = _no_body
         self.busy = 0
+        self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
         self._queue: deque[Entry] = deque()
@@ -180,8 +181,8 @@ class Run:
     def _goes_behind(self, record: Record) -> bool:
         """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
         strategy = self.agent.checkpoint
-        if strategy == "every_step" or self._failed is not None:
-            return False
+        if strategy == "every_step" or self._failed is not None or self._queue:
+            return False  # what is queued already, an announcement perhaps, comes first
         said = strategy == "on_state_change" and any(one.said for one in self._buffer)
         if said or len(self._buffer) >= limits.MAX_BUFFERED_EVENTS:
             return False
@@ -343,15 +344,17 @@ class Run:
     def take_off(self) -> None:
         """Hand everything that waits to be written to the committing thread."""
         batch, events = self._next_batch()
-        if self._failed is not None or not events:
+        while batch and (self._failed is not None or not events):
             _settle(batch, self._failed)
+            batch, events = self._next_batch()
+        if self._failed is not None or not events:
             return
         record = batch[0].record if batch else Record()
         try:
             write = self.log.draft(events)
             group = Group((write, *(batch[0].also if batch else ())), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
-            _settle(batch, error)
+            self._broke(batch, error)
             return
         self._flight = (batch, self._buffer, write)
         self._buffer = []
@@ -390,7 +393,9 @@ class Run:
     def next_flight(self) -> None:
         """Send what has gathered meanwhile."""
         self._flight = None
-        if self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
+        if self.suspended:
+            self._buffer.clear()  # said while the suspension was on its way; a replay says it again
+        elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.take_off()
 
     def wake_parent(self, record: Record) -> tuple[Write, ...]:
@@ -408,21 +413,25 @@ class Run:
         with self.lock:
             hot = self.hot
             identity = saying(branch.mark, event)
-            count = branch.said[identity] = branch.said.get(identity, 0) + 1
+            count = branch.said.get(identity, 0) + 1
             known = hot.said if branch.turn == hot.turn else hot.prelude_said
-            if count <= known.get(identity, 0):
+            replayed = count <= known.get(identity, 0)
+            if hot.undoing and not replayed:
+                return
+            decide.check(self.views.of(branch), event)  # on replay too: what was refused then is refused now
+            branch.said[identity] = count
+            if replayed:
                 self.views.add(branch, (identity, count))
                 return
-            if hot.undoing:
-                return
-            decide.check(self.views.of(branch), event)
             self._buffer.append(replace(event, said=branch.mark))
             self.views.add(branch, event)
 
     def refuse_inside_a_step(self, verb: str) -> None:
-        """Verbs belong to the agent's body; and after a wait nothing more is done."""
+        """Verbs belong to the agent's body; and after a wait, or when the task is lost, nothing more is done."""
         if self.suspended:
             raise Suspended
+        if self._failed is not None:
+            raise self._failed
         call = current_call()
         if call is not None and call.task_id == self.log.name:
             raise NestedStep(verb, call.step)

@@ -19,7 +19,7 @@ from holdfast.engine import together, toolcalls
 from holdfast.engine.agent import Agent, Tool, undo_name
 from holdfast.engine.bag import Bag
 from holdfast.engine.callables import parameters_of
-from holdfast.engine.drive import drive
+from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
 from holdfast.engine.wants import call_want, step_want
 
@@ -287,10 +287,10 @@ class Task:
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb, name)
         if branch is run.root:
+            suspend_for_threads(run)
             value = run.value(drive(flow(run, branch, *args), run))
         else:
-            with run.in_thread():
-                value = run.value(drive(flow(run, branch, *args), run))
+            value = run.value(drive_in_thread(flow(run, branch, *args), run))
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
@@ -313,8 +313,10 @@ class AsyncTask(Task):
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb)
-        value = run.value(await run.drive(flow(run, branch, *args), run))
-        run.moved(branch)
+        try:
+            value = run.value(await run.drive(flow(run, branch, *args), run))
+        finally:
+            run.moved(branch)
         return value if finish is None else finish(value)
 
     async def _together(
