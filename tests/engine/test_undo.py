@@ -231,6 +231,7 @@ def test_a_call_in_doubt_is_settled_before_anything_is_undone(app, either):
     def worker(task):
         yield task.call(trip.flight, to="Oslo")
         yield task.call(pay)
+        yield task.step(lambda: trip.did.append("more"), name="more")
 
     with pytest.raises(Crash):
         app.run(worker, id="t")
@@ -257,6 +258,7 @@ def test_a_call_in_doubt_that_can_be_asked_about_holds_up_no_cancellation(app, e
     @either()
     def worker(task):
         yield task.call(pay)
+        yield task.step(lambda: undone.append("more"), name="more")
 
     with pytest.raises(Crash):
         app.run(worker, id="t")

@@ -107,3 +107,20 @@ def test_a_blob_that_was_tampered_with_is_found(path):
         assert app.verify("t").problems[0].seq == 3
         with pytest.raises(holdfast.ValueDamaged, match="content"):
             _ = app.get("t").steps["a#1"].result
+
+
+def test_a_file_that_refuses_an_event_for_a_reason_of_its_own_is_named_and_nobody_tries_for_ever(tmp_path):
+    path = str(tmp_path / "a.db")
+    holdfast.open(path).close()
+    connection = apsw.Connection(path)
+    connection.execute(
+        "create trigger odd before insert on events when new.kind = 'step_completed' begin select raise(abort, 'odd'); end"
+    )
+    connection.close()
+
+    @holdfast.agent
+    def worker(task):
+        return task.step(lambda: 1, name="one")
+
+    with holdfast.open(path) as app, pytest.raises(holdfast.LogCorrupt, match="odd"):
+        app.run(worker, id="t")

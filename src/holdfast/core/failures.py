@@ -7,7 +7,6 @@ from typing import cast
 from msgspec.structs import replace
 
 from holdfast.core import limits
-from holdfast.core.errors import HoldfastError
 from holdfast.core.events import Failure
 
 
@@ -63,7 +62,7 @@ def _is_group(error: BaseException) -> bool:
 def _message(error: BaseException) -> str:
     """An exception's text, even if its own __str__ fails or holds what UTF-8 cannot."""
     try:
-        text = error.message if isinstance(error, HoldfastError) else str(error)
+        text = str(error)
     except Exception as broken:  # noqa: BLE001 — a user's __str__ may raise anything, and the failure must be kept
         text = f"<{type(error).__qualname__} whose text raised {type(broken).__qualname__}>"
     return text.encode("utf-8", "replace").decode()

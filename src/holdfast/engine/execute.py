@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.core import codec, life
+from holdfast.core import codec, life, limits
 from holdfast.core.errors import Conflict, InputConflict, InvalidInput, InvalidValue, ResumeExpired, Stopped, TaskBusy
 from holdfast.core.events import Fields
 from holdfast.core.hot import Hot
@@ -72,11 +72,12 @@ def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
 
 def claim(log: Log) -> None:
     """Take the task. Others may append meanwhile; what they wrote is read first."""
-    while True:
+    for _ in range(limits.MAX_APPEND_TRIES):
         try:
             return log.claim()
         except Conflict:
             log.refresh()
+    raise Conflict(log.name, log.head.seq, None)
 
 
 def work(run: Run) -> None:

@@ -116,6 +116,7 @@ class Run:
         self.deliver: Resolve = _deliver
         self._failed: BaseException | None = None
         self._names: set[str] = set()
+        self._refusals = 0
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
@@ -248,6 +249,11 @@ class Run:
 
     def _refused(self, batch: list[Entry], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
+        self._refusals = 0 if rows else self._refusals + 1
+        if self._refusals > limits.MAX_APPEND_TRIES:
+            head = self.log.head.seq
+            self._broke(batch, Conflict(self.log.name, head, head))
+            return
         try:
             self._follow(rows)
         except LeaseLost as lost:

@@ -88,8 +88,11 @@ class SqliteStore:
             failpoint("commit.before")
             try:
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
-            except apsw.ConstraintError:
-                return Conflict(log, expect.seq, self._seq(writer, row[0]))
+            except apsw.ConstraintError as error:
+                head = fetch_one(writer, q.HEAD, (row[0],))
+                if head == (expect.seq, expect.digest):  # not the head, then, but the file itself
+                    raise LogCorrupt(log, expect.seq + 1, f"the file refuses it: {error}") from error
+                return Conflict(log, expect.seq, head and head[0])
             except apsw.Error as error:
                 raise self._failed(error) from error
             failpoint("commit.after")
@@ -194,10 +197,6 @@ class SqliteStore:
             made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
             writer.execute(q.INSERT_LOG, made)
         insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
-
-    def _seq(self, connection: apsw.Connection, number: int | None) -> int | None:
-        row = fetch_one(connection, q.HEAD, (number,))
-        return row and row[0]
 
     def _number(self, connection: apsw.Connection, log: str) -> int | None:
         number = self._numbers.get(log)

@@ -105,7 +105,7 @@ class Fuse:
 def simulated(open: Open, work: Work, crash_at: Spot | None) -> Life:
     """Live inside this process. A crash is an exception that nothing survives: whoever goes on meets it again."""
     fuse = Fuse(crash_at, _crash)
-    before = set(threading.enumerate())
+    before = {thread for thread in threading.enumerate() if _is_busy(thread)}
     with armed(fuse), _quiet(fuse):
         app, error = _live(fuse, open, work)
         left = _end(app, before)
@@ -129,7 +129,7 @@ def _live(fuse: Fuse, open: Open, work: Work) -> tuple[App | None, str]:
 
 
 def _end(app: App | None, before: set[threading.Thread]) -> list[str]:
-    """End the threads a life started, then let go of its store; gives the names of those that would not end."""
+    """Let what a life's threads do come to an end, then let go of its store; gives the names of those that go on."""
     if app is not None:
         app.logs.committer.close()
     deadline = time.monotonic() + THREAD_SECONDS
@@ -160,11 +160,12 @@ def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float) -> Lif
     if pid == 0:
         _be_a_child(writing, open, work, crash_at)
     os.close(writing)
+    told: bytes | None = None
     try:
         told = _read(reading, timeout)
+    finally:
         if told is None:
             os.kill(pid, signal.SIGKILL)
-    finally:
         os.close(reading)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if told is None:
