@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.engine.calls import Call, current_call
     from holdfast.engine.task import AsyncTask, Task
     from holdfast.engine.view import TaskState
+    from holdfast.store.protocol import Connection
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ _PLACES = {
     "engine.calls": ("Call", "current_call"),
     "engine.task": ("AsyncTask", "Task"),
     "engine.view": ("TaskState",),
+    "store.protocol": ("Connection",),
 }
 """Where public names live; all others are errors. They are loaded when asked for: importing holdfast costs nothing."""
 
@@ -112,6 +114,7 @@ __all__ = [
     "Call",
     "Cancelled",
     "Conflict",
+    "Connection",
     "DidNotHappen",
     "EffectConflict",
     "Failure",
