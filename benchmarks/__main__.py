@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import append, concurrent, conversation, imports, listing, load
+from benchmarks import append, concurrent, conversation, imports, listing, load, resume, steps, waiting
 from benchmarks.table import Row, as_json, as_text
 from benchmarks.workload import workplace
 
@@ -24,6 +24,10 @@ SUBJECTS: dict[str, Callable[[Path], list[Row]]] = {
     "conversation": conversation.rows,
     "listing": listing.rows,
     "imports": imports.rows,
+    "steps": steps.rows,
+    "overhead": steps.overhead,
+    "resume": resume.rows,
+    "waiting": waiting.rows,
 }
 
 

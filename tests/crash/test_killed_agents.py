@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -84,3 +85,32 @@ def test_a_killed_agent_goes_on_and_its_effect_is_there_once(tmp_path, kill_at):
         assert bool(doubts) == (kill_at in ("before the effect", "after the effect")), "what was in doubt was flagged"
         assert app.verify().ok
     assert audit(tmp_path / "a.db") == []
+
+
+def test_a_second_process_that_is_asked_to_wait_takes_over_when_the_first_is_killed(tmp_path):
+    script = tmp_path / "slow.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, time, pathlib, holdfast
+            @holdfast.agent
+            def slow(task):
+                def sit(): pathlib.Path(sys.argv[1], "sitting").touch(); time.sleep(60)
+                return task.step(sit) if sys.argv[2] == "sit" else "taken over"
+            app = holdfast.open(sys.argv[1] + "/a.db")
+            print(app.run(slow, id="t", wait=20).result, time.time())
+            """
+        )
+    )
+    run = [sys.executable, str(script), str(tmp_path)]
+    first = subprocess.Popen([*run, "sit"])
+    while not (tmp_path / "sitting").exists():
+        time.sleep(0.01)
+    second = subprocess.Popen([*run, "go"], stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    killed_at = time.time()
+    first.kill()
+    first.wait()
+    out, _ = second.communicate(timeout=20)
+    result, at = out.rsplit(" ", 1)
+    assert result == "taken over" and float(at) - killed_at < 1.0

@@ -4,12 +4,16 @@ import os
 from collections import Counter
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import limits
 from tests.engine.programs import ID, STRATEGIES, FlyingPlace, Story, programs, walk
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # a crash awaits nothing any more
+]
 MANY = 40 if os.environ.get("HOLDFAST_TEST_ALL") == "1" else 1
 
 
@@ -73,5 +77,11 @@ CRASHES = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 @settings(max_examples=30 * MANY, print_blob=True)
 @given(program=programs("async"), crashes=CRASHES, waits=st.booleans())
 def test_branches_replay_what_they_read_and_find_every_step(checkpoint, program, crashes, waits):
-    whole, story = lived(program, crashes, waits, checkpoint=checkpoint)
-    event(f"{len(crashes)} crashes")
+    lived(program, crashes, waits, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("checkpoint", STRATEGIES)
+@settings(max_examples=30 * MANY, print_blob=True)
+@given(program=programs("def"), crashes=CRASHES)
+def test_a_plain_agent_with_threads_replays_what_it_read_and_finds_every_step(checkpoint, program, crashes):
+    lived(program, crashes, True, kind="def", checkpoint=checkpoint)

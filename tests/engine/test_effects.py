@@ -992,9 +992,8 @@ def _noted(token):
 
 @pytest.mark.parametrize("how", ["redact", "Secret"])
 @pytest.mark.parametrize("what", list(SENDERS))
-@pytest.mark.parametrize("effect", ["once", "idempotent"])
-def test_a_secret_is_nowhere_to_be_found(app, url, either, how, what, effect):
-    @tool(effect=effect, redact=["token"] if how == "redact" else [])
+def test_a_secret_is_nowhere_to_be_found(app, url, either, how, what):
+    @tool(effect="once", redact=["token"] if how == "redact" else [])
     def send(to: str, token: str) -> dict:
         assert token == TOKEN, "the tool itself gets it"
         return SENDERS[what](token)

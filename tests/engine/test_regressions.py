@@ -383,3 +383,39 @@ def test_wrong_arguments_are_named(app):
         with pytest.raises(holdfast.HoldfastError) as refused:
             call()
         assert refused.value.hint
+
+
+def test_a_forked_child_does_not_count_on_its_parents_threads(tmp_path):
+    @holdfast.agent
+    def timed(task):
+        return task.step(lambda: 1, name="x", timeout="5s")
+
+    with holdfast.open(tmp_path / "parent.db") as app:
+        assert app.run(timed, id="t").result == 1
+    child = os.fork()
+    if child == 0:
+        with holdfast.open(tmp_path / "child.db") as app:
+            os._exit(0 if app.run(timed, id="t").result == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["def", "async"])
+def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, monkeypatch, kind):
+    right = holdfast.engine.log.Log.accept
+
+    def accept(self, write, placed):
+        if any(draft.kind == "step_completed" for draft in write.drafts):
+            raise ValueError("cannot be folded")
+        return right(self, write, placed)
+
+    monkeypatch.setattr(holdfast.engine.log.Log, "accept", accept)
+
+    async def one(task):
+        return await task.step(lambda: 1, name="x")
+
+    def two(task):
+        return [task.step(lambda: 1, name="x"), task.step(lambda: 2, name="y")]
+
+    worker = holdfast.agent(checkpoint="before_effects", name="worker")(one if kind == "async" else two)
+    with pytest.raises(ValueError, match="cannot be folded"):
+        app.run(worker, id="t")

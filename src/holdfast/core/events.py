@@ -101,7 +101,10 @@ class TaskCompleted(Event, frozen=True):
 
 
 class TaskFailed(Event, frozen=True):
+    """How a task failed, and the seq of the state it failed in: what was known then."""
+
     failure: Failure
+    state_seq: int = 0
 
 
 class CancelRequested(Event, frozen=True):

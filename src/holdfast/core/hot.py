@@ -153,6 +153,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     effects: str = "live"
     result: Raw | UnsetType = UNSET
     failure: Failure | None = None
+    failed_at: int = 0
     cancel: tuple[str, str] | None = None
     steps: dict[str, Step] = {}
     waits: dict[str, Wait] = {}

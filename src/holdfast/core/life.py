@@ -114,6 +114,7 @@ def unwind(work: Work, failure: Failure | None) -> Part:
     yield Idle()
     if work.unwritten:
         yield Record()
+    state_seq = work.hot.seq
     unable: list[str] = []
     if work.hot.undo or work.hot.undoing:
         yield from _begin_undo(work, failure)
@@ -126,7 +127,7 @@ def unwind(work: Work, failure: Failure | None) -> Part:
     if failure is None:
         by, why = work.hot.cancel or ("", "")
         return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
-    return ev.TaskFailed(failure=failures.noted(failure, unable))
+    return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq)
 
 
 def _begin_undo(work: Work, failure: Failure | None) -> Part:

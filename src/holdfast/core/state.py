@@ -295,6 +295,11 @@ def _approval_answered(hot: Hot, asked: Approval, answer: Raw, seq: int, at_us: 
         hot.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
 
 
+def _task_failed(hot: Hot, event: ev.TaskFailed, seq: int, at_us: int) -> None:
+    hot.failure = event.failure
+    hot.failed_at = event.state_seq or seq - 1
+
+
 def _undo_started(hot: Hot, event: ev.UndoStarted, seq: int, at_us: int) -> None:
     hot.undoing = True
     hot.failure = event.failure
@@ -418,7 +423,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.GoalSet: _set("goal", "goal"),
     ev.PhaseSet: _set("phase", "phase"),
     ev.TaskCompleted: _set("result", "result"),
-    ev.TaskFailed: _set("failure", "failure"),
+    ev.TaskFailed: _task_failed,
     ev.CancelRequested: lambda hot, e, seq, at: setattr(hot, "cancel", (e.by, e.why)),
     ev.TaskReopened: _task_reopened,
 }

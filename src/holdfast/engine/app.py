@@ -114,14 +114,16 @@ class App:
         *,
         id: str | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
         **given: Any,
     ) -> TaskState:
         """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe.
 
-        Timed waits are sat out up to `hold`. What else may be given is what `start` takes.
+        Timed waits are sat out up to `hold`. If another process has the task, TaskBusy is raised, after `wait`; when
+        that process dies, this one takes over. What else may be given is what `start` takes.
         """
         log = self._prepared(agent, input, id, given)
-        self._shop.work(log, agent, seconds(hold, "hold"))
+        self._shop.work_when_free(log, agent, seconds(hold, "hold"), seconds(wait, "wait"))
         return self.get(log.name)
 
     async def arun(

@@ -203,7 +203,16 @@ def _tell(batch: list[Ticket]) -> None:
         if ticket.resolve is not None:
             listeners.setdefault(ticket.resolve, []).append(ticket)
     for resolve, tickets in listeners.items():
-        resolve(tickets)
+        try:
+            resolve(tickets)
+        except Exception:  # noqa: BLE001 — a listener's fault must not keep others from their commits
+            _report()
+
+
+def _report() -> None:
+    import logging
+
+    logging.getLogger("holdfast").exception("somebody who waited for a commit could not be told")
 
 
 def _placed(outcome: Outcome) -> tuple[Placed, ...]:

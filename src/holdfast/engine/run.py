@@ -376,6 +376,8 @@ class Run:
         batch, said, write = self._flight
         try:
             placed = ticket.result()
+            assert write is not None
+            self.log.accept(write, placed[0])
         except Conflict:
             self._buffer[:0] = said
             self.catch_up(batch)
@@ -386,8 +388,6 @@ class Run:
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
         else:
-            assert write is not None
-            self.log.accept(write, placed[0])
             _settle(batch)
         self.next_flight()
 

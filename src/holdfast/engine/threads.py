@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -71,6 +72,12 @@ class Threads:
     """Daemon threads that wait a while for the next function."""
 
     def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """A forked child has none of its parent's threads."""
         self._guard = threading.Lock()
         self._idle: deque[tuple[threading.Lock, list[Job]]] = deque()
 

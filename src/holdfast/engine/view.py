@@ -224,6 +224,11 @@ class TaskState:
         return self._hot.failure
 
     @property
+    def failed_at(self) -> int | None:
+        """The seq of the state a task failed in: `app.at(id, task.failed_at)` is what it knew then."""
+        return self._hot.failed_at if self._hot.failure is not None and self.status == "failed" else None
+
+    @property
     def waiting(self) -> Waiting | None:
         return None if self._hot.summary.waiting is None else Waiting(self._hot, self._logs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,18 @@ class Workshop:
                 run.children = self.child
                 execute.work(run)
             self._tell(log)
+
+    def work_when_free(self, log: Log, agent: Agent, hold: float, wait: float) -> None:
+        """Work on a task as soon as nobody else does; give up after so many seconds."""
+        until = time.monotonic() + wait
+        while True:
+            try:
+                return self.work(log, agent, hold)
+            except TaskBusy:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(limits.FOLLOW_SECONDS)
+            log = self.logs.load(log.name)
 
     async def work_async(
         self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None

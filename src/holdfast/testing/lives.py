@@ -30,7 +30,6 @@ import holdfast
 from holdfast.core import codec
 from holdfast.core.errors import LeaseLost, StoreClosed, Suspended
 from holdfast.engine.app import App
-from holdfast.engine.drive import THREADS
 from holdfast.failpoints import armed
 from holdfast.store.memory import MemoryStore
 from holdfast.store.protocol import Store
@@ -181,7 +180,6 @@ def _be_a_child(writing: int, open: Open, work: Work, crash_at: Spot | None) -> 
     status = 1
     try:
         gc.freeze()  # what the parent left open is not ours to close
-        vars(THREADS).update(vars(type(THREADS)()))  # its idle threads are not here
         fuse = Fuse(crash_at, _crash if crash_at is None else _kill)
         with armed(fuse), _quiet(fuse):
             life = fuse.life(_live(fuse, open, work)[1])

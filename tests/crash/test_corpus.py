@@ -1,0 +1,38 @@
+"""Agents of every kind, crashed everywhere, on both stores, simulated and by SIGKILL: nothing is done twice or lost."""
+
+import os
+
+import pytest
+
+from holdfast.core import limits
+from holdfast.testing import World
+from tests.crash import corpus
+
+ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
+SAMPLES = {"memory": 12, "sqlite": 10, "kill": 8}
+WAYS = {"memory": ("process", "memory:"), "sqlite": ("process", "sqlite"), "kill": ("kill", "sqlite")}
+
+
+@pytest.fixture(scope="module")
+def world():
+    with World() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch):
+    """Snapshots of small logs; whoever waits for a unique key looks often, and gives up soon."""
+    monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 300)
+    monkeypatch.setattr(limits, "UNIQUE_POLL_US", 5_000)
+    monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 40_000)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", corpus.CORPUS, ids=lambda kind: kind.__name__)
+def test_an_agent_survives_a_crash_anywhere_and_acts_once(crash_everywhere, world, kind, way):
+    mode, store = WAYS[way]
+    sample = None if ALL else SAMPLES[way]
+    report = crash_everywhere(**kind(world), world=world, mode=mode, store=store, sample=sample)
+    assert report.survived + report.missed == report.tried == (sample or report.points)
+    assert (report.in_doubt, report.duplicates) == (0, 0)
+    assert report.missed <= report.tried / 2, "the points of agents with branches are not always there again"

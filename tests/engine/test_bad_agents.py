@@ -1,0 +1,464 @@
+"""Mistakes of those who write agents: named, with a remedy, and without harm."""
+
+import asyncio
+import dataclasses
+import functools
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import agent, tool
+from holdfast.testing.crash import MovableClock
+from tests.engine.both import KINDS, bug, declarer, kinds
+
+
+@pytest.fixture
+def clock():
+    return MovableClock()
+
+
+@pytest.fixture(params=KINDS)
+def either(request):
+    return declarer(request.param)
+
+
+def test_an_agent_without_a_task_is_refused():
+    for fn in (lambda: None, lambda *, task: None):
+        with pytest.raises(holdfast.InvalidValue, match="takes no task") as refused:
+            agent(name="x")(fn)
+        assert "task: Task" in refused.value.hint
+
+
+def test_what_is_no_agent_or_no_tool_is_refused(app):
+    with pytest.raises(holdfast.HoldfastError, match="not an agent"):
+        app.run(lambda task: 1, id="t")
+    failed = app.run(agent(name="x")(lambda task: task.call(print)), id="t")
+    assert "not a tool" in failed.failure.message
+    failed = app.run(agent(name="x")(lambda task: task.spawn(print)), id="u")
+    assert "not an agent" in failed.failure.message
+
+
+def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app, either):
+    @either(stages=["a", "b"])
+    def worker(task):
+        caught = []
+        for wrong in (lambda: task.stage("c"), lambda: task.phase("done"), lambda: task.phase("nonsense")):
+            try:
+                wrong()
+            except holdfast.InvalidTransition as error:
+                caught.append((str(error), bool(error.hint)))
+        task.stage("b")
+        task.phase("planning")
+        yield task.step(lambda: 1, name="one")
+        return caught
+
+    done = app.run(worker, id="t")
+    assert (done.stage, done.phase) == ("b", "planning")
+    assert all(hint for _, hint in done.result) and len(done.result) == 3
+    assert "['a', 'b']" in done.result[0][0]
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"a": [1, object()]}, "['a'][1]"),
+        ({1: 2}, "result of step"),
+        (float("nan"), "result of step"),
+        ([{"deep": {1, 2} | {object()}}], "[0]['deep']"),
+    ],
+)
+def test_an_unserialisable_result_names_the_step_and_the_path(app, either, value, path):
+    @either()
+    def worker(task):
+        yield task.step(lambda: value, name="make")
+
+    failed = app.run(worker, id="t")
+    assert "make#1" in failed.failure.message and path in failed.failure.message
+
+
+def test_an_unserialisable_argument_names_the_parameter(app, either):
+    @either()
+    def worker(task):
+        yield task.step(lambda thing: 1, {"deep": object()}, name="use")
+
+    failed = app.run(worker, id="t")
+    assert "use(thing)['deep']" in failed.failure.message and kinds(app)[-2:] == ["task_claimed", "task_failed"]
+
+
+NESTED = [(kind, verb) for kind in KINDS for verb in ("step", "ask", "wait", "spawn", "fact")]
+NESTED[-1] = pytest.param("async", "fact", marks=bug("it is called an unnamed thread, with the wrong remedy"))
+
+
+@pytest.mark.parametrize(("kind", "verb"), NESTED)
+def test_verbs_inside_a_step_are_refused(app, kind, verb):
+    either = declarer(kind)
+
+    @agent
+    def child(task):
+        return 1
+
+    uses = {
+        "step": lambda task: task.step(lambda: 1, name="inner"),
+        "ask": lambda task: task.ask("who?"),
+        "wait": lambda task: task.wait("go"),
+        "fact": lambda task: task.fact("x", 1),
+        "spawn": lambda task: task.spawn(child),
+    }
+
+    @either()
+    def worker(task):
+        def outer():
+            found = uses[verb](task)
+            if asyncio.iscoroutine(found):
+                try:
+                    found.send(None)
+                finally:
+                    found.close()
+
+        yield task.step(outer)
+
+    failed = app.run(worker, id="t")
+    assert "NestedStep" in failed.failure.message and "outer#1" in failed.failure.message
+
+
+def test_a_bare_thread_must_name_its_steps(app):
+    errors, results = [], []
+
+    @agent
+    def worker(task):
+        def unnamed():
+            try:
+                task.step(len, [1])
+            except holdfast.HoldfastError as error:
+                errors.append(error)
+
+        def named(n):
+            results.append(task.step(lambda: n, name=f"named {n}"))
+
+        threads = [threading.Thread(target=unnamed), *(threading.Thread(target=named, args=(n,)) for n in range(3))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        task.wait("go")
+        return sorted(results)
+
+    app.run(worker, id="t")
+    assert type(errors[0]).__name__ == "UnnamedThread" and "name=" in errors[0].hint
+    before = kinds(app).count("step_completed")
+    app.signal("t", "go")
+    results.clear()
+    assert app.run(worker, id="t").result == [0, 1, 2] and before == 3
+    assert kinds(app).count("step_completed") == 3, "threads find their steps again"
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent", "once", "transaction"])
+def test_a_tool_that_exits_does_not_end_the_process(app, either, effect):
+    @tool(effect=effect)
+    def leave() -> None:
+        sys.exit(3)
+
+    @either()
+    def worker(task):
+        yield task.call(leave)
+
+    failed = app.run(worker, id="t")
+    assert "ToolExited" in failed.failure.message and "3" in failed.failure.message
+
+
+def test_an_async_tool_that_exits_does_not_end_the_process(app, either):
+    @tool
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    @either()
+    def worker(task):
+        yield task.call(leave)
+
+    assert "ToolExited" in app.run(worker, id="t").failure.message
+
+
+def test_arguments_of_a_tool_are_checked_before_it_is_announced(app, either):
+    made = []
+
+    @tool
+    def pay(amount: int) -> None:
+        made.append(amount)
+
+    @either()
+    def worker(task, given: dict):
+        yield task.call(pay, **given)
+
+    for id, given in {"type": {"amount": "3"}, "missing": {}, "extra": {"amount": 3, "tip": 1}}.items():
+        failed = app.run(worker, {"given": given}, id=id)
+        assert failed.failure.code == "invalid-input" and made == []
+        assert "step_started" not in kinds(app, id)
+
+
+def test_an_awaited_def_agent_and_a_forgotten_await_are_noticed(app):
+    @agent
+    async def forgetful(task):
+        task.step(lambda: 1, name="one")
+        return "done"
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        app.run(forgetful, id="t")
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_map_that_lets_nothing_happen_is_refused(app, either, limit):
+    @either()
+    def worker(task):
+        yield task.map(len, [[1]], limit=limit)
+
+    assert app.run(worker, id="t").failure.code == "invalid-value"
+
+
+def test_a_map_of_nothing_gives_nothing(app, either):
+    @either()
+    def worker(task):
+        return (yield task.map(len, []))
+
+    assert app.run(worker, id="t").result == []
+
+
+# What can be a step
+
+
+class Greeter:
+    def __init__(self, word):
+        self.word = word
+
+    def greet(self, name: str) -> str:
+        return f"{self.word} {name}"
+
+    async def greet_later(self, name: str) -> str:
+        await asyncio.sleep(0)
+        return f"{self.word} {name}"
+
+    @classmethod
+    def of_class(cls, name):
+        return f"{cls.__name__} {name}"
+
+    @staticmethod
+    def static(name):
+        return f"static {name}"
+
+    def __call__(self, name):
+        return f"called {name}"
+
+
+class LaterGreeter:
+    async def __call__(self, name):
+        await asyncio.sleep(0)
+        return f"later {name}"
+
+
+def logged(fn):
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+@logged
+def decorated(name):
+    return f"decorated {name}"
+
+
+@logged
+async def decorated_later(name):
+    return f"decorated later {name}"
+
+
+def two(first, name):
+    return f"{first} {name}"
+
+
+async def two_later(first, name):
+    return f"{first} {name}"
+
+
+STEPS = {
+    "greet": (Greeter("hello").greet, "hello Ana"),
+    "greet_later": (Greeter("hello").greet_later, "hello Ana"),
+    "of_class": (Greeter.of_class, "Greeter Ana"),
+    "static": (Greeter.static, "static Ana"),
+    "Greeter": (Greeter("x"), "called Ana"),
+    "LaterGreeter": (LaterGreeter(), "later Ana"),
+    "decorated": (decorated, "decorated Ana"),
+    "decorated_later": (decorated_later, "decorated later Ana"),
+    "two": (functools.partial(two, "partial"), "partial Ana"),
+    "two_later": (functools.partial(two_later, "partial"), "partial Ana"),
+    "len": (len, 3),
+    "str": (str, "Ana"),
+}
+
+
+@pytest.mark.parametrize("name", list(STEPS))
+def test_whatever_can_be_called_can_be_a_step(app, either, name):
+    fn, expected = STEPS[name]
+
+    @either()
+    def worker(task):
+        value = yield task.step(fn, "Ana")
+        yield task.wait("go")
+        return value
+
+    waiting = app.run(worker, id="t")
+    assert waiting.status == "waiting", waiting.failure
+    app.signal("t", "go")
+    done = app.run(worker, id="t")
+    assert done.result == expected and next(iter(done.steps)) == f"{name}#1"
+
+
+# Types
+
+
+class Place(msgspec.Struct, frozen=True):
+    city: str
+    zip: int = 0
+
+
+@dataclasses.dataclass
+class Order:
+    place: Place
+    tags: list[str]
+    extra: dict[str, Place] = dataclasses.field(default_factory=dict)
+
+
+def test_typed_values_go_in_and_come_out_of_steps_tools_and_children(app, either):
+    seen = []
+    order = Order(Place("Oslo", 1), ["a"], {"b": Place("Rome")})
+
+    def improve(order: Order) -> Order:
+        assert isinstance(order, Order) and isinstance(order.place, Place)
+        return dataclasses.replace(order, tags=[*order.tags, "better"])
+
+    @tool(effect="idempotent")
+    def move(order: Order, to: Place) -> Place:
+        assert isinstance(order, Order) and isinstance(to, Place)
+        return to
+
+    @agent
+    def child(task, order: Order) -> list[Place]:
+        assert isinstance(order, Order)
+        return [order.place]
+
+    @either()
+    def worker(task, order: Order):
+        better = yield task.step(improve, order)
+        moved = yield task.call(move, order=better, to=Place("Bern"))
+        places = yield task.spawn(child, {"order": better})
+        many = yield task.map(improve, [order, better])
+        seen.append([order, better, moved, places, many])
+        yield task.wait("go")
+
+    app.run(worker, {"order": order}, id="t")
+    app.signal("t", "go")
+    done = app.run(worker, {"order": order}, id="t")
+    assert done.status == "completed", done.failure
+    assert seen[0] == seen[1]
+    assert seen[0][1] == dataclasses.replace(order, tags=["a", "better"]) and seen[0][2] == Place("Bern")
+    assert seen[0][3] == [Place("Oslo", 1)]
+
+
+def test_pydantic_models_go_in_and_come_out(app, either):
+    pydantic = pytest.importorskip("pydantic")
+
+    class Model(pydantic.BaseModel):
+        n: int
+
+    seen = []
+
+    def more(model: Model) -> Model:
+        return Model(n=model.n + 1)
+
+    @either()
+    def worker(task):
+        seen.append((yield task.step(more, Model(n=1))))
+        yield task.wait("go")
+
+    app.run(worker, id="t")
+    app.signal("t", "go")
+    app.run(worker, id="t")
+    assert seen == [Model(n=2), Model(n=2)]
+
+
+def test_schemas_come_from_type_hints():
+    @tool(effect="once")
+    def send(to: str, place: Place, copies: int = 1, *, idempotency_key: str, connection=None) -> None: ...
+
+    schema = send.input_schema
+    assert schema["required"] == ["to", "place"] and set(schema["properties"]) == {"to", "place", "copies"}
+    assert schema["properties"]["copies"]["default"] == 1
+    assert schema["properties"]["place"]["properties"]["city"] == {"type": "string"}
+
+    @agent
+    def worker(task, order: Order, times: int = 2) -> None: ...
+
+    assert worker.input_schema["required"] == ["order"]
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, times):
+    script = tmp_path / "agents.py"
+    nap = (
+        "await task.step(asyncio.sleep, 1.2, name='nap')"
+        if kind == "async"
+        else "task.step(time.sleep, 1.2, name='nap')"
+    )
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import asyncio, sys, time, holdfast
+            from holdfast import agent
+
+            @agent
+            {"async " if kind == "async" else ""}def worker(task):
+                print("began", flush=True)
+                {nap}
+                {"await " if kind == "async" else ""}task.step(print, "second", name="second")
+                return "done"
+
+            if __name__ == "__main__":
+                holdfast.open({str(tmp_path / "a.db")!r}).run(worker, id="t")
+            """
+        )
+    )
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "began\n"
+        time.sleep(0.2)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        if times == 2:
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    took = time.monotonic() - began
+    assert process.returncode != 0 and "second" not in out and "KeyboardInterrupt" in err
+    with holdfast.open(tmp_path / "a.db") as app:
+        state = app.get("t")
+        assert state.status == "pending" or state.interrupted
+        finished = "nap#1" in state.steps and state.steps["nap#1"].status == "completed"
+        assert finished == (times == 1), err
+        assert (took > 0.8) == (times == 1)
+    again = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30, check=True)
+    assert "second" in again.stdout
