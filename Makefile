@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check bench bench-peers clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -31,8 +32,11 @@ check: $(READY)              ## format, lint, types, shape
 bench: $(READY)              ## prints one table of ratios; minutes, not seconds
 	$(BIN)/python -m benchmarks
 
+bench-peers: $(READY) $(PEERS)/.ready  ## beside DBOS and LangGraph, in an environment of their own
+	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -48,3 +52,10 @@ $(READY): $(INSTALLED) requirements-dev.txt
 	@echo "installing the tools of requirements-dev.txt …"
 	@$(PIP) --requirement requirements-dev.txt
 	@touch $(READY)
+
+# What Holdfast is compared with.
+$(PEERS)/.ready: benchmarks/peers/requirements.txt
+	@echo "making $(PEERS) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/requirements.txt
+	@touch $@

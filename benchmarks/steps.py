@@ -1,6 +1,6 @@
 """What a step costs: on SQLite beside one bare commit, two hundred tasks at once, and without any disk at all.
 
-The agents time themselves and return the seconds, so neither their start nor their end is counted.
+The agents of lone steps take the time themselves, so neither their start nor their end is counted.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from holdfast import App, AsyncTask, Task, agent
 from holdfast.engine.agent import Agent
 
 RESULT_BYTES = 200
-BLOCK = 25
+BLOCK = 10
 BEHIND = 400
-ROUNDS = 60
+ROUNDS = 300
 TASKS = 200
 EACH = 20
 GATHERINGS = 5
-MEMORY_BLOCKS = 15
-MEMORY_BLOCK = 200
-IDLE = 200_000
+MEMORY_BLOCKS = 75
+MEMORY_BLOCK = 40
+IDLE = 20_000
 
 _RESULTS = [text(RESULT_BYTES - 2, seed) for seed in range(100)]
 _ids = count(1)
+
+Pairs = list[tuple[float, float]]
+"""Seconds of a step and of what it is compared with, time after time."""
 
 
 def work(number: int) -> str:
@@ -45,37 +48,16 @@ async def awork(number: int) -> str:
 
 
 @agent
-def every_step(task: Task, steps: int) -> float:
-    """Each result is durable before its step returns."""
-    began = time.perf_counter()
-    for number in range(steps):
-        task.step(work, number)
-    return time.perf_counter() - began
-
-
-@agent(checkpoint="before_effects")
-def before_effects(task: Task, steps: int) -> float:
-    """Results become durable in the background; all of them are when the time is taken."""
-    began = time.perf_counter()
-    for number in range(steps):
-        task.step(work, number)
-    task.checkpoint("all durable")
-    return time.perf_counter() - began
-
-
-@agent
-async def every_step_async(task: AsyncTask, steps: int) -> float:
-    """Each result is durable before its step returns, on an event loop."""
-    began = time.perf_counter()
+async def at_once(task: AsyncTask, steps: int) -> None:
+    """One of many."""
     for number in range(steps):
         await task.step(awork, number)
-    return time.perf_counter() - began
 
 
 @agent
-def blocks(task: Task, steps: int) -> list[tuple[float, float]]:
+def blocks(task: Task, steps: int) -> Pairs:
     """Seconds by the clock, and of the processor, for each of several blocks of steps."""
-    found: list[tuple[float, float]] = []
+    found: Pairs = []
     for _ in range(MEMORY_BLOCKS):
         began, burnt = time.perf_counter(), time.process_time()
         for number in range(steps):
@@ -85,9 +67,9 @@ def blocks(task: Task, steps: int) -> list[tuple[float, float]]:
 
 
 @agent
-async def blocks_async(task: AsyncTask, steps: int) -> list[tuple[float, float]]:
+async def blocks_async(task: AsyncTask, steps: int) -> Pairs:
     """The same on an event loop."""
-    found: list[tuple[float, float]] = []
+    found: Pairs = []
     for _ in range(MEMORY_BLOCKS):
         began, burnt = time.perf_counter(), time.process_time()
         for number in range(steps):
@@ -101,36 +83,61 @@ def rows(place: Path) -> list[Row]:
     say("steps")
     with holdfast.open(place / "ours.db", durability="full") as app:
         raw = BareAppends(place / "raw.db", "full")
-        found = in_turns(
-            ROUNDS,
-            raw=lambda: raw.seconds(BLOCK) / BLOCK,
-            lone=lambda: seconds_of(app, every_step, BLOCK),
-            behind=lambda: seconds_of(app, before_effects, BEHIND),
-            loop=lambda: seconds_of(app, every_step_async, BLOCK),
-        )
+        lone, loop, behind = (_alternating(app, one) for one in alternating(raw))
         many = in_turns(
             GATHERINGS,
-            raw=lambda: min(raw.seconds(BLOCK) / BLOCK for _ in range(12)),
+            raw=lambda: min(raw.seconds(BLOCK) / BLOCK for _ in range(20)),
             ours=lambda: gathered(app) / (TASKS * EACH),
         )
         raw.close()
     return [
-        *_pair("step in a def agent, full", found["lone"], found["raw"], at_most(1.5)),
-        *_pair("step in an async agent, full", found["loop"], found["raw"]),
-        *_rates("steps before_effects, full", found["behind"], found["raw"], at_least(3)),
+        *_pair("step in a def agent, full", *lone, at_most(1.5)),
+        *_pair("step in an async agent, full", *loop),
+        *_rates("steps before_effects, full", *behind, at_least(3)),
         *_rates(f"{TASKS} async tasks of {EACH} steps at once, full", many["ours"], many["raw"]),
     ]
+
+
+def alternating(raw: BareAppends) -> Iterator[Agent]:
+    """Agents that take turns with bare inserts, a few steps at a time, and give the seconds of each."""
+
+    def bare() -> float:
+        return raw.seconds(BLOCK) / BLOCK
+
+    @agent
+    def lone(task: Task) -> Pairs:
+        return [(_timed(lambda: _steps(task, BLOCK), BLOCK), bare()) for _ in range(ROUNDS)]
+
+    @agent
+    async def on_a_loop(task: AsyncTask) -> Pairs:
+        found: Pairs = []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            for number in range(BLOCK):
+                await task.step(awork, number)
+            found.append(((time.perf_counter() - began) / BLOCK, bare()))
+        return found
+
+    @agent(checkpoint="before_effects")
+    def behind(task: Task) -> Pairs:
+        def until_durable() -> None:
+            _steps(task, BEHIND)
+            task.checkpoint("all durable")
+
+        return [(_timed(until_durable, BEHIND), bare()) for _ in range(ROUNDS // 5)]
+
+    yield from (lone, on_a_loop, behind)
 
 
 def overhead(place: Path) -> list[Row]:
     """The engine alone, on the store in memory; and an empty loop, which tells how fast Python is here and now."""
     say("overhead")
     idle: list[float] = []
-    found: dict[str, list[tuple[float, float]]] = {"def": [], "async def": []}
+    found: dict[str, Pairs] = {"def": [], "async def": []}
     with holdfast.open("memory:") as app:
         for _ in range(6):
             for kind, one in (("def", blocks), ("async def", blocks_async)):
-                idle.append(_idle_loop())
+                idle += [_idle_loop() for _ in range(20)]
                 gc.collect()
                 found[kind] += app.run(one, {"steps": MEMORY_BLOCK}, id=f"task-{next(_ids)}").result
     return [
@@ -146,22 +153,15 @@ def overhead(place: Path) -> list[Row]:
     ]
 
 
-def in_turns(rounds: int, **subjects: Callable[[], float]) -> dict[str, list[float]]:
-    """All that each subject gave, the first round left out. They take turns, so a busy moment meets all of them."""
+def in_turns(rounds: int, warm: int = 1, **subjects: Callable[[], float]) -> dict[str, list[float]]:
+    """All that each subject gave, without the rounds that warm up. They take turns: a busy moment meets all of them."""
     found: dict[str, list[float]] = {name: [] for name in subjects}
-    for _ in range(rounds + 1):
+    for _ in range(warm + rounds):
         for name, measure in subjects.items():
             gc.collect()
             found[name].append(measure())
     say(".")
-    return {name: values[1:] for name, values in found.items()}
-
-
-def seconds_of(app: App, one: Agent, steps: int) -> float:
-    """What a step of an agent takes, as the agent itself saw it."""
-    done = app.run(one, {"steps": steps}, id=f"task-{next(_ids)}")
-    assert done.status == "completed", done.failure
-    return done.result / steps
+    return {name: values[warm:] for name, values in found.items()}
 
 
 def gathered(app: App, tasks: int = TASKS, each: int = EACH) -> float:
@@ -169,7 +169,7 @@ def gathered(app: App, tasks: int = TASKS, each: int = EACH) -> float:
 
     async def together() -> float:
         began = time.perf_counter()
-        runs = (app.arun(every_step_async, {"steps": each}, id=f"task-{next(_ids)}") for _ in range(tasks))
+        runs = (app.arun(at_once, {"steps": each}, id=f"task-{next(_ids)}") for _ in range(tasks))
         done = await asyncio.gather(*runs)
         seconds = time.perf_counter() - began
         assert all(one.status == "completed" for one in done)
@@ -178,12 +178,31 @@ def gathered(app: App, tasks: int = TASKS, each: int = EACH) -> float:
     return asyncio.run(together())
 
 
+def _steps(task: Task, number: int) -> None:
+    for one in range(number):
+        task.step(work, one)
+
+
+def _timed(action: Callable[[], object], times: int) -> float:
+    began = time.perf_counter()
+    action()
+    return (time.perf_counter() - began) / times
+
+
+def _alternating(app: App, one: Agent) -> tuple[list[float], list[float]]:
+    """What an agent measured: its own steps and the bare inserts between them, without the first of each."""
+    done = app.run(one, id=f"task-{next(_ids)}")
+    assert done.status == "completed", done.failure
+    say(".")
+    ours, raw = zip(*done.result[1:], strict=True)
+    return list(ours), list(raw)
+
+
 def _pair(name: str, ours: list[float], raw: list[float], goal: Goal | None = None) -> Iterator[Row]:
-    """The least and the median; the goal is for the least, as a busy machine has no say in that."""
+    """The least of each, and the median of each."""
     for which, chosen in (("best", min), ("median", statistics.median)):
         measured, compare = chosen(ours) * 1e6, chosen(raw) * 1e6
-        aim = goal if which == "best" else None
-        yield Row(name=f"{name}, {which}", measured=measured, unit="µs", compare=compare, goal=aim)
+        yield Row(name=f"{name}, {which}", measured=measured, unit="µs", compare=compare, goal=goal)
 
 
 def _rates(name: str, ours: list[float], raw: list[float], goal: Goal | None = None) -> Iterator[Row]:
@@ -194,7 +213,7 @@ def _rates(name: str, ours: list[float], raw: list[float], goal: Goal | None = N
         yield Row(name=row.name, measured=rate, unit="steps/s", compare=commits, goal=row.goal)
 
 
-def _overhead(kind: str, found: list[tuple[float, float]], most: float) -> Row:
+def _overhead(kind: str, found: Pairs, most: float) -> Row:
     wall, cpu = (min(times) * 1e6 / MEMORY_BLOCK for times in zip(*found, strict=True))
     return Row(
         name=f"{kind} step on the store in memory, of the processor",

@@ -9,8 +9,6 @@ def worker(task):
 import functools
 import inspect
 
-import pytest
-
 from holdfast import agent
 
 KINDS = ("def", "async")
@@ -77,8 +75,3 @@ def kinds(app, id="t"):
 def events(app, kind, id="t"):
     """A task's events of one kind."""
     return [record.event for record in app.events(id) if record.kind == kind]
-
-
-def bug(reason):
-    """A test that the engine does not pass yet; it says so as soon as the engine does."""
-    return pytest.mark.xfail(strict=True, reason=reason)

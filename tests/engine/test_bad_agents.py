@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import KINDS, bug, declarer, kinds
+from tests.engine.both import KINDS, declarer, kinds
 
 
 @pytest.fixture
@@ -93,7 +93,6 @@ def test_an_unserialisable_argument_names_the_parameter(app, either):
 
 
 NESTED = [(kind, verb) for kind in KINDS for verb in ("step", "ask", "wait", "spawn", "fact")]
-NESTED[-1] = pytest.param("async", "fact", marks=bug("it is called an unnamed thread, with the wrong remedy"))
 
 
 @pytest.mark.parametrize(("kind", "verb"), NESTED)

@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import bug, kinds
+from tests.engine.both import kinds
 
 
 @pytest.fixture
@@ -107,7 +107,6 @@ def test_a_new_step_on_a_finished_task_is_refused(app):
     assert refused.value.hint and did == [] and app.get("t").seq == before
 
 
-@bug("what is said on a finished task is dropped without a word")
 @pytest.mark.parametrize("say", [lambda task: task.fact("x", 1), lambda task: setattr(task.state, "x", 1)])
 def test_something_new_said_on_a_finished_task_is_refused(app, say):
     with app.task("triage", id="t") as task:
@@ -207,7 +206,6 @@ def test_a_block_spawns_children_and_maps(app):
     assert app.get("t").result == [6, [2, 3]]
 
 
-@bug("the task fails, but the block is left as if all were well")
 def test_an_unserialisable_result_fails_the_block_and_is_named(app):
     with pytest.raises(holdfast.NotSerializable), app.task("triage", id="t") as task:
         task.finish(object())

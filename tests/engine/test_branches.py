@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # a crash awaits nothing any more
 ]
-MANY = 40 if os.environ.get("HOLDFAST_TEST_ALL") == "1" else 1
+MANY = int(os.environ.get("MANY", "1"))
 
 
 @pytest.fixture(autouse=True)

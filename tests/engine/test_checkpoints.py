@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import KINDS, bug, declarer, events, kinds
+from tests.engine.both import KINDS, declarer, events, kinds
 
 STRATEGIES = ("every_step", "every_iteration", "on_state_change", "before_effects")
 
@@ -326,9 +326,7 @@ def test_a_failure_shows_the_users_own_frames_and_its_cause(app, either):
     assert events(app, "task_failed") and failed.seq == len(kinds(app))
 
 
-@pytest.mark.parametrize(
-    "kind", ["def", pytest.param("async", marks=bug("run() starts its loop while it handles a RuntimeError"))]
-)
+@pytest.mark.parametrize("kind", ["def", "async"])
 def test_a_failure_has_no_cause_that_is_not_the_users(app, kind):
     @declarer(kind)()
     def worker(task):
@@ -376,9 +374,7 @@ def test_cancelling_a_waiting_task_ends_it_at_once(app, either, wait):
         app.cancel("t")
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("def", marks=bug("a def agent that catches everything completes")), "async"]
-)
+@pytest.mark.parametrize("kind", ["def", "async"])
 def test_a_swallowed_cancellation_does_not_complete_the_task(app, kind):
     either = declarer(kind)
     did = []

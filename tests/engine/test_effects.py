@@ -15,7 +15,7 @@ from holdfast import DidNotHappen, Happened, NotDone, Retry, Secret, Unknown, ag
 from holdfast.core import limits
 from holdfast.failpoints import armed
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import KINDS, Crash, bug, declarer, events, kinds
+from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 FAST = Retry(3, first=0)
 TOKEN = "hunter2-very-secret"
@@ -78,7 +78,6 @@ def together(*works):
 # Retries
 
 
-@bug("a try that failed forgets the step's input, tool and effect: the next outcome is StepChanged")
 def test_a_call_with_arguments_that_was_tried_again_is_found_on_replay(app, either):
     tries = []
 
@@ -102,7 +101,6 @@ def test_a_call_with_arguments_that_was_tried_again_is_found_on_replay(app, eith
     assert tries == ["Oslo"] * 3
 
 
-@bug("a try that failed forgets the step's input, tool and effect: the next outcome is StepChanged")
 @pytest.mark.parametrize("effect", ["read", "idempotent", "transaction"])
 def test_a_tool_that_was_tried_again_keeps_its_key_and_its_kind(app, either, effect):
     keys = []
@@ -129,7 +127,6 @@ def test_a_tool_that_was_tried_again_keeps_its_key_and_its_kind(app, either, eff
     )
 
 
-@bug("a try that failed forgets the step's input, tool and effect: the next outcome is StepChanged")
 def test_a_long_wait_before_the_next_try_releases_the_task(app, clock, either):
     tries = []
 
@@ -150,7 +147,6 @@ def test_a_long_wait_before_the_next_try_releases_the_task(app, clock, either):
     assert app.run(worker, id="t").result == 7
 
 
-@bug("a call between two tries counts as open and cannot be settled")
 @pytest.mark.parametrize("end", ["cancel", "deadline"])
 def test_a_task_can_end_while_a_once_call_waits_for_its_next_try(app, clock, end):
     @tool(effect="once", retry=Retry(3, first=3600, most=3600))
@@ -235,7 +231,6 @@ def test_a_destination_is_not_asked_before_a_while_after_the_announcement(app, e
     assert times[0][0] - times[0][1] >= 0.299
 
 
-@bug("announced_at stays that of the first announcement")
 def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
     """What matters is when the call was announced last: that one may still be on the wire."""
     times, calls = [], []
@@ -260,7 +255,7 @@ def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
-@pytest.mark.parametrize("kind", [pytest.param("def", marks=bug("a def agent does not await it")), "async"])
+@pytest.mark.parametrize("kind", ["def", "async"])
 def test_a_reconcile_may_be_async(app, kind):
     either = declarer(kind)
 
@@ -349,7 +344,6 @@ def test_only_a_call_in_doubt_is_settled_and_only_once(app):
         app.settle("t", "pay#1", happened=False)
 
 
-@bug("settle does not know 2/pay#1 in turn 2")
 def test_a_call_of_a_loop_is_settled_by_its_key_with_the_turn_or_without(app):
     @tool(effect="once", timeout="20ms")
     def pay() -> str:
@@ -413,7 +407,6 @@ def test_a_late_answer_may_come_after_the_end(app):
     assert kinds(app)[-1] == "step_observed" and app.get("t").status == "failed" and app.verify("t").ok
 
 
-@bug("a try that failed forgets the step's input, tool and effect: the next outcome is StepChanged")
 def test_a_plain_step_that_takes_too_long_is_tried_again(app, either):
     tries = []
 
@@ -431,7 +424,6 @@ def test_a_plain_step_that_takes_too_long_is_tried_again(app, either):
     assert done.result == 7 and done.steps["slow#1"].failures[0].type == "TimeLimit"
 
 
-@bug("the end parks with the call still running, and settle wants it in doubt")
 def test_a_task_left_by_a_call_in_doubt_can_still_be_settled(app):
     """The code took another way after the crash, so nobody comes by that call again; a person can still tell."""
     ways = ["pay", "other"]
@@ -454,7 +446,6 @@ def test_a_task_left_by_a_call_in_doubt_can_still_be_settled(app):
     assert app.run(worker, id="t").result == "another way"
 
 
-@bug("the end parks with the call still running, and settle wants it in doubt")
 @pytest.mark.parametrize("how", ["wait_for", "TaskGroup"])
 def test_a_once_call_that_its_agent_gave_up_waiting_for_can_be_settled(app, how):
     @tool(effect="once", reconcile=lambda call: Happened("found"), reconcile_after=0)
@@ -594,7 +585,6 @@ def test_a_second_caller_waits_while_the_first_is_open_or_in_doubt_and_gets_its_
     assert app.run(shop, id="t").result == "found" and len(paid) == 1
 
 
-@bug("an outcome from elsewhere is refused for a step that is void")
 def test_settling_that_it_did_not_happen_frees_the_key(app, clock):
     paid = []
 
@@ -697,7 +687,6 @@ def test_a_unique_call_that_was_rolled_back_counts_for_everybody(app):
     assert app.run(shop, id="t").result == "receipt 1" and len(paid) == 1
 
 
-@bug("the owner is the same place, so arguments are not compared")
 def test_a_unique_call_that_was_rolled_back_is_not_made_with_other_arguments(app):
     paid, amounts = [], [3]
     pay = payer(paid, unique="order-{order}")
@@ -749,7 +738,6 @@ def test_a_unique_key_that_cannot_be_made_is_refused_before_anything_happens(app
     assert failed.failure.code == "invalid-value" and "nothing" in failed.failure.message and not paid
 
 
-@bug("only given arguments are formatted into unique=")
 def test_defaults_count_as_arguments_in_a_unique_key(app):
     @tool(effect="once", unique="{currency}-{order}")
     def pay(order: int, currency: str = "NOK") -> str:
@@ -805,7 +793,6 @@ def test_a_transactions_writes_and_its_record_are_one(app, either):
     assert done.calls["book#1"].effect == "transaction" and "step_started" not in kinds(app)
 
 
-@bug("a try that failed forgets the step's input, tool and effect: the next outcome is StepChanged")
 def test_an_error_in_a_transaction_rolls_it_back_and_may_be_tried_again(app, either):
     tries = []
 
@@ -1012,7 +999,6 @@ def test_a_secret_is_nowhere_to_be_found(app, url, either, how, what):
     assert TOKEN.encode() not in spied(app, url)
 
 
-@bug("a secret is looked for as it is, not as repr() shows it")
 def test_a_secret_with_letters_that_need_escaping_is_hidden_too(app, url):
     token = 'pa\\ss"wörd\n'
 
@@ -1031,7 +1017,6 @@ def test_a_secret_with_letters_that_need_escaping_is_hidden_too(app, url):
     assert token.encode() not in text and b"wxrd".replace(b"x", "ö".encode()) not in text and rb"w\xf6rd" not in text
 
 
-@bug("only redacted strings are looked for in texts")
 @pytest.mark.parametrize("secret", [{"user": "ana", "password": TOKEN}, [TOKEN], {"deep": [{"er": TOKEN}]}])
 def test_a_secret_inside_a_redacted_value_is_hidden_too(app, url, secret):
     @tool(effect="once", redact=["credentials"])
@@ -1061,7 +1046,6 @@ def test_a_secret_in_a_late_answer_is_hidden(app, url):
     assert "step_observed" in kinds(app) and TOKEN.encode() not in spied(app, url)
 
 
-@bug("unique= is formatted with the secret itself")
 def test_a_unique_key_does_not_tell_a_secret(app, url):
     @tool(effect="once", redact=["token"], unique="with-{token}")
     def send(token: str) -> str:
@@ -1100,7 +1084,6 @@ def test_the_same_secret_finds_its_step_and_another_one_is_a_changed_step(app, e
     assert TOKEN not in changed.failure.message and "another-secret" not in changed.failure.message
 
 
-@bug("the fingerprint is keyed by the seed, and a fork has another")
 def test_a_fork_finds_the_steps_that_were_given_a_secret(app):
     sent = []
 
@@ -1119,7 +1102,6 @@ def test_a_fork_finds_the_steps_that_were_given_a_secret(app):
     assert app.run(worker, id="f").result == [1, 7] and len(sent) == 1
 
 
-@bug("the fingerprint is keyed by the task's own seed")
 def test_a_unique_call_with_the_same_secret_is_the_same_call_in_every_task(app):
     sent = []
 

@@ -8,7 +8,7 @@ import holdfast
 from holdfast import DidNotHappen, Happened, StatePatch, agent, tool
 from holdfast import events as ev
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import KINDS, Crash, bug, declarer, events, kinds
+from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 
 @pytest.fixture
@@ -155,7 +155,6 @@ def test_a_recorded_fork_uses_mocks_and_says_what_it_does_not_know(app, either):
     assert failed.state["mocked"] == ["pretended", "pretended 3"] and did == []
 
 
-@bug("the parent's step is taken by its key, whatever its arguments")
 def test_a_recorded_fork_does_not_answer_for_another_call(app):
     """Patched, it comes to pay for another order; its parent never did."""
     did = []
@@ -205,7 +204,6 @@ def test_a_patch_changes_what_the_fork_sees_where_it_begins(app, either):
     assert "order" not in app.get("t").state
 
 
-@bug("the root branch begins at the claim or the turn, before the patch")
 @pytest.mark.parametrize("loop", [False, True])
 def test_a_patch_is_seen_by_a_fork_from_a_place_where_nothing_was_done_yet(app, loop):
     seen = []
@@ -309,7 +307,6 @@ def test_an_open_call_that_was_inherited_and_is_open_there_too_is_in_doubt(app, 
     assert asked == did, "it is asked about under the key it was made with"
 
 
-@bug("the fork makes a key of its own")
 def test_an_inherited_call_that_did_not_happen_is_made_under_its_own_old_key(app):
     """The parent may still make it: with the same key, the destination sees one call."""
     did = []
@@ -332,7 +329,6 @@ def test_an_inherited_call_that_did_not_happen_is_made_under_its_own_old_key(app
     assert did[1] == did[0]
 
 
-@bug("the fork makes a key of its own, and the rules refuse it")
 def test_an_inherited_open_idempotent_call_keeps_its_key(app):
     did = []
 
@@ -355,7 +351,6 @@ def test_an_inherited_open_idempotent_call_keeps_its_key(app):
     assert len(set(did)) == 1
 
 
-@bug("the end parks with the call still running, and settle wants it in doubt")
 def test_a_call_left_open_that_a_patched_fork_does_not_come_to_can_be_settled(app):
     @tool(effect="once")
     def pay() -> None:
@@ -421,7 +416,6 @@ def test_a_rollback_stops_whoever_works_on_the_task(app):
     assert made == [] and "two#1" not in app.get("t").steps
 
 
-@bug("a try that failed forgets the step's tool and key")
 def test_an_idempotent_call_that_was_tried_again_and_rolled_back_is_not_made_again(app):
     made = []
 
@@ -458,7 +452,6 @@ def test_a_rollback_to_a_checkpoint_goes_on_from_there(app, either):
 # Resuming what failed
 
 
-@bug("the failed step with the highest seq is voided, caught or not")
 def test_resuming_tries_the_step_afresh_that_ended_the_task(app):
     tries = []
 
@@ -486,7 +479,6 @@ def test_resuming_tries_the_step_afresh_that_ended_the_task(app):
     assert tries == ["a", "b", "a"], "what the code caught stays as it was"
 
 
-@bug("the failed step with the highest seq is voided, not the one that was raised")
 def test_resuming_a_map_of_which_two_failed_tries_the_one_that_ended_it(app):
     tries = []
 

@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Happened, Retry, agent, tool
 from holdfast.testing.crash import MovableClock
-from tests.engine.both import KINDS, Crash, bug, declarer, events, kinds
+from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 
 @pytest.fixture
@@ -197,7 +197,6 @@ def test_an_undoing_that_takes_the_form_of_async_functions(app, either):
     assert app.run(worker, id="t").status == "failed" and undone == ["B1", 7]
 
 
-@bug("a transaction's record carries no undo")
 def test_a_transaction_is_undone_too(app, either):
     undone = []
 

@@ -114,7 +114,8 @@ def test_a_file_that_refuses_an_event_for_a_reason_of_its_own_is_named_and_nobod
     holdfast.open(path).close()
     connection = apsw.Connection(path)
     connection.execute(
-        "create trigger odd before insert on events when new.kind = 'step_completed' begin select raise(abort, 'odd'); end"
+        "create trigger odd before insert on events when new.kind = 'step_completed' "
+        "begin select raise(abort, 'odd'); end"
     )
     connection.close()
 

@@ -40,7 +40,7 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
 
     Later steps are void, but a call that touched the world keeps its outcome under its key: it is not made again.
     """
-    doubt = next((step for step in now.steps.values() if step.open and step.effect in ("once", "transaction")), None)
+    doubt = next((step for step in now.steps.values() if step.unsettled), None)
     if doubt is not None:
         raise InvalidEvent(
             f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is in doubt",
@@ -89,7 +89,7 @@ def _identity(step: Step | ev.StepStarted) -> tuple[str, str, str]:
 
 def _step_ended(hot: Hot, event: ev.StepCompleted | ev.StepFailed) -> None:
     step = hot.steps.get(event.key)
-    open_to = ("running", "retrying", "doubt") if isinstance(event, ev.StepFailed) else ("running", "retrying")
+    open_to = ("running", "retrying", "void", *(("doubt",) if isinstance(event, ev.StepFailed) else ()))
     _refuse(
         step is not None and step.status not in open_to,
         f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
@@ -195,7 +195,7 @@ def _held(hot: Hot, event: Event) -> None:
 
 
 def _ending(hot: Hot, event: Event) -> None:
-    held_open = [step.key for step in hot.steps.values() if step.open and step.effect in ("once", "transaction")]
+    held_open = [step.key for step in hot.steps.values() if step.unsettled]
     _refuse(
         bool(held_open),
         f"{_name(event)} while {held_open} had no outcome",

@@ -101,10 +101,11 @@ class TaskCompleted(Event, frozen=True):
 
 
 class TaskFailed(Event, frozen=True):
-    """How a task failed, and the seq of the state it failed in: what was known then."""
+    """How a task failed, the seq of the state it failed in (what was known then), and the failed step that ended it."""
 
     failure: Failure
     state_seq: int = 0
+    step: str = ""
 
 
 class CancelRequested(Event, frozen=True):
@@ -184,6 +185,10 @@ class AttemptFailed(Event, frozen=True):
     attempt: int
     failure: Failure
     retry_us: int
+    input: Fields = {}
+    tool: str = ""
+    effect: Effect = "idempotent"
+    idempotency_key: str = ""
 
 
 class StepCompleted(Event, frozen=True):

@@ -7,6 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from holdfast.core import limits
+from holdfast.core.errors import StepFailed
 from holdfast.core.events import Failure
 
 
@@ -36,6 +37,14 @@ def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ())
     )
 
 
+def failed_step(error: BaseException) -> str:
+    """The key of the failed step that an exception comes from, also out of a group; empty if there is none."""
+    if isinstance(error, StepFailed):
+        return str(error.details.get("step", ""))
+    grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ())) if _is_group(error) else ()
+    return next((key for key in map(failed_step, grouped) if key), "")
+
+
 def noted(failure: Failure, notes: list[str]) -> Failure:
     """A failure with more said about it."""
     return replace(failure, notes=(*failure.notes, *notes)) if notes else failure
@@ -44,7 +53,8 @@ def noted(failure: Failure, notes: list[str]) -> Failure:
 def hidden(text: str, secrets: tuple[str, ...]) -> str:
     """Text in which nothing secret can be read."""
     for secret in secrets:
-        text = text.replace(secret, HIDDEN)
+        for form in {secret, repr(secret)[1:-1], secret.encode("unicode_escape").decode()}:
+            text = text.replace(form, HIDDEN)
     return text
 
 

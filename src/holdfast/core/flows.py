@@ -5,6 +5,7 @@ Two drivers answer the same flows, one for `def` agents and one for `async def` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -80,6 +81,8 @@ def found(desk: Desk, branch: Branch, known: Step) -> Raw:
     if not known.behind:
         branch.see(desk.hot.joined(known.last_seq))
     if known.status == "failed":
+        if desk.hot.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
+            raise Cancelled  # a child that was cancelled with its parent
         raise _failed(known)
     branch.last = (known.key, known.result)
     return known.result
@@ -104,14 +107,18 @@ def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
     attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
     same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input}
     if want.tool:
-        same |= {"tool": want.tool, "effect": want.effect, "idempotency_key": idempotency_key(desk.hot, key, want)}
+        own_key = idempotency_key(desk.hot, key, want)
+        inherited = known.idempotency_key if known is not None and known.input == want.input else ""
+        same |= {"tool": want.tool, "effect": want.effect, "idempotency_key": inherited or own_key}
         if not (yield from _announced(desk, same, attempt, want)):
             return None
     started_us: int = yield Now()
     act = Act(key, want, attempt, same.get("idempotency_key", ""))
     ended: dict[str, Any] = {**same, "attempts": attempt, "started_us": started_us}
     if want.effect == "transaction":
-        outcome: Outcome | None = yield Transact(act, lambda value: ev.StepCompleted(**ended, result=value))
+        outcome: Outcome | None = yield Transact(
+            act, lambda value: ev.StepCompleted(**ended, result=value, undo=want.undo)
+        )
         if outcome is None or outcome.value is not None:
             return None
     else:
@@ -151,11 +158,13 @@ def _announced(desk: Desk, same: dict[str, Any], attempt: int, want: Want) -> Pa
 def _owner_is_gone(desk: Desk, place: str, same: dict[str, Any], want: Want) -> Part:
     """Somebody has the unique key: True if it is free to take after all, else their outcome is ours, or we wait."""
     owned: Owned | None = yield Owner(want.unique)
-    if owned is None or (owned.take.log, owned.take.step) == (desk.hot.summary.id, place):
+    if owned is None:
         return True
     owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
     if owned.take.input_hash != _fingerprint(want):
         raise EffectConflict(want.unique, owner, "which has other arguments")
+    if (owned.take.log, owned.take.step) == (desk.hot.summary.id, place):
+        return True
     if owned.gone:
         raise EffectConflict(want.unique, owner, "which was removed with its result")
     if owned.step is None or owned.step.status == "void":
@@ -192,7 +201,9 @@ def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:
     if attempt < want.retry.attempts and _may_repeat(error, want):
         now_us: int = yield Now()
         retry_us = now_us + int(want.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
-        tried: dict[str, Any] = {"key": ended["key"], "name": want.name, "attempt": attempt}
+        same = ("key", "name", "input", "tool", "effect", "idempotency_key")
+        tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
+        tried["attempt"] = attempt
         yield Record((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), frees=frees)
     else:
         yield Record((ev.StepFailed(**ended, failure=failure),), frees=frees)
@@ -210,6 +221,21 @@ def _again(key: str, known: Step, want: Want, source: str) -> tuple[Event, ...]:
 # Calls whose outcome is not known
 
 
+def settle_all(desk: Desk, wants: Mapping[str, Want]) -> Part:
+    """See to calls that nobody came back to: no task ends while one of them is open."""
+    while True:
+        known = next((step for step in desk.hot.steps.values() if step.unsettled), None)
+        if known is None:
+            return
+        want = wants.get(known.key)
+        if want is not None:
+            yield from _settle(desk, known, want)
+        elif known.status == "running":
+            yield Record((ev.StepDoubted(key=known.key, why="announced, and not come back to"),), decided=True)
+        else:
+            yield Park("doubt")
+
+
 def _settle(desk: Desk, known: Step, want: Want) -> Part:
     """A call that was announced and has no outcome: ask the destination, else follow the policy, else ask a person."""
     if known.first_seq <= desk.hot.forked_at and (yield from _settled_by_parent(known)):
@@ -218,7 +244,7 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
         yield Record((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
         return
     if want.reconcile is not None and desk.hot.effects != "recorded":
-        yield from until(known.started_us + int(want.reconcile_after * 1_000_000))
+        yield from until((known.announced_us or known.started_us) + int(want.reconcile_after * 1_000_000))
         answer = yield Ask(known, want)
         if isinstance(answer, Happened):
             result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
@@ -234,9 +260,7 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
         failed = ev.StepFailed(key=known.key, name=known.name, failure=failure, attempts=known.attempts)
         yield Record((failed,), decided=True)
     else:
-        if desk.hot.cancel is not None or desk.stopping:
-            yield from may_begin(desk, None, known.key)
-        yield Park("doubt", desk.hot.summary.deadline_us)
+        yield Park("doubt")
 
 
 def _not_happened(known: Step, by: str) -> Record:
@@ -262,7 +286,7 @@ def _replayed(desk: Desk, key: str, want: Want) -> Part:
     """A fork that touches nothing: what the parent's log says, else the tool's mock."""
     theirs: Step | None = yield Recall(key)
     parent = desk.hot.forked_from
-    if theirs is not None and theirs.done:
+    if theirs is not None and theirs.done and theirs.input == want.input:
         yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
     elif want.mock is not None:
         outcome: Outcome = yield Act(key, want, 1)

@@ -45,6 +45,12 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     failures: tuple[Failure, ...] = ()
     undo: str = ""
     behind: bool = False
+    announced_us: int = 0
+
+    @property
+    def unsettled(self) -> bool:
+        """Announced as something that can be done once only, and nobody knows whether it was."""
+        return self.effect == "once" and self.status in ("running", "doubt")
 
     @property
     def done(self) -> bool:
@@ -154,6 +160,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     result: Raw | UnsetType = UNSET
     failure: Failure | None = None
     failed_at: int = 0
+    failed_step: str = ""
     cancel: tuple[str, str] | None = None
     steps: dict[str, Step] = {}
     waits: dict[str, Wait] = {}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from holdfast.core import codec, failures
 from holdfast.core import events as ev
 from holdfast.core.errors import Cancelled, LeaseLost, StepFailed, StoreError, Suspended, TurnLimit
 from holdfast.core.events import Event, Failure
-from holdfast.core.flows import may_begin, step
+from holdfast.core.flows import may_begin, settle_all, step
 from holdfast.core.hot import Undo
-from holdfast.core.wishes import Body, Branch, Desk, Idle, Park, Part, Record, Want
+from holdfast.core.wishes import Body, Branch, Desk, Idle, Part, Record, Want
 
 
 class Rules(Protocol):
@@ -31,6 +32,8 @@ class Work(Desk, Protocol):
     def suspended(self) -> bool: ...
     @property
     def secrets(self) -> set[str]: ...
+    @property
+    def called(self) -> Mapping[str, Want]: ...
 
     def begin_turn(self) -> None: ...
     def undoing(self, one: Undo) -> Want: ...
@@ -65,9 +68,8 @@ def life(work: Work, agent: Rules) -> Part:
     except StoreError:
         raise  # what the task did is not the question: nothing can be written
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
-        ending = yield from unwind(
-            work, work.hot.failure if work.hot.undoing else failures.failure(error, secrets=tuple(work.secrets))
-        )
+        known = work.hot.failure if work.hot.undoing else failures.failure(error, secrets=tuple(work.secrets))
+        ending = yield from unwind(work, known, failures.failed_step(error))
     yield from end(work, ending)
 
 
@@ -102,14 +104,12 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
 def end(work: Work, ending: Event) -> Part:
     """Write the last event, once no call is open: a task whose effects nobody knows has not ended."""
     while True:
-        open_calls = [one for one in work.hot.steps.values() if one.open and one.effect == "once"]
-        if open_calls:
-            yield Park("doubt")
-        elif (yield Record((ending,), decided=True)):
+        yield from settle_all(work, work.called)
+        if (yield Record((ending,), decided=True)):
             return
 
 
-def unwind(work: Work, failure: Failure | None) -> Part:
+def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Part:
     """Undo what was done, last things first; gives the event that ends the task."""
     yield Idle()
     if work.unwritten:
@@ -127,13 +127,10 @@ def unwind(work: Work, failure: Failure | None) -> Part:
     if failure is None:
         by, why = work.hot.cancel or ("", "")
         return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
-    return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq)
+    return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq, step=step_key)
 
 
 def _begin_undo(work: Work, failure: Failure | None) -> Part:
     while not work.hot.undoing:
-        open_calls = [one for one in work.hot.steps.values() if one.open and one.effect == "once"]
-        if open_calls:
-            yield Park("doubt")
-        else:
-            yield Record((ev.UndoStarted(failure=failure),), decided=True)
+        yield from settle_all(work, work.called)
+        yield Record((ev.UndoStarted(failure=failure),), decided=True)

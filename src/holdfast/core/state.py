@@ -153,6 +153,7 @@ def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None
         started_us=at_us if earlier is None else earlier.started_us,
         attempts=event.attempt,
         failures=() if earlier is None else earlier.failures,
+        announced_us=at_us,
     )
     _use_approval(hot, event.key)
 
@@ -170,7 +171,11 @@ def _use_approval(hot: Hot, key: str) -> None:
 
 
 def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
-    begun = hot.steps.get(event.key) or Step(event.key, event.name, "retrying", seq, seq, at_us)
+    begun = hot.steps.get(event.key)
+    if begun is None:
+        copied = ("key", "name", "input", "tool", "effect", "idempotency_key")
+        given = {name: getattr(event, name) for name in copied}
+        begun = Step(**given, status="retrying", first_seq=seq, last_seq=seq, started_us=at_us)
     failed = {"failure": event.failure, "failures": (*begun.failures, event.failure)}
     retry = {"attempts": event.attempt, "retry_us": event.retry_us}
     hot.steps[event.key] = replace(begun, status="retrying", last_seq=seq, **failed, **retry)
@@ -297,7 +302,7 @@ def _approval_answered(hot: Hot, asked: Approval, answer: Raw, seq: int, at_us: 
 
 def _task_failed(hot: Hot, event: ev.TaskFailed, seq: int, at_us: int) -> None:
     hot.failure = event.failure
-    hot.failed_at = event.state_seq or seq - 1
+    hot.failed_at, hot.failed_step = event.state_seq or seq - 1, event.step
 
 
 def _undo_started(hot: Hot, event: ev.UndoStarted, seq: int, at_us: int) -> None:

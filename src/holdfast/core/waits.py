@@ -70,10 +70,10 @@ def spawn(desk: Desk, branch: Branch, name: str, agent: Any, input: Fields) -> F
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:
             return found(desk, branch, known)
-        yield from may_begin(desk, branch, key)
         hot = desk.hot
         id = f"{hot.summary.id}/{address(hot.turn, key) if hot.turn else key}"
         if key not in hot.waits:
+            yield from may_begin(desk, branch, key)
             yield Record((ev.WaitStarted(key=key, wait="child", name=id),), decided=True)
             continue
         yield Child(id, agent, input, key)

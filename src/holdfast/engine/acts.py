@@ -24,6 +24,8 @@ class Acting:
         self.want = want
         self.key = act.key
         self._run = run
+        if want.effect == "once":
+            run.called[act.key] = want
         self.call = Call(
             run.log.name,
             act.key,
@@ -152,7 +154,9 @@ def question(wish: Ask, run: Run) -> Call:
     step = wish.step
     known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
     known["arguments"] = wish.want.arguments
-    return Call(run.log.name, step.key, step.attempts, **known, announced_at=step.started_us / 1_000_000)
+    return Call(
+        run.log.name, step.key, step.attempts, **known, announced_at=(step.announced_us or step.started_us) / 1_000_000
+    )
 
 
 def answer(given: Any) -> Happened | DidNotHappen | Unknown:

@@ -226,11 +226,12 @@ class App:
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
         """Ask a task to stop, and its children; a running one does so before its next step."""
+        alone = True
         for wait in self._load(id).state.waits.values():
             if wait.kind == "child" and self.store.origin(wait.name) is not None:
                 with contextlib.suppress(TaskFinished):
-                    self.cancel(wait.name, why=why, by=by)
-        return self._change(id, outside.cancel(by, why))
+                    alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
+        return self._change(id, outside.cancel(by, why, alone=alone))
 
     def _change(self, id: str, decide: outside.Decide, frees: outside.Frees | None = None) -> TaskState:
         return TaskState(outside.change(self.logs, names.task_log(id), decide, frees), self.logs)

@@ -68,6 +68,12 @@ class Parameters:
             raise InvalidInput(f"{self.name} needs {missing[0]!r}", hint=self._usage())
         return {name: self._typed(name, value) for name, value in input.items()}
 
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments, and the defaults of what was not given."""
+        known = () if self._signature is None else self._signature.parameters.values()
+        defaults = {one.name: one.default for one in known if one.default is not inspect.Parameter.empty}
+        return {**defaults, **arguments}
+
     def schema(self) -> dict[str, Any]:
         """The parameters as JSON Schema, for models and forms."""
         if self._signature is None:

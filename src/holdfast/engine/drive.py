@@ -85,14 +85,19 @@ def _within(acting: Acting, seconds: float) -> Outcome:
 def _awaited(acting: Acting, value: Any) -> Outcome:
     """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
 
+    return acting.outcome(_in_own_loop(value).value)
+
+
+def _in_own_loop(value: Any) -> Job:
+    """Await something in a thread that has an event loop for it."""
     import asyncio  # what a program of `def` agents hardly ever needs
 
     async def wait() -> Any:
         return await value
 
-    job = THREADS.start(Job(lambda: acting.outcome(lambda: asyncio.run(wait()))))
+    job = THREADS.start(Job(lambda: asyncio.run(wait())))
     job.wait(None)
-    return job.value()
+    return job
 
 
 def _transact(wish: Transact, run: Run) -> Outcome | None:
@@ -107,7 +112,8 @@ def _ask(wish: Ask, run: Run) -> Any:
     """Ask the destination. If it cannot be asked, nobody knows yet."""
     assert wish.want.reconcile is not None
     try:
-        return acts.answer(wish.want.reconcile(acts.question(wish, run)))
+        given = wish.want.reconcile(acts.question(wish, run))
+        return acts.answer(_in_own_loop(given).value() if acts.is_awaitable(given) else given)
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
 
@@ -166,6 +172,8 @@ def _body(wish: Body, run: Run) -> Any:
         suspend_for_threads(run)
     if run.suspended:
         raise Suspended  # the agent swallowed it, and nothing it did after counts
+    if run.over is not None:
+        raise run.over
     return result
 
 

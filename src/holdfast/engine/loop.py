@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core import events as ev
 from holdfast.core import limits
-from holdfast.core.errors import Suspended, UnnamedThread
+from holdfast.core.errors import NestedStep, Suspended, UnnamedThread
 from holdfast.core.records import Group, Stored
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Record
@@ -107,6 +107,9 @@ class LoopRun(Run):
         try:
             task = asyncio.current_task()
         except RuntimeError:
+            call = current_call()
+            if call is not None:
+                raise NestedStep(verb, call.step) from None
             raise UnnamedThread(verb, "outside the event loop") from None
         here = _here.get()
         if here is None or here.run is not self:

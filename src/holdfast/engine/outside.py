@@ -38,6 +38,12 @@ def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> L
     raise Conflict(id, log.head.seq, None)
 
 
+def here(hot: Hot, key: str) -> str:
+    """A key as it is in this turn: in a loop `3/pay#1` is what turn 3 calls `pay#1`."""
+    own = key.removeprefix(f"{hot.turn}/") if hot.turn else key
+    return own if own in hot.steps or own in hot.waits or own in hot.approvals else key
+
+
 def signal(name: str, value: Any, by: str) -> Decide:
     """Something happened that the task may wait for, now or later."""
     event = ev.SignalReceived(name=name, value=codec.pack(value, "the signal's value"), by=by)
@@ -50,9 +56,11 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
 
     def decide(hot: Hot) -> Sequence[Event]:
         asked = {key: wait for key, wait in hot.waits.items() if wait.kind == "person"}
-        keys = [key for key, wait in asked.items() if question in (key, wait.name)]
-        if not keys:
-            raise InvalidEvent(f"nobody asked {question!r}", hint=f"open questions: {sorted(asked)}")
+        named = here(hot, question)
+        keys = [named] if named in asked else [key for key, wait in asked.items() if wait.name == question]
+        if len(keys) != 1:
+            wrong = f"{question!r} may be one of {keys}" if keys else f"nobody asked {question!r}"
+            raise InvalidEvent(wrong, hint=f"open questions: {sorted(asked)}")
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
 
     return decide
@@ -63,11 +71,12 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     packed = codec.pack(result, "the result") if happened else UNSET
 
     def decide(hot: Hot) -> Sequence[Event]:
-        step = hot.steps.get(call)
+        key = here(hot, call)
+        step = hot.steps.get(key)
         if step is None or step.status != "doubt":
             doubts = [one.key for one in hot.steps.values() if one.status == "doubt"]
             raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {doubts}")
-        return (ev.StepSettled(key=call, happened=happened, result=packed, by=by, why=why),)
+        return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide
 
@@ -76,7 +85,7 @@ def freed_by_settling(call: str, happened: bool) -> Frees:
     """A call that did not happen gives its unique key back."""
 
     def frees(hot: Hot) -> tuple[str, ...]:
-        step = hot.steps.get(call)
+        step = hot.steps.get(here(hot, call))
         return (step.unique,) if step is not None and step.unique and not happened else ()
 
     return frees
@@ -97,8 +106,8 @@ def approval(call: str, given: bool, by: str, why: str, until_us: int | None = N
 
 
 def _asked(hot: Hot, call: str) -> str:
-    if call in hot.approvals:
-        return call
+    if here(hot, call) in hot.approvals:
+        return here(hot, call)
     named = [one.key for one in hot.approvals.values() if one.status == "asked" and call in (one.tool, one.name)]
     if len(named) > 1:
         raise InvalidEvent(f"{call!r} may be one of {named}", hint="name the call by its key")
@@ -152,13 +161,13 @@ def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Wri
     return (log.draft([ended]),)
 
 
-def cancel(by: str, why: str) -> Decide:
-    """Ask a task to stop. One that nobody holds stops at once."""
+def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
+    """Ask a task to stop. One that nobody holds stops at once, unless it has children that still do something."""
 
     def decide(hot: Hot) -> Sequence[Event]:
         asked = ev.CancelRequested(by=by, why=why)
-        open_calls = any(step.open and step.effect == "once" for step in hot.steps.values())
-        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls and not hot.undo
+        open_calls = any(step.unsettled for step in hot.steps.values())
+        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls and not hot.undo and alone
         return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
 
     return decide
@@ -169,8 +178,7 @@ def reopen(by: str, why: str) -> Decide:
 
     def decide(hot: Hot) -> Sequence[Event]:
         failed = [step for step in hot.steps.values() if step.status == "failed"]
-        ended_it = hot.failure is not None and hot.failure.type == "StepFailed" and failed
-        void = max(failed, key=lambda step: step.last_seq).key if ended_it else ""
+        void = hot.failed_step if any(step.key == hot.failed_step for step in failed) else ""
         return (ev.TaskReopened(void=void, by=by, why=why),)
 
     return decide

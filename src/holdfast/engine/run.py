@@ -103,6 +103,8 @@ class Run:
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
         self.secrets: set[str] = set()
+        self.called: dict[str, Want] = {}
+        self.over: BaseException | None = None
         self.children: Any = None
         self.body: Callable[[], Any] = _no_body
         self.busy = 0
@@ -144,7 +146,7 @@ class Run:
 
     def _begin(self, turn: int, first: int) -> None:
         self.views = Views(self.logs, self.log, first)
-        self.root = Branch(seen=first, turn=turn)
+        self.root = Branch(seen=self.hot.joined(first), turn=turn)
 
     # Writing
 
@@ -424,6 +426,8 @@ class Run:
             replayed = count <= known.get(identity, 0)
             if hot.undoing and not replayed:
                 return
+            if hot.ended and not replayed:
+                raise TaskFinished(hot.summary.id, hot.summary.status, type(event).__name__)
             decide.check(self.views.of(branch), event)  # on replay too: what was refused then is refused now
             branch.said[identity] = count
             if replayed:

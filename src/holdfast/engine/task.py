@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from holdfast.core import codec, flows, life, limits, waits
 from holdfast.core import events as ev
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.hot import Hot
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
@@ -262,7 +262,7 @@ class Task:
     def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
-        want = call_want(self._run.agent, tool, arguments, self._run.hot.seed)
+        want = call_want(self._run.agent, tool, arguments)
         self._run.secrets.update(want.secrets)
         if want.undo:
             self._run.undoers.setdefault(want.undo, tool.compensate)
@@ -286,11 +286,15 @@ class Task:
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb, name)
-        if branch is run.root:
-            suspend_for_threads(run)
-            value = run.value(drive(flow(run, branch, *args), run))
-        else:
-            value = run.value(drive_in_thread(flow(run, branch, *args), run))
+        try:
+            if branch is run.root:
+                suspend_for_threads(run)
+                value = run.value(drive(flow(run, branch, *args), run))
+            else:
+                value = run.value(drive_in_thread(flow(run, branch, *args), run))
+        except (Cancelled, Stopped) as over:
+            run.over = over  # even if the agent catches it
+            raise
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
@@ -359,6 +363,7 @@ class Block(Task):
 
     def finish(self, result: Any) -> None:
         """What the task comes to. It is completed when the block ends."""
+        pack(result, "the result")
         self.result = result
 
 

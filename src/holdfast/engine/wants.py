@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 from msgspec import Raw
 
@@ -17,6 +18,9 @@ from holdfast.core.wishes import Want
 from holdfast.engine.agent import Agent, Tool, as_retry, undo_name
 from holdfast.engine.callables import Parameters, parameters_of
 from holdfast.engine.calls import Call
+
+SECRET_KEY = "HOLDFAST_SECRET_KEY"
+"""The environment variable that keys the fingerprints of secrets: who does not know it cannot guess at them."""
 
 UNDO_RETRY = Retry(attempts=5)
 """How often something is tried that undoes, when nobody says."""
@@ -48,10 +52,10 @@ def step_want(
     return want, parameters
 
 
-def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any], seed: str) -> Want:
+def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
     """A call of a tool."""
     given = tool.parameters.check({name: _revealed(value) for name, value in arguments.items()})
-    input, secrets = _input(tool, arguments, seed)
+    input, hidden, secrets = _input(tool, arguments)
     compensate = tool.compensate
     return Want(
         name=tool.name,
@@ -64,7 +68,7 @@ def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any], seed: str)
         tool=tool.name,
         effect=tool.effect,
         risk=tool.risk,
-        unique=tool.unique_key(given),
+        unique=tool.unique_key({**tool.parameters.with_defaults(given), **hidden}),
         undo="" if compensate is None else undo_name(compensate),
         approval=bool(tool.risk) and tool.risk in agent.risks,
         approval_seconds=agent.approve_within,
@@ -108,20 +112,34 @@ def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -
     )
 
 
-def _input(tool: Tool, arguments: Mapping[str, Any], seed: str) -> tuple[Fields, tuple[str, ...]]:
+def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, str], tuple[str, ...]]:
     """Arguments as they are recorded. Of a secret only a keyed fingerprint is, so that the call is known again."""
     input: Fields = {}
-    secrets: list[str] = []
+    hidden: dict[str, str] = {}
+    secrets: set[str] = set()
     for name, value in arguments.items():
         if name not in tool.redact and not isinstance(value, Secret):
             input[name] = codec.pack(value, f"{tool.name}({name})")
             continue
         plain = _revealed(value)
         data = bytes(codec.pack(plain, f"{tool.name}({name})"))
-        input[name] = codec.pack({"secret": hmac.new(seed.encode(), data, "sha256").hexdigest()[:16]})
-        if isinstance(plain, str) and len(plain) >= limits.SECRET_LENGTH:
-            secrets.append(plain)
-    return input, tuple(secrets)
+        key = f"{os.environ.get(SECRET_KEY, '')} {tool.name} {name}".encode()
+        hidden[name] = hmac.new(key, data, "sha256").hexdigest()[:16]
+        input[name] = codec.pack({"secret": hidden[name]})
+        secrets.update(_texts(plain))
+    return input, hidden, tuple(secrets)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a secret value that is long enough to be looked for."""
+    if isinstance(value, str) and len(value) >= limits.SECRET_LENGTH:
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[Any, Any]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
 
 
 def _revealed(value: Any) -> Any:

@@ -105,14 +105,11 @@ class Workshop:
         """An async agent, asked for by a program that is not: it gets an event loop of its own."""
         import asyncio
 
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asyncio.run(self.work_async(log, agent, hold, stop))
-        else:
+        if _loop_is_running():
             raise InvalidValue(
                 f"{agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
             )
+        asyncio.run(self.work_async(log, agent, hold, stop))
 
     # Children
 
@@ -159,6 +156,16 @@ class Workshop:
         """Tell the program that a task now waits for a person."""
         if self._on_wait is not None and log.state.summary.waiting in _FOR_PEOPLE:
             self._on_wait(TaskState(log, self.logs))
+
+
+def _loop_is_running() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def begin(logs: Logs, name: str, events: list[Event], parent: Log | None) -> Log:

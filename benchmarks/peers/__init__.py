@@ -1,0 +1,1 @@
+"""Holdfast beside others that do the same, at the same durability. Run `make bench-peers`."""

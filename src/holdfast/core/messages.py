@@ -1,0 +1,391 @@
+"""Conversations: read and written in each provider's form, kept in whole groups, repaired, and checked at the door.
+
+A *group* is what can only be kept or left out together: a message of the user; or a reply with its reasoning, all its
+calls and all their results. Everything here takes messages and gives messages; nothing is ever dropped without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from holdfast.core import codec, message_anthropic, message_chat, message_responses
+from holdfast.core.message_parts import (
+    FORMS,
+    Extra,
+    Form,
+    Image,
+    Message,
+    Other,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    answer,
+    refuse,
+)
+from holdfast.core.message_rules import problems
+
+__all__ = [
+    "FORMS",
+    "NO_RESULT",
+    "Extra",
+    "Form",
+    "Groups",
+    "Image",
+    "Message",
+    "Other",
+    "Part",
+    "Reasoning",
+    "Role",
+    "Text",
+    "ToolCall",
+    "ToolResult",
+    "answer",
+    "check",
+    "groups",
+    "losses",
+    "parse",
+    "parse_all",
+    "problems",
+    "render",
+    "repair",
+    "system",
+]
+
+NO_RESULT = "error: no result was recorded for this call; whether it happened is not known"
+"""What a call without a result is answered with, so that the model knows."""
+
+_MODULES = {"chat": message_chat, "responses": message_responses, "anthropic": message_anthropic}
+
+system = message_anthropic.system
+
+
+# Forms
+
+
+def parse(message: Mapping[str, Any], form: Form = "chat", *, path: str = "message") -> tuple[Message, ...]:
+    """Read a provider's message; only Anthropic's, which can hold several results, may become more than one.
+
+    >>> parse({"role": "user", "content": "Is the disk full?"})
+    (Message(role='user', parts=(Text(text='Is the disk full?', extra=None),), extra=None),)
+    """
+    if not isinstance(cast("object", message), Mapping):
+        refuse(path, f"is a {type(message).__name__}, not an object", "wrong-type", "give a dict")
+    return _module(form).parse(message, path)
+
+
+def parse_all(messages: Iterable[Mapping[str, Any]], form: Form = "chat") -> list[Message]:
+    """Read a provider's list of messages, or of items."""
+    return [one for index, given in enumerate(messages) for one in parse(given, form, path=f"messages[{index}]")]
+
+
+def render(messages: Sequence[Message], form: Form = "chat") -> list[dict[str, Any]]:
+    """Write messages in a provider's form, each result right after its call. (Anthropic: `system` gives the rest.)
+
+    What the form cannot carry is left out (reasoning of another provider) or said in words; `losses` tells. Calls
+    without results and results without calls are written as they are: `repair` first.
+
+    >>> render([Message("user", (Text("Is the disk full?"),))], "responses")
+    [{'type': 'message', 'role': 'user', 'content': 'Is the disk full?'}]
+    """
+    module = _module(form)
+    ordered = _Arranged(messages).in_order()
+    return module.render(_joined(ordered) if form == "chat" else ordered)
+
+
+def losses(messages: Sequence[Message], form: Form) -> list[str]:
+    """Say what `render` cannot write in this form."""
+    found: list[str] = []
+    for index, message in enumerate(messages):
+        for part in message.parts:
+            inside = part.content if isinstance(part, ToolResult) else ()
+            found += [f"message {index}: {loss}" for one in (part, *inside) for loss in _losses(one, message, form)]
+    return found
+
+
+def _losses(part: Part, message: Message, form: Form) -> list[str]:
+    foreign = part.extra is not None and part.extra.form != form
+    match part:
+        case Reasoning():
+            return ["reasoning of another provider is left out"] if foreign or part.extra is None else []
+        case Other():
+            return [f"{part.kind!r} is said in words"] if foreign or part.extra is None else []
+        case Image():
+            shown = ("user",) if form == "chat" else ("user", "tool")
+            fits = message.role in shown and (bool(part.url) or form != "chat")
+            return [] if fits else ["an image is said in words"]
+        case _ if foreign and part.extra is not None:
+            return [f"the fields {sorted(part.extra.decoded())} are left out"]
+        case ToolResult() if part.is_error and form != "anthropic":
+            return ["that a result is an error is said in words"]
+        case _:
+            return []
+
+
+def _module(form: Form) -> Any:
+    if form not in _MODULES:
+        refuse("form", f"is {form!r}", "unknown-form", f"use one of {', '.join(FORMS)}")
+    return _MODULES[form]
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    """The assistant's messages of one group as one: chat wants a reply's calls in one message."""
+    joined: list[Message] = []
+    for group in groups(messages):
+        for index in group:
+            message = messages[index]
+            last = joined[-1] if joined and index > group.start else None
+            if last is not None and last.role == message.role == "assistant":
+                joined[-1] = replace(last, parts=last.parts + message.parts, extra=last.extra or message.extra)
+            else:
+                joined.append(message)
+    return joined
+
+
+# Groups
+
+
+class Groups:
+    """Where whole groups begin. It grows with the conversation, a message at a time."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.open: dict[str, int] = {}
+        """Calls without a result, each with the position of its message."""
+        self._count = 0
+        self._last: Message | None = None
+        self._thinking = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, message: Message) -> None:
+        """Take the next message. A late result draws all that came since its call into one group."""
+        at = self._count
+        self._count += 1
+        if message.role == "tool":
+            called = self.open.pop(message.result.call_id, None)
+            if called is None:
+                self.starts.append(at)
+            while called is not None and self.starts[-1] > called:
+                self.starts.pop()
+        elif not self._joins(message):
+            self.starts.append(at)
+            self._thinking = False
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self.open[part.id] = at
+            self._thinking = self._thinking or isinstance(part, Reasoning)
+        self._last = message
+
+    def _joins(self, message: Message) -> bool:
+        """Whether a message belongs to the group before it."""
+        if self._last is None:
+            return False
+        pending = any(called >= self.starts[-1] for called in self.open.values())
+        if message.role != "assistant":
+            return pending
+        if self._last.role != "assistant":
+            return False
+        begins = bool(message.parts) and isinstance(message.parts[0], Reasoning)
+        only_thought = all(isinstance(part, Reasoning) for part in self._last.parts) and bool(self._last.parts)
+        return pending or only_thought or (self._thinking and not begins)
+
+
+def groups(messages: Iterable[Message]) -> list[range]:
+    """The ranges that can only be kept or left out whole.
+
+    >>> call = Message("assistant", (ToolCall("c1", "df"),))
+    >>> groups([Message("user"), call, answer(call.calls[0], "91 %"), Message("assistant")])
+    [range(0, 1), range(1, 3), range(3, 4)]
+    """
+    found = Groups()
+    for message in messages:
+        found.add(message)
+    return [range(start, stop) for start, stop in zip(found.starts, [*found.starts[1:], len(found)], strict=True)]
+
+
+# Repair
+
+
+def repair(
+    messages: Sequence[Message], known: Mapping[str, str] | None = None, *, held: Collection[str] = ()
+) -> tuple[list[Message], list[str]]:
+    """Mend what providers refuse, and say what was done.
+
+    Each call gets exactly one result, right after it: the one that is there, else the one the call ledger knows (text by
+    call id), else an observation that none was recorded. A result without a call, and a second one, is left out; a call id
+    used again is replaced. What is whole comes back as it is, without a note.
+
+    >>> mended, notes = repair([Message("assistant", (ToolCall("c1", "df"),))], {"c1": "91 %"})
+    >>> mended[1].text, notes
+    ('91 %', ["call 'c1' had no result; it was filled in from the record of calls"])
+    """
+    arranged = _Arranged(messages, known, held, mend=True)
+    return arranged.in_order(), arranged.notes
+
+
+class _Arranged:
+    """Messages with each result right after its call."""
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        known: Mapping[str, str] | None = None,
+        held: Collection[str] = (),
+        *,
+        mend: bool = False,
+    ) -> None:
+        self.notes: list[str] = []
+        self._known = known or {}
+        self._held = held
+        self._mend = mend
+        self._kept: list[Message] = []
+        self._run_of: dict[str, int] = {}  # call id → position, in what is kept, of the last message of its reply
+        self._ids: dict[str, str] = {}  # the id a result has → the id its call has now
+        self._used: set[str] = set()
+        self._results: dict[int, dict[str, Message]] = {}  # that position → its results
+        self._run = -1
+        for message in messages:
+            self._take(message)
+
+    def in_order(self) -> list[Message]:
+        """All of it."""
+        arranged: list[Message] = []
+        calls = self._calls_by_run()
+        for position, message in enumerate(self._kept):
+            arranged.append(message)
+            results = self._results.get(position, {})
+            arranged += results.values()
+            if self._mend:
+                arranged += [self._missing(call) for call in calls.get(position, ()) if call.id not in results]
+        return arranged
+
+    def _calls_by_run(self) -> dict[int, list[ToolCall]]:
+        found: dict[int, list[ToolCall]] = {}
+        for message in self._kept:
+            for call in message.calls:
+                found.setdefault(self._run_of[call.id], []).append(call)
+        return found
+
+    def _take(self, message: Message) -> None:
+        if message.role == "tool":
+            self._take_result(message)
+        elif message.role == "assistant":
+            self._take_reply(message)
+        else:
+            self._kept.append(message)
+            self._run = -1
+
+    def _take_reply(self, message: Message) -> None:
+        if self._mend:
+            message = self._with_own_ids(message)
+        position = len(self._kept)
+        follows = self._run == position - 1 >= 0 and not self._results.get(self._run)
+        if follows:
+            # Items of one reply (Responses): the results of all its calls come after the last of them.
+            for id, run in self._run_of.items():
+                if run == self._run:
+                    self._run_of[id] = position
+        self._run_of |= {call.id: position for call in message.calls}
+        self._ids |= {call.id: call.id for call in message.calls if call.id not in self._ids}
+        self._kept.append(message)
+        pending = follows and self._run in self._run_of.values()
+        self._run = position if message.calls or pending or position in self._run_of.values() else -1
+
+    def _with_own_ids(self, message: Message) -> Message:
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                fresh = self._fresh(part.id)
+                self._used.add(fresh)
+                self._ids[part.id] = fresh
+                if fresh != part.id:
+                    self.notes.append(f"the call id {part.id!r} was used before; the later call became {fresh!r}")
+                    part = replace(part, id=fresh)
+            parts.append(part)
+        return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
+
+    def _fresh(self, id: str) -> str:
+        number, fresh = 2, id
+        while fresh in self._used:
+            fresh, number = f"{id}-{number}", number + 1
+        return fresh
+
+    def _take_result(self, message: Message) -> None:
+        result = message.result
+        id = self._ids.get(result.call_id)
+        run = self._run_of.get(id) if id is not None else None
+        if id is None or run is None:
+            return self._stray(message, "which is not in the conversation", kept=result.call_id in self._held)
+        there = self._results.setdefault(run, {})
+        if id in there and there[id].text != NO_RESULT:
+            return self._stray(message, "which has one already", kept=False)
+        if id in there:
+            self.notes.append(f"call {id!r} was said to have no result; the one that came later took its place")
+        elif run != self._run:
+            self.notes.append(f"the result of call {id!r} was moved to its place, right after the call")
+        there[id] = message if id == result.call_id else replace(message, parts=(replace(result, call_id=id),))
+        return None
+
+    def _stray(self, message: Message, why: str, *, kept: bool) -> None:
+        if not self._mend or kept:
+            self._kept.append(message)
+        else:
+            text = message.text
+            shown = text if len(text) <= 80 else f"{text[:80]}… ({len(text):,} characters)"
+            self.notes.append(f"a result of call {message.result.call_id!r}, {why}, was left out: {shown!r}")
+
+    def _missing(self, call: ToolCall) -> Message:
+        if call.id in self._known:
+            self.notes.append(f"call {call.id!r} had no result; it was filled in from the record of calls")
+            return answer(call, self._known[call.id])
+        self.notes.append(f"call {call.id!r} had no result, and none is recorded; the model is told so")
+        return answer(call, NO_RESULT, is_error=True)
+
+
+# At the door
+
+
+def check(
+    message: Mapping[str, Any],
+    form: Form = "chat",
+    *,
+    open: Collection[str] = (),
+    seen: Collection[str] = (),
+    path: str = "message",
+) -> tuple[Message, ...]:
+    """Refuse a message that could never be sent, naming the place and the reason; give it as it was read.
+
+    `open` are the ids of calls that still wait for a result, `seen` those of all calls of the conversation.
+    """
+    codec.pack(message, path)
+    parsed = parse(message, form, path=path)
+    waiting, used = set(open), set(seen)
+    for one in parsed:
+        if one.role == "tool":
+            _check_result(one.result.call_id, waiting, used, path)
+        for call in one.calls:
+            if call.id in used or call.id in waiting:
+                refuse(path, f"uses the call id {call.id!r} again", "duplicate-call", "each call needs its own id")
+            used.add(call.id)
+        if not one.parts and one.role != "assistant" and form != "anthropic":
+            refuse(f"{path}.content", "is empty", "no-content", "say something, or send nothing")
+        if not one.parts and one.extra is None and one.role == "assistant":
+            refuse(
+                f"{path}.content", "is empty, and there are no calls", "no-content", "a reply says or calls something"
+            )
+    return parsed
+
+
+def _check_result(id: str, waiting: set[str], used: set[str], path: str) -> None:
+    if id not in waiting:
+        why = "has its result already" if id in used else "is not in the conversation"
+        reason = "duplicate-result" if id in used else "orphan-result"
+        refuse(path, f"is the result of call {id!r}, which {why}", reason, "add the message with the call first")
+    waiting.discard(id)

@@ -1,0 +1,31 @@
+"""What a model is: something that answers messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from holdfast.core.errors import HoldfastError
+
+OnToken = Callable[[str], object]
+"""Is told pieces of a reply's text as they come."""
+
+
+class Model(Protocol):
+    """Anything that can be called like this: messages and tools in, an assistant's message out.
+
+    Messages, tools and the reply are in chat-completions form. The reply may hold `usage`, `model` and `finish_reason`
+    besides. `on_token` comes as an option if somebody listens. A model may have a `retry` for those who give none.
+    """
+
+    async def __call__(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], **options: Any
+    ) -> dict[str, Any]:
+        """Answer."""
+        ...
+
+
+class ModelError(HoldfastError):
+    """A model did not answer. `details["status"]` is what its endpoint said, None if it said nothing."""
+
+    code = "model-error"
