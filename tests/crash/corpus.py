@@ -1,7 +1,7 @@
 """Agents of every kind, as small as they can be while real. `crash_everywhere(**one(world))` crashes one of them.
 
-Each function gives what `crash_everywhere` takes. `cast` adds a check of its own: how the task ends, how often the world
-saw each effect, and that every call that was cut off was flagged before anything came of it.
+Each function gives what `crash_everywhere` takes. `cast` adds a check of its own: how the task ends, how often the
+world saw each effect, and that every call that was cut off was flagged before anything came of it.
 """
 
 import asyncio

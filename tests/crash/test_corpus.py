@@ -1,15 +1,18 @@
 """Agents of every kind, crashed everywhere, on both stores, simulated and by SIGKILL: nothing is done twice or lost."""
 
+import asyncio
 import os
+import time
 
 import pytest
 
+from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.core import limits
 from holdfast.testing import World
 from tests.crash import corpus
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
-SAMPLES = {"memory": 12, "sqlite": 10, "kill": 8}
+SAMPLES = {"memory": 12, "sqlite": 8, "kill": 6}
 WAYS = {"memory": ("process", "memory:"), "sqlite": ("process", "sqlite"), "kill": ("kill", "sqlite")}
 
 
@@ -36,3 +39,32 @@ def test_an_agent_survives_a_crash_anywhere_and_acts_once(crash_everywhere, worl
     assert report.survived + report.missed == report.tried == (sample or report.points)
     assert (report.in_doubt, report.duplicates) == (0, 0)
     assert report.missed <= report.tried / 2, "the points of agents with branches are not always there again"
+
+
+@pytest.mark.xfail(strict=True, reason="a doubt whose reconciliation was cut off waits for a person, for ever")
+def test_a_call_in_doubt_is_reconciled_although_its_sibling_failed_meanwhile(crash_everywhere, world):
+    """The TaskGroup cancels whoever is asking the destination. Without a crash the task fails; it must with one too."""
+
+    def find(call):
+        time.sleep(0.03)
+        return Happened("paid") if world.find(call.idempotency_key) else DidNotHappen()
+
+    @tool(effect="once", reconcile=find, reconcile_after=0)
+    async def pay(*, idempotency_key: str) -> str:
+        world.request("pay", key=idempotency_key)
+        return "paid"
+
+    @agent
+    async def shop(task):
+        async def fail():
+            await task.step(asyncio.sleep, 0.001, name="nap")
+            raise ValueError("no")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(task.call(pay))
+            group.create_task(fail())
+
+    def failed(state, world):
+        assert state.status == "failed" and len(world.requests("pay")) == 1
+
+    crash_everywhere(shop, world=world, check=failed, store="memory:", same_result=False)

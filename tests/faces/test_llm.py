@@ -138,7 +138,7 @@ def test_a_tool_that_needs_approval_waits_and_a_refusal_is_an_observation(app):
     waiting = run(app, shop)
     assert (waiting.status, waiting.waiting.kind) == ("waiting", "person")
     (asked,) = events_of(waiting, "approval_asked")
-    app.answer("t", asked.key, False, by="ana")
+    app.reject("t", asked.key, by="ana")
     done = run(app, shop)
     assert done.result == "You do not want to pay." and "ana" in told(done)[0]
 
@@ -472,7 +472,7 @@ def paying(world):
 
     @tool(effect="once", reconcile=find, reconcile_after=0)
     def pay(amount: int, *, idempotency_key: str) -> str:
-        return world.request("pay", key=idempotency_key, amount=amount)["receipt"][:4]
+        return world.request("pay", key=idempotency_key, amount=amount)["receipt"]
 
     @tool(effect="read")
     async def fail() -> str:
@@ -491,8 +491,9 @@ def paid_twice_in_order(state, world):
     assert (state.status, state.result) == ("completed", {"name": "all", "degrees": 2})
     assert len(world.requests("pay")) == 2
     roles = "".join(message["role"][0] for message in state.messages)
-    assert roles == "suatttatauau"[: len(roles)] == "suatttataua"
-    assert told(state)[0] == told(state)[2] == "pay-" and "it never works" in told(state)[1]
+    assert roles == "suatttataua"
+    first, wrong, second, *_ = told(state)
+    assert {first, second} == {"pay-1", "pay-2"} and "it never works" in wrong
     assert (state.state["input_tokens"], state.state["output_tokens"], state.phase) == (12, 1, "done")
 
 
@@ -540,7 +541,7 @@ def test_a_loop_can_be_stopped_in_a_turn_and_taken_up_over_the_real_sdk(app):
 
 
 def long_loop(turns):
-    replies = [{**use("add", a=n), "content": f"turn {n}: " + "thinking " * 40} for n in range(turns - 1)]
+    replies = [{**use("add", a=n), "content": f"turn {n}: " + "thinking " * 200} for n in range(turns - 1)]
     return scripted(*replies, say("Done."), max_turns=turns)
 
 
@@ -553,8 +554,8 @@ def file_bytes(directory, turns):
 
 
 def test_the_file_of_a_long_loop_grows_no_faster_than_its_turns(tmp_path):
-    early = file_bytes(tmp_path, 20) - file_bytes(tmp_path, 10)
-    late = file_bytes(tmp_path, 60) - file_bytes(tmp_path, 50)
+    early = file_bytes(tmp_path, 30) - file_bytes(tmp_path, 10)
+    late = file_bytes(tmp_path, 70) - file_bytes(tmp_path, 50)
     assert 0 < late <= 1.5 * early
 
 

@@ -22,6 +22,7 @@ HoldfastError
 ├── SeqOutOfRange         the log has no such position
 ├── StepNotFound          the task has no such step
 ├── Conflict              the log moved on; nothing was written
+├── PatchConflict         a patch and somebody else's change do not go together; shows both
 ├── KeyTaken              a unique key belongs to another call; nothing was written
 ├── InvalidEvent          this event may not follow what is in the log
 │   └── InvalidTransition the phase or stage cannot be reached from here
@@ -316,6 +317,23 @@ class Conflict(HoldfastError):
             log=log,
             expected=expected,
             actual=actual,
+        )
+
+
+class PatchConflict(HoldfastError):
+    """A patch and somebody else's change do not go together; shows both."""
+
+    code = "patch-conflict"
+
+    def __init__(self, id: str, path: str, *, base: Any, mine: str, theirs: str) -> None:
+        super().__init__(
+            f"{path!r} of task {id!r} was {base!r}; you: {mine}; others meanwhile: {theirs}; nothing was written",
+            hint="read the task again and decide anew; increment and append go together with others'",
+            id=id,
+            path=path,
+            base=base,
+            mine=mine,
+            theirs=theirs,
         )
 
 

@@ -1,8 +1,8 @@
 """Messages as Anthropic has them: blocks, user and assistant in turns, results first in the message after their calls.
 
 What this form asks for, `render` does: system messages stand apart (`system`), messages of one role become one, a
-conversation that an assistant began gets an opening by the user, empty texts are left out. Arguments are an object here,
-so their spelling is not kept; what is no object is carried inside one. Ids with other characters are replaced.
+conversation that an assistant began gets an opening by the user, empty texts are left out. Arguments are an object
+here, so their spelling is not kept; what is no object is carried inside one. Ids with other characters are replaced.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from holdfast.core import codec
 from holdfast.core.message_chat import a_role
@@ -221,10 +221,10 @@ def _content(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks
 
 
-def _input(call: ToolCall) -> Any:
+def _input(call: ToolCall) -> dict[str, Any]:
     """The arguments as an object."""
     try:
         given = codec.parse(call.arguments)
     except ValueError:
         given = call.arguments
-    return given if isinstance(given, dict) and not call.custom else {NO_OBJECT: given}
+    return cast("dict[str, Any]", given) if isinstance(given, dict) and not call.custom else {NO_OBJECT: given}

@@ -146,7 +146,8 @@ def _written(message: Message) -> dict[str, Any]:
         base["tool_calls"] = [_written_call(call) for call in message.calls]
     for part in message.parts:
         if isinstance(part, Reasoning):
-            base.update(own(part, FORM) or {})
+            for name, thought in (own(part, FORM) or {}).items():
+                base[name] = base[name] + thought if name in base else thought
     return merged(base, message.extra, FORM)
 
 

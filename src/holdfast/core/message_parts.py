@@ -1,7 +1,7 @@
 """The neutral form of a message: its role and its parts, whoever the provider is.
 
-Beside what every provider has, a part can carry what only one of them has (`Extra`): it goes back to that provider as it
-came, and to no other. So reading and writing in one form loses nothing.
+Beside what every provider has, a part can carry what only one of them has (`Extra`): it goes back to that provider as
+it came, and to no other. So reading and writing in one form loses nothing.
 """
 
 from __future__ import annotations
@@ -165,6 +165,12 @@ def whole(given: Mapping[str, Any], form: Form) -> Extra:
 def merged(base: dict[str, Any], extra: Extra | None, form: Form) -> dict[str, Any]:
     """A provider's object: what the neutral form says, and what only this provider has."""
     return _merged(base, extra.decoded()) if extra is not None and extra.form == form else base
+
+
+def both(first: Extra | None, second: Extra | None, form: Form) -> Extra | None:
+    """What two messages that become one had beyond the neutral form, as far as this provider has it."""
+    ours = [extra for extra in (first, second) if extra is not None and extra.form == form]
+    return whole(_merged(ours[0].decoded(), ours[1].decoded()), form) if len(ours) == 2 else ours[0] if ours else None
 
 
 def own(part: Reasoning | Other, form: Form) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Messages as items of OpenAI's Responses API: a flat list in which a reply's reasoning, texts and calls follow each other.
+"""Messages as items of OpenAI's Responses API: a flat list, in which a reply's reasoning, texts and calls are items.
 
 An error of a tool is said in its text, since there is no field for it.
 """

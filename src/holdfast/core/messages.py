@@ -26,6 +26,7 @@ from holdfast.core.message_parts import (
     ToolCall,
     ToolResult,
     answer,
+    both,
     refuse,
 )
 from holdfast.core.message_rules import problems
@@ -102,6 +103,7 @@ def losses(messages: Sequence[Message], form: Form) -> list[str]:
     """Say what `render` cannot write in this form."""
     found: list[str] = []
     for index, message in enumerate(messages):
+        found += [f"message {index}: {loss}" for loss in _lost_fields(message.extra, form)]
         for part in message.parts:
             inside = part.content if isinstance(part, ToolResult) else ()
             found += [f"message {index}: {loss}" for one in (part, *inside) for loss in _losses(one, message, form)]
@@ -109,22 +111,26 @@ def losses(messages: Sequence[Message], form: Form) -> list[str]:
 
 
 def _losses(part: Part, message: Message, form: Form) -> list[str]:
-    foreign = part.extra is not None and part.extra.form != form
+    ours = part.extra is not None and part.extra.form == form
     match part:
         case Reasoning():
-            return ["reasoning of another provider is left out"] if foreign or part.extra is None else []
+            return [] if ours else ["reasoning of another provider is left out"]
         case Other():
-            return [f"{part.kind!r} is said in words"] if foreign or part.extra is None else []
+            return [] if ours else [f"{part.kind!r} is said in words"]
         case Image():
             shown = ("user",) if form == "chat" else ("user", "tool")
             fits = message.role in shown and (bool(part.url) or form != "chat")
-            return [] if fits else ["an image is said in words"]
-        case _ if foreign and part.extra is not None:
-            return [f"the fields {sorted(part.extra.decoded())} are left out"]
+            return _lost_fields(part.extra, form) if fits else ["an image is said in words"]
         case ToolResult() if part.is_error and form != "anthropic":
-            return ["that a result is an error is said in words"]
+            return ["that a result is an error is said in words", *_lost_fields(part.extra, form)]
         case _:
-            return []
+            return _lost_fields(part.extra, form)
+
+
+def _lost_fields(extra: Extra | None, form: Form) -> list[str]:
+    if extra is None or extra.form == form:
+        return []
+    return [f"the fields {sorted(extra.decoded())} of another provider are left out"]
 
 
 def _module(form: Form) -> Any:
@@ -140,8 +146,9 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
         for index in group:
             message = messages[index]
             last = joined[-1] if joined and index > group.start else None
-            if last is not None and last.role == message.role == "assistant":
-                joined[-1] = replace(last, parts=last.parts + message.parts, extra=last.extra or message.extra)
+            if last is not None and last.calls and message.role == "assistant":
+                parts, extra = last.parts + message.parts, both(last.extra, message.extra, "chat")
+                joined[-1] = replace(last, parts=parts, extra=extra)
             else:
                 joined.append(message)
     return joined
@@ -218,9 +225,9 @@ def repair(
 ) -> tuple[list[Message], list[str]]:
     """Mend what providers refuse, and say what was done.
 
-    Each call gets exactly one result, right after it: the one that is there, else the one the call ledger knows (text by
-    call id), else an observation that none was recorded. A result without a call, and a second one, is left out; a call id
-    used again is replaced. What is whole comes back as it is, without a note.
+    Each call gets exactly one result, right after it: the one that is there, else the one the call ledger knows (text
+    by call id), else an observation that none was recorded. A result without a call, and a second one, is left out; a
+    call id used again is replaced. What is whole comes back as it is, without a note.
 
     >>> mended, notes = repair([Message("assistant", (ToolCall("c1", "df"),))], {"c1": "91 %"})
     >>> mended[1].text, notes
@@ -250,7 +257,8 @@ class _Arranged:
         self._ids: dict[str, str] = {}  # the id a result has → the id its call has now
         self._used: set[str] = set()
         self._results: dict[int, dict[str, Message]] = {}  # that position → its results
-        self._run = -1
+        self._run = -1  # the reply whose results come next; none after a message of somebody else
+        self._run_calls: list[str] = []
         for message in messages:
             self._take(message)
 
@@ -286,17 +294,15 @@ class _Arranged:
         if self._mend:
             message = self._with_own_ids(message)
         position = len(self._kept)
-        follows = self._run == position - 1 >= 0 and not self._results.get(self._run)
-        if follows:
-            # Items of one reply (Responses): the results of all its calls come after the last of them.
-            for id, run in self._run_of.items():
-                if run == self._run:
-                    self._run_of[id] = position
-        self._run_of |= {call.id: position for call in message.calls}
-        self._ids |= {call.id: call.id for call in message.calls if call.id not in self._ids}
+        if self._run < 0 or self._run in self._results:
+            self._run_calls = []
+        # Items of one reply (Responses) follow each other: the results of all its calls come after the last of them.
+        self._run_calls += [call.id for call in message.calls]
+        for id in self._run_calls:
+            self._run_of[id] = position
+            self._ids.setdefault(id, id)
         self._kept.append(message)
-        pending = follows and self._run in self._run_of.values()
-        self._run = position if message.calls or pending or position in self._run_of.values() else -1
+        self._run = position if self._run_calls else -1
 
     def _with_own_ids(self, message: Message) -> Message:
         parts: list[Part] = []
@@ -336,6 +342,7 @@ class _Arranged:
     def _stray(self, message: Message, why: str, *, kept: bool) -> None:
         if not self._mend or kept:
             self._kept.append(message)
+            self._run = -1
         else:
             text = message.text
             shown = text if len(text) <= 80 else f"{text[:80]}… ({len(text):,} characters)"
@@ -374,12 +381,9 @@ def check(
             if call.id in used or call.id in waiting:
                 refuse(path, f"uses the call id {call.id!r} again", "duplicate-call", "each call needs its own id")
             used.add(call.id)
-        if not one.parts and one.role != "assistant" and form != "anthropic":
-            refuse(f"{path}.content", "is empty", "no-content", "say something, or send nothing")
-        if not one.parts and one.extra is None and one.role == "assistant":
-            refuse(
-                f"{path}.content", "is empty, and there are no calls", "no-content", "a reply says or calls something"
-            )
+        # A model may say nothing; whoever says nothing at all has forgotten something.
+        if not one.parts and (message.get("content") is None) and (one.role != "assistant" or one.extra is None):
+            refuse(f"{path}.content", "is missing", "no-content", "say something, or add no message")
     return parsed
 
 

@@ -347,7 +347,8 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
         hot.plan = [PlanStep(text) for text in patch.replace_plan]
     if patch.complete_plan_step is not None:
         _plan_step_done(hot, patch.complete_plan_step)
-    hot.questions += [question for question in patch.add_questions if question not in hot.questions]
+    for question in patch.add_questions:
+        _open_question(hot, question)
     if patch.close_question is not None:
         hot.questions = _without(hot.questions, patch.close_question)
     for one in patch.add_artifacts:
@@ -370,9 +371,9 @@ def _checkpoint_made(hot: Hot, event: ev.CheckpointMade, seq: int, at_us: int) -
         hot.steps[event.key] = Step(event.key, "checkpoint", "completed", seq, seq, at_us, at_us, effect="read")
 
 
-def _question_opened(hot: Hot, event: ev.QuestionOpened, seq: int, at_us: int) -> None:
-    if event.question not in hot.questions:
-        hot.questions.append(event.question)
+def _open_question(hot: Hot, question: str) -> None:
+    if question not in hot.questions:
+        hot.questions.append(question)
 
 
 def _drop(items: dict[str, Any], key: str) -> None:
@@ -417,7 +418,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),
     ev.PlanStepDone: lambda hot, e, seq, at: _plan_step_done(hot, e.step),
-    ev.QuestionOpened: _question_opened,
+    ev.QuestionOpened: lambda hot, e, seq, at: _open_question(hot, e.question),
     ev.QuestionClosed: lambda hot, e, seq, at: setattr(hot, "questions", _without(hot.questions, e.question)),
     ev.ArtifactAdded: _artifact_added,
     ev.NoteSet: lambda hot, e, seq, at: hot.notes.__setitem__(e.key, e.value),

@@ -224,6 +224,17 @@ class App:
         """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused."""
         return self._change(id, outside.approval(call, False, by, why))
 
+    def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
+        """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
+
+        `expect` is the seq of the state you looked at. What others changed since is merged where it commutes; where it
+        does not, PatchConflict shows both sides.
+        """
+        if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
+        name = names.task_log(id)
+        return self._change(id, outside.patch(self.logs, name, codec.changes(patch), expect, by, why))
+
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
         """Ask a task to stop, and its children; a running one does so before its next step."""
         alone = True

@@ -8,14 +8,23 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, limits
+from holdfast.core import clash, codec, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, HoldfastError, InvalidEvent, StepNotFound, TaskCollected
+from holdfast.core.errors import (
+    Conflict,
+    HoldfastError,
+    InvalidEvent,
+    PatchConflict,
+    SeqOutOfRange,
+    StepNotFound,
+    TaskCollected,
+)
 from holdfast.core.events import Event
 from holdfast.core.hot import Hot, Step
+from holdfast.core.patch import Changes
 from holdfast.core.records import Write
 from holdfast.engine import timeline
-from holdfast.engine.log import Log, Logs
+from holdfast.engine.log import Log, Logs, decoded
 
 Decide = Callable[[Hot], Sequence[Event]]
 Frees = Callable[[Hot], tuple[str, ...]]
@@ -79,6 +88,36 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide
+
+
+def patch(logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str) -> Decide:
+    """Change what an agent knows. What others changed since `expect` must go together with it."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        if expect is not None and expect < hot.seq:
+            rows = logs.rows(id, after=expect, upto=hot.seq)
+            found = clash.first_clash(changes, (decoded(log, row) for log, row in rows))
+            if found is not None:
+                raise _patch_conflict(logs, id, expect, *found)
+        elif expect is not None and expect > hot.seq:
+            raise SeqOutOfRange(id, expect, hot.seq)
+        return (ev.StatePatched(patch=changes, by=by, why=why),)
+
+    return decide
+
+
+def _patch_conflict(logs: Logs, id: str, expect: int, mine: clash.Touch, theirs: clash.Touch) -> PatchConflict:
+    section, _, name = mine.path.partition(".")
+    known = logs.load(id, upto=expect).state
+    base: Any = None
+    if section == "state" and name in known.bag:
+        base = codec.unpack(known.bag[name], logs.blob)
+    elif section == "facts" and name in known.facts:
+        base = codec.unpack(known.facts[name].value, logs.blob)
+    elif section == "plan":
+        base = [step.text for step in known.plan]
+    shown = [f"{one.how} {one.value.decode()[:80]}".strip() for one in (mine, theirs)]
+    return PatchConflict(id, mine.path, base=base, mine=shown[0], theirs=shown[1])
 
 
 def freed_by_settling(call: str, happened: bool) -> Frees:

@@ -12,6 +12,7 @@ from holdfast.core import codec, flows, life, limits, waits
 from holdfast.core import events as ev
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.hot import Hot
+from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
@@ -189,6 +190,10 @@ class Task:
         parameters_of(undo.fn if isinstance(undo, Tool) else undo).check(arguments)
         input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
         self._say(ev.CompensationAdded(name=name, input=input))
+
+    def patch(self, patch: StatePatch, *, why: str = "") -> None:
+        """Change several things at once, all or nothing."""
+        self._say(ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why))
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""
