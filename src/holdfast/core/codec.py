@@ -169,6 +169,21 @@ def changes(patch: StatePatch) -> Changes:
 # Events
 
 
+def draft_result(event: Event, at_us: int) -> Draft | None:
+    """A step's result that the engine itself put together, the short way; None if it is large.
+
+    Its fields have their types already, so there is nothing to be learned from reading it back.
+    """
+    body = _encode_struct(event)
+    return Draft("step_completed", at_us, body, sha256(body).digest(), event) if len(body) < limits.BLOB_BYTES else None
+
+
+def small_draft(event: Event, at_us: int) -> Draft | None:
+    """An event that brings nothing else along; None if it does."""
+    drafted, blobs = draft(event, at_us)
+    return None if blobs else drafted
+
+
 def draft(event: Event, at_us: int, salt: str = "") -> tuple[Draft, tuple[Blob, ...]]:
     """Encode an event, and read it back: what is folded now is exactly what everybody will fold later.
 

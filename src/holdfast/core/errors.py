@@ -49,6 +49,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core.control import Cancelled as Cancelled
+from holdfast.core.control import LeaseLost as LeaseLost
+from holdfast.core.control import Stopped as Stopped
+from holdfast.core.control import Suspended as Suspended
+
 
 class HoldfastError(Exception):
     """Every error Holdfast raises on purpose."""
@@ -491,19 +496,3 @@ class MissingExtra(StoreError):
     """An optional part is not installed."""
 
     code = "missing-extra"
-
-
-class Suspended(BaseException):
-    """The task waits and holds no memory. Not an Exception: `except Exception` does not see it."""
-
-
-class Stopped(BaseException):
-    """The process was asked to stop; the task is let go before its next step, and can be resumed."""
-
-
-class Cancelled(BaseException):
-    """Somebody asked the task to stop, and it stops before its next step."""
-
-
-class LeaseLost(BaseException):
-    """Somebody else has taken the task; nothing more is written here."""

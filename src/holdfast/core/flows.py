@@ -54,6 +54,8 @@ from holdfast.core.wishes import (
 def step(desk: Desk, branch: Branch, want: Want) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
     key = branch.key(want.name)
+    if want.effect == "once":
+        desk.called[key] = want  # whoever has to settle it later needs to know how
     while True:
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from holdfast.core import codec, failures
@@ -32,8 +31,6 @@ class Work(Desk, Protocol):
     def suspended(self) -> bool: ...
     @property
     def secrets(self) -> set[str]: ...
-    @property
-    def called(self) -> Mapping[str, Want]: ...
 
     def begin_turn(self) -> None: ...
     def undoing(self, one: Undo) -> Want: ...

@@ -141,7 +141,7 @@ class _Responses(_Rules):
         if content is None or content == []:
             self.wrong(f"{at} has no content")
         wanted = ("output_text", "refusal") if role == "assistant" else ("input_",)
-        for block in _blocks(content):
+        for block in () if isinstance(content, str) else _blocks(content):
             if not str(block.get("type")).startswith(wanted):
                 self.wrong(f"{at} of the role {role!r} has a part of the type {block.get('type')!r}")
 

@@ -214,7 +214,8 @@ def groups(messages: Iterable[Message]) -> list[range]:
     found = Groups()
     for message in messages:
         found.add(message)
-    return [range(start, stop) for start, stop in zip(found.starts, [*found.starts[1:], len(found)], strict=True)]
+    stops = [*found.starts[1:], len(found)]
+    return [range(start, stop) for start, stop in zip(found.starts, stops, strict=False)]
 
 
 # Repair
@@ -226,8 +227,9 @@ def repair(
     """Mend what providers refuse, and say what was done.
 
     Each call gets exactly one result, right after it: the one that is there, else the one the call ledger knows (text
-    by call id), else an observation that none was recorded. A result without a call, and a second one, is left out; a
-    call id used again is replaced. What is whole comes back as it is, without a note.
+    by call id), else an observation that none was recorded. A result without a call, and a second one, is left out, and
+    so is reasoning that led to nothing; a call id used again is replaced. What is whole comes back as it is, without
+    a note.
 
     >>> mended, notes = repair([Message("assistant", (ToolCall("c1", "df"),))], {"c1": "91 %"})
     >>> mended[1].text, notes
@@ -272,7 +274,7 @@ class _Arranged:
             arranged += results.values()
             if self._mend:
                 arranged += [self._missing(call) for call in calls.get(position, ()) if call.id not in results]
-        return arranged
+        return self._without_idle_thoughts(arranged) if self._mend else arranged
 
     def _calls_by_run(self) -> dict[int, list[ToolCall]]:
         found: dict[int, list[ToolCall]] = {}
@@ -280,6 +282,18 @@ class _Arranged:
             for call in message.calls:
                 found.setdefault(self._run_of[call.id], []).append(call)
         return found
+
+    def _without_idle_thoughts(self, messages: list[Message]) -> list[Message]:
+        """Reasoning is refused without what it led to, so where that was lost it goes, too."""
+        arranged: list[Message] = []
+        for message, after in zip(messages, [*messages[1:], None], strict=False):
+            parts = message.parts
+            while parts and isinstance(parts[-1], Reasoning) and (after is None or after.role != "assistant"):
+                self.notes.append(f"reasoning that led to nothing was left out: {parts[-1].text[:80]!r}")
+                parts = parts[:-1]
+            if parts or not message.parts:
+                arranged.append(message if parts is message.parts else replace(message, parts=parts))
+        return arranged
 
     def _take(self, message: Message) -> None:
         if message.role == "tool":

@@ -1,25 +1,25 @@
 """Windows: which messages of a conversation are sent, so that they fit and no provider refuses them.
 
-Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group and
-groups with open calls are always kept; then as much of the newest as fits. The oldest groups go first. When even the newest
-do not fit, their tool results are shortened, with a pointer to where the whole is. What was left out is said.
-
-A `Tally` grows with the conversation and holds running totals, so a window costs the same however long that is.
+Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group
+and groups with open calls are always kept; then as much of the newest as fits. The oldest groups go first. When even
+the last few messages do not fit, their tool results are shortened, with a pointer to where the whole is; when that is
+not enough, fewer of them are kept. What was left out is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.core.errors import InvalidValue
 from holdfast.core.message_anthropic import OPENING
-from holdfast.core.messages import NO_RESULT, Groups, Message, Text, ToolCall, answer
-from holdfast.core.tokens import Basis, Count, Counter, count
+from holdfast.core.messages import NO_RESULT, Message, Text, ToolCall, answer
+from holdfast.core.spans import below, coalesced, gaps, without
+from holdfast.core.tally import Tally
+from holdfast.core.tokens import Basis, count
 
 Strategy = Literal["drop_oldest", "summarise"]
 KEEP_LAST = 6
@@ -66,7 +66,7 @@ class Window(Struct, frozen=True):
     def covers(self) -> tuple[range, ...]:
         """What the next summary covers, if it is made of the present one and of `summarise`."""
         present = self.summary.covers if self.summary is not None else ()
-        return _coalesced([*present, *self.summarise])
+        return coalesced([*present, *self.summarise])
 
     def __str__(self) -> str:
         words = [f"{sum(map(len, self.kept))} messages, {self.tokens:,} tokens ({self.basis})"]
@@ -76,98 +76,6 @@ class Window(Struct, frozen=True):
         if self.shortened:
             words.append(f"shortened: {', '.join(map(str, self.shortened))}")
         return "; ".join(words)
-
-
-class Tally:
-    """Running totals of a conversation. Keep it, and add each message once; a window is then cheap.
-
-    >>> tally = Tally.of([Message("system", (Text("Be brief."),)), Message("user", (Text("Is the disk full?"),))])
-    >>> print(window(tally, max_tokens=100))
-    2 messages, 21 tokens (estimate)
-
-    With `max_result_tokens`, a longer tool result is always shortened to that.
-    """
-
-    def __init__(self, counter: Counter | None = None, *, max_result_tokens: int | None = None) -> None:
-        self.counter = counter
-        self.groups = Groups()
-        self.totals = [0]
-        self.systems: list[int] = []
-        self.users: list[int] = []
-        self.roles: list[str] = []
-        self.floors: dict[int, int] = {}
-        """Results that can be shortened: position → what is the least they can be."""
-        self.capped: dict[int, int] = {}
-        """Results that are always shortened: position → what they may be."""
-        self._capped_at: list[int] = []
-        self._pointers: dict[int, str] = {}
-        self._estimates = [0]
-        self._exacts = [0]
-        self._cap = max_result_tokens
-
-    @classmethod
-    def of(cls, messages: Iterable[Message], counter: Counter | None = None) -> Tally:
-        """The tally of these messages."""
-        tally = cls(counter)
-        for message in messages:
-            tally.add(message)
-        return tally
-
-    def __len__(self) -> int:
-        return len(self.roles)
-
-    def add(self, message: Message, counted: Count | None = None, *, pointer: str = "") -> Count:
-        """Take the next message, with its count if that is known; the pointer says where a result is in full."""
-        position = len(self.roles)
-        counted = counted or count(message, self.counter)
-        tokens = counted.tokens
-        self.groups.add(message)
-        self.roles.append(message.role)
-        if message.role in ("system", "developer"):
-            self.systems.append(position)
-        elif message.role == "user":
-            self.users.append(position)
-        elif message.role == "tool":
-            tokens = self._add_result(position, message, tokens, pointer)
-        self.totals.append(self.totals[-1] + tokens)
-        self._estimates.append(self._estimates[-1] + (counted.basis == "estimate"))
-        self._exacts.append(self._exacts[-1] + (counted.basis == "exact"))
-        return counted
-
-    def _add_result(self, position: int, message: Message, tokens: int, pointer: str) -> int:
-        floor = count(_cut(message, 0, pointer), self.counter).tokens
-        if floor < tokens:
-            self.floors[position] = floor
-            if pointer:
-                self._pointers[position] = pointer
-        if self._cap is not None and floor < tokens > self._cap:
-            tokens = self.capped[position] = max(self._cap, floor)
-            self._capped_at.append(position)
-        return tokens
-
-    def tokens(self, span: range) -> int:
-        """The tokens of a range of messages."""
-        return self.totals[span.stop] - self.totals[span.start]
-
-    def basis(self, spans: Sequence[range]) -> Basis:
-        """How a range was counted: the weakest of it."""
-        for basis, sums in (("estimate", self._estimates), ("exact", self._exacts)):
-            if any(sums[span.stop] > sums[span.start] for span in spans):
-                return basis
-        return "reported" if spans else "exact"
-
-    def capped_in(self, spans: Sequence[range]) -> dict[int, int]:
-        """The results among these that are always shortened."""
-        found = self._capped_at
-        return {
-            position: self.capped[position]
-            for span in spans
-            for position in found[_below(found, span.start) : _below(found, span.stop)]
-        }
-
-    def shorten(self, position: int, message: Message, max_tokens: int) -> Message:
-        """A tool message cut to so many tokens, with its pointer."""
-        return shorten(message, max_tokens, counter=self.counter, pointer=self._pointers.get(position, ""))
 
 
 def window(
@@ -183,9 +91,13 @@ def window(
 ) -> Window:
     """Choose what to send. `reserve` is kept free: for the tools' schemas, say.
 
-    With "summarise", what would be dropped is named in `summarise` and room is left for its summary; give that summary
-    with what it covers (`covers`), and it is sent in place of them. More than needed is summarised at a time, so that it
-    need not be done every turn. The window is right without it, too.
+    With "summarise", what would be dropped is named in `summarise` and room is left for its summary; give that
+    summary with what it covers (`covers`), and it is sent in their place. More than needed is summarised at a time,
+    so that it need not be done every turn. The window is right without it, too.
+
+    >>> tally = Tally.of(Message("user", (Text(word),)) for word in ("one", "two", "three"))
+    >>> print(window(tally, max_tokens=15, keep_last=1))
+    2 messages, 13 tokens (estimate); left out: 0 (6 tokens)
     """
     _check(tally, max_tokens, keep_last, pinned, strategy, reserve)
     if not len(tally):
@@ -193,14 +105,12 @@ def window(
     allowed = max_tokens - reserve
     if strategy == "summarise":
         try:
-            return _summarising(tally, allowed, keep_last, pinned, summary, min(summary_tokens, max_tokens // 4))
+            plan = _Plan(tally, max_tokens, keep_last, pinned, summary)
+            return _summarising(plan, allowed, min(summary_tokens, max_tokens // 4))
         except InvalidValue:
             pass  # there is no room for a summary: without one it may fit
-    plan = _Plan(tally, keep_last, pinned, ())
-    choice = plan.choose(allowed)
-    if plan.opening(choice) and plan.cost(choice) > allowed:
-        choice = plan.choose(allowed - plan.opening(choice))
-    return plan.window(choice, None)
+    plan = _Plan(tally, max_tokens, keep_last, pinned)
+    return plan.window(plan.choose(allowed))
 
 
 def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Message]:
@@ -215,39 +125,6 @@ def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Me
         leading = next((at for at, one in enumerate(sent) if one.role not in ("system", "developer")), len(sent))
         sent.insert(leading, window.summary.message())
     return sent
-
-
-def shorten(message: Message, max_tokens: int, *, counter: Counter | None = None, pointer: str = "") -> Message:
-    """Cut the text of a tool message, from its middle, until the message has so many tokens; say what is missing.
-
-    >>> long = answer(ToolCall("c1", "cat"), "All work and no play. " * 100)
-    >>> print(shorten(long, 50, pointer="all of it is artifact a1").text)
-    All work and no play. All
-    [2,160 of 2,200 characters left out; all of it is artifact a1]
-     and no play.
-    """
-    text = message.text
-    least, most = 0, min(len(text), 16 * max_tokens)
-    if count(message, counter).tokens <= max_tokens:
-        return message
-    while least < most:
-        middle = (least + most + 1) // 2
-        if count(_cut(message, middle, pointer), counter).tokens <= max_tokens:
-            least = middle
-        else:
-            most = middle - 1
-    return _cut(message, least, pointer)
-
-
-def _cut(message: Message, size: int, pointer: str) -> Message:
-    """A tool message with so many characters of its text: two thirds from its beginning, the rest from its end."""
-    result, text = message.result, message.text
-    head = -(-2 * size // 3)
-    tail = text[len(text) - (size - head) :]
-    pointer = pointer or f"the whole is the result of call {result.call_id}"
-    note = f"[{len(text) - size:,} of {len(text):,} characters left out; {pointer}]"
-    said = f"{text[:head]}\n{note}\n{tail}" if size else note
-    return replace(message, parts=(replace(result, content=(Text(said),)),))
 
 
 def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int], strategy: str, reserve: int) -> None:
@@ -265,23 +142,14 @@ def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int
 # Choosing
 
 
-def _summarising(
-    tally: Tally,
-    allowed: int,
-    keep_last: int,
-    pinned: Collection[int],
-    summary: Summary | None,
-    room: int,
-) -> Window:
-    plan = _Plan(tally, keep_last, pinned, summary.covers if summary is not None else ())
-    spent = count(summary.message(), tally.counter).tokens if summary is not None else 0
-    choice = plan.choose(allowed - spent)
-    if plan.dropped(choice):
-        room = max(room, spent)
-        choice = plan.choose(allowed - room, at_most=(allowed - room) // 2)
-    elif summary is None and plan.opening(choice) and plan.cost(choice) > allowed:
-        choice = plan.choose(allowed - plan.opening(choice))
-    return plan.window(choice, summary, spent)
+def _summarising(plan: _Plan, allowed: int, room: int) -> Window:
+    """Take what fits beside the summary there is; if not all does, leave room for the next one, and name its part."""
+    choice = plan.choose(allowed)
+    if not plan.dropped(choice):
+        return plan.window(choice)
+    room = max(room - plan.spent, 0)
+    choice = plan.choose(allowed - room, at_most=(allowed - room) // 2)
+    return plan.window(choice, summarise=True)
 
 
 class _Choice(Struct, frozen=True):
@@ -294,8 +162,16 @@ class _Choice(Struct, frozen=True):
 class _Plan:
     """What must be kept, and what each choice of the rest would cost. Groups are known by their number."""
 
-    def __init__(self, tally: Tally, keep_last: int, pinned: Collection[int], covers: Iterable[range]) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        max_tokens: int,
+        keep_last: int,
+        pinned: Collection[int],
+        summary: Summary | None = None,
+    ) -> None:
         self.tally = tally
+        self._max_tokens = max_tokens
         self.starts = tally.groups.starts
         self.count = len(self.starts)
         self.pinned = {self._group(position) for position in pinned}
@@ -303,113 +179,123 @@ class _Plan:
         self.required = sorted({self._group(position) for position in always} | self.pinned)
         self._required_sums = [0, *accumulate(self._size(range(group, group + 1)) for group in self.required)]
         self.recent = self._group(max(0, len(tally) - max(1, keep_last)))
-        self.covered = [span for span in map(self._within, _coalesced(covers)) if span]
-        unanswered = [count(answer(ToolCall(id, ""), NO_RESULT, is_error=True), tally.counter) for id in self._open()]
-        self._fixed = sum(one.tokens for one in unanswered)
+        self.summary = summary
+        covers = coalesced(summary.covers if summary is not None else ())
+        self.covered = [span for span in map(self._within, covers) if span]
+        self.spent = self._count(summary.message()) if summary is not None else 0
+        unanswered = [answer(ToolCall(id, ""), NO_RESULT, is_error=True) for id in tally.groups.open]
+        self._fixed = self.spent + sum(map(self._count, unanswered))
 
     def choose(self, allowed: int, at_most: int | None = None) -> _Choice:
         """Keep as much of the newest as fits; at the least the recent ones, cut short if need be.
 
         With `at_most`, no more than that, unless the recent ones already are.
         """
-        if self._tokens(self.recent) > allowed:
-            return self._squeezed(allowed)
-        wanted = allowed if at_most is None else at_most
-        least, most = 0, self.recent
-        while least < most:
-            middle = (least + most) // 2
-            if self._tokens(middle) <= wanted:
-                most = middle
-            else:
-                least = middle + 1
-        return _Choice(self._from_a_user(most))
+        choice = self._chosen(allowed, allowed if at_most is None else at_most)
+        if self.cost(choice) > allowed:
+            opening = self.opening(choice)
+            choice = self._chosen(allowed - opening, allowed, opening)
+        return choice
 
     def cost(self, choice: _Choice) -> int:
-        """The tokens of a choice, with the opening some form may need."""
+        """The tokens of a choice, with the summary, and with the opening some form may need."""
         sizes = self.tally.totals
         saved = sum(sizes[at + 1] - sizes[at] - tokens for at, tokens in choice.shortened.items())
         return self._tokens(choice.start) - saved + self.opening(choice)
 
     def opening(self, choice: _Choice) -> int:
         """What it costs that the first message that is not the system's is not the user's."""
+        if self.summary is not None:
+            return 0
         roles = (self.tally.roles[self.starts[group]] for span in self._kept(choice) for group in span)
         first = next((role for role in roles if role not in ("system", "developer")), "user")
-        return 0 if first == "user" else count(Message("user", (Text(OPENING),)), self.tally.counter).tokens
+        return 0 if first == "user" else self._count(Message("user", (Text(OPENING),)))
 
     def dropped(self, choice: _Choice) -> tuple[range, ...]:
-        """The groups that are neither kept nor covered by a summary."""
-        return _gaps(_coalesced([*self._kept(choice), *self.covered]), self.count)
+        """The groups that are neither kept nor covered by the summary."""
+        return gaps(coalesced([*self._kept(choice), *self.covered]), self.count)
 
-    def window(self, choice: _Choice, summary: Summary | None, spent: int = 0) -> Window:
+    def window(self, choice: _Choice, *, summarise: bool = False) -> Window:
         """The choice in positions of messages."""
         tally, kept = self.tally, tuple(map(self._positions, self._kept(choice)))
-        left_out = _gaps(kept, len(tally))
+        left_out = gaps(kept, len(tally))
         return Window(
-            kept,
-            left_out,
-            (self._tokens(choice.start) if summary is not None else self.cost(_Choice(choice.start)))
-            - (self.cost(_Choice(choice.start)) - self.cost(choice))
-            + spent,
-            sum(map(tally.tokens, left_out)),
-            tally.basis(kept),
-            tally.capped_in(kept) | choice.shortened,
-            summary,
+            kept=kept,
+            left_out=left_out,
+            tokens=self.cost(choice),
+            left_out_tokens=sum(map(tally.tokens, left_out)),
+            basis=tally.basis(kept),
+            shortened=tally.capped_in(kept) | choice.shortened,
+            summary=self.summary,
+            summarise=tuple(map(self._positions, self.dropped(choice))) if summarise else (),
         )
 
+    def _chosen(self, allowed: int, wanted: int, aside: int = 0) -> _Choice:
+        if self._tokens(self.recent) > allowed:
+            return self._squeezed(allowed, aside)
+        least, most = 0, self.recent
+        while least < most:
+            middle = (least + most) // 2
+            if self._tokens(middle) <= min(allowed, wanted):
+                most = middle
+            else:
+                least = middle + 1
+        return _Choice(self._from_a_user(most))
+
     def _kept(self, choice: _Choice) -> tuple[range, ...]:
-        newest = _without(range(choice.start, self.count), self.covered)
-        return _coalesced([*(range(group, group + 1) for group in self.required), *newest])
+        newest = without(range(choice.start, self.count), self.covered)
+        return coalesced([*(range(group, group + 1) for group in self.required), *newest])
 
     def _tokens(self, start: int) -> int:
         """What is always kept and the newest groups from here on."""
-        total = self._fixed + self._required_sums[_below(self.required, start)] + self._size(range(start, self.count))
+        total = self._fixed + self._required_sums[below(self.required, start)] + self._size(range(start, self.count))
         for span in self.covered:
             inside = range(max(start, span.start), span.stop)
             if inside:
-                first, last = _below(self.required, inside.start), _below(self.required, inside.stop)
+                first, last = below(self.required, inside.start), below(self.required, inside.stop)
                 total -= self._size(inside) - (self._required_sums[last] - self._required_sums[first])
         return total
 
     def _from_a_user(self, start: int) -> int:
         """Begin with a message of the user, if one comes before the recent ones; some providers want that."""
         users = self.tally.users
-        if not start or start == self.count or not users or self.starts[start] > users[-1]:
+        if not start or not users or self.starts[start] > users[-1] or not self.opening(_Choice(start)):
             return start
-        group = self._group(users[_below(users, self.starts[start])])
+        group = self._group(users[below(users, self.starts[start])])
         return group if group <= self.recent else start
 
-    def _squeezed(self, allowed: int) -> _Choice:
+    def _squeezed(self, allowed: int, aside: int) -> _Choice:
         """Shorten results; if that is not enough, keep fewer of the recent groups."""
-        sizes = self.tally.totals
+        over = 0
         for start in range(self.recent, self.count + 1):
-            kept = {*self.required, *range(start, self.count)} - self.pinned
-            results = [at for group in sorted(kept) for at in self._group_span(group) if at in self.tally.floors]
-            whole = [
-                (sizes[at + 1] - sizes[at], min(self.tally.floors[at], sizes[at + 1] - sizes[at])) for at in results
-            ]
+            results = self._results({*self.required, *range(start, self.count)} - self.pinned)
             over = self._tokens(start) - allowed
-            if over <= sum(size - floor for size, floor in whole):
-                level = _level(whole, over)
-                cut = {at: max(floor, level) for at, (size, floor) in zip(results, whole, strict=True) if size > level}
-                return _Choice(start, {at: tokens for at, tokens in cut.items() if tokens < sizes[at + 1] - sizes[at]})
-        over -= sum(size - floor for size, floor in whole)
+            if over <= sum(size - floor for size, floor in results.values()):
+                return _Choice(start, _cut_down(results, over))
+            over -= sum(size - floor for size, floor in results.values())
+        over += self.opening(_Choice(self.count)) - aside
+        needed = self._max_tokens + over
         raise InvalidValue(
-            f"the conversation cannot be made to fit: what must be kept has {allowed + over:,} tokens even with its "
-            f"results cut short, {over:,} more than there is room for ({allowed:,})",
+            f"the conversation cannot be made to fit: what must be kept, with its results cut short, needs {needed:,} "
+            f"tokens, {over:,} more than the {self._max_tokens:,} there are",
             hint="allow more tokens, pin less, or shorten the system message and the newest ones",
-            needed=allowed + over,
+            needed=needed,
             over=over,
         )
 
-    def _open(self) -> Collection[str]:
-        return self.tally.groups.open.keys()
+    def _results(self, groups: set[int]) -> dict[int, tuple[int, int]]:
+        """The results in these groups that can be shortened, by position: their size, and the least it can be."""
+        floors = self.tally.floors
+        positions = (at for group in sorted(groups) for at in self._positions(range(group, group + 1)) if at in floors)
+        sizes = {at: self.tally.tokens(range(at, at + 1)) for at in positions}
+        return {at: (size, floors[at]) for at, size in sizes.items() if floors[at] < size}
+
+    def _count(self, message: Message) -> int:
+        return count(message, self.tally.counter).tokens
 
     def _group(self, position: int) -> int:
         """The number of the group a message is in."""
-        return _below(self.starts, position + 1) - 1
-
-    def _group_span(self, group: int) -> range:
-        return self._positions(range(group, group + 1))
+        return below(self.starts, position + 1) - 1
 
     def _positions(self, span: range) -> range:
         stop = len(self.tally) if span.stop == self.count else self.starts[span.stop]
@@ -418,61 +304,19 @@ class _Plan:
     def _within(self, positions: range) -> range:
         """The groups that lie wholly in a range of messages."""
         stop = self.count if positions.stop >= len(self.tally) else self._group(positions.stop)
-        return range(_below(self.starts, positions.start), stop)
+        return range(below(self.starts, positions.start), stop)
 
     def _size(self, span: range) -> int:
         return self.tally.tokens(self._positions(span))
 
 
-def _level(whole: list[tuple[int, int]], over: int) -> int:
-    """The most that each result may have, so that all of them together save as much as is over."""
-    least, most = 0, max(size for size, _ in whole)
+def _cut_down(results: dict[int, tuple[int, int]], over: int) -> dict[int, int]:
+    """Cut the longest results down to one size, the most with which all save as much as is over."""
+    least, most = 0, max((size for size, _ in results.values()), default=0)
     while least < most:
         middle = (least + most + 1) // 2
-        if sum(size - max(floor, middle) for size, floor in whole if size > max(floor, middle)) >= over:
+        if sum(max(0, size - max(floor, middle)) for size, floor in results.values()) >= over:
             least = middle
         else:
             most = middle - 1
-    return least
-
-
-# Ranges and sorted lists
-
-
-def _below(values: Sequence[int], limit: int) -> int:
-    """How many of these sorted values are less than the limit."""
-    least, most = 0, len(values)
-    while least < most:
-        middle = (least + most) // 2
-        if values[middle] < limit:
-            least = middle + 1
-        else:
-            most = middle
-    return least
-
-
-def _coalesced(spans: Iterable[range]) -> tuple[range, ...]:
-    """Ranges in order, those that touch made one."""
-    found: list[range] = []
-    for span in sorted((span for span in spans if span), key=lambda span: span.start):
-        if found and span.start <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, span.stop))
-        else:
-            found.append(span)
-    return tuple(found)
-
-
-def _gaps(spans: Sequence[range], stop: int) -> tuple[range, ...]:
-    """What lies between ranges that are in order, up to the stop."""
-    edges = zip([0, *(span.stop for span in spans)], [*(span.start for span in spans), stop], strict=True)
-    return tuple(range(start, end) for start, end in edges if start < end)
-
-
-def _without(span: range, others: Sequence[range]) -> list[range]:
-    """A range without others, which are in order."""
-    found: list[range] = []
-    start = span.start
-    for other in others:
-        found.append(range(start, min(other.start, span.stop)))
-        start = max(start, other.stop)
-    return [one for one in [*found, range(start, span.stop)] if one]
+    return {at: max(floor, least) for at, (size, floor) in results.items() if max(floor, least) < size}

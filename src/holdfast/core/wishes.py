@@ -222,3 +222,6 @@ class Desk(Protocol):
 
     @property
     def stopping(self) -> bool: ...
+
+    @property
+    def called(self) -> dict[str, Want]: ...

@@ -24,8 +24,6 @@ class Acting:
         self.want = want
         self.key = act.key
         self._run = run
-        if want.effect == "once":
-            run.called[act.key] = want
         self.call = Call(
             run.log.name,
             act.key,

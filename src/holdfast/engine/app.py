@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskExists, TaskFinished
+from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, seconds
@@ -27,7 +27,7 @@ from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
-from holdfast.engine.workshop import OnWait, Workshop, begin, created, deadline_us
+from holdfast.engine.workshop import Job, OnWait, Workshop, begin, created, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -98,14 +98,9 @@ class App:
         deadline: Duration | None = None,
     ) -> TaskState:
         """Record a new task; it is pending until somebody works on it."""
-        if isinstance(agent, Agent):
-            self._shop.know(agent).parameters.check(input or {})
         given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
-        if stages:
-            given["stages"] = _stages(stages)
-        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
-        given["deadline_us"] = self._deadline(agent, deadline)
-        return TaskState(self._shop.begin(name, created(agent, _fields(input or {}, "input"), **given)), self.logs)
+        given |= {"stages": stages, "deadline": deadline}
+        return TaskState(self._shop.begin(self._name(id), self._first(agent, input, given)), self.logs)
 
     def run(
         self,
@@ -122,9 +117,8 @@ class App:
         Timed waits are sat out up to `hold`. If another process has the task, TaskBusy is raised, after `wait`; when
         that process dies, this one takes over. What else may be given is what `start` takes.
         """
-        log = self._prepared(agent, input, id, given)
-        self._shop.work_when_free(log, agent, seconds(hold, "hold"), seconds(wait, "wait"))
-        return self.get(log.name)
+        job = self._job(agent, input, id, hold, given)
+        return TaskState(self._shop.work_when_free(job, seconds(wait, "wait")), self.logs)
 
     async def arun(
         self,
@@ -136,11 +130,7 @@ class App:
         **given: Any,
     ) -> TaskState:
         """`run`, to be awaited; the event loop goes on meanwhile."""
-        import asyncio
-
-        log = await asyncio.to_thread(self._prepared, agent, input, id, given)
-        await self._shop.work_async(log, agent, seconds(hold, "hold"))
-        return await asyncio.to_thread(self.get, log.name)
+        return TaskState(await self._shop.work_async(self._job(agent, input, id, hold, given)), self.logs)
 
     def resume(
         self,
@@ -163,8 +153,8 @@ class App:
             raise TaskFinished(id, log.state.summary.status, "a resumption")
         if log.state.ended:
             log = outside.change(self.logs, id, outside.reopen(by, why))
-        self._shop.work(log, known, seconds(hold, "hold"))
-        return self.get(id)
+        job = Job(log.name, known, lambda: (log, False), seconds(hold, "hold"))
+        return TaskState(self._shop.work(job), self.logs)
 
     def task(
         self, name: str, input: Mapping[str, Any] | None = None, *, id: str | None = None, **given: Any
@@ -174,25 +164,30 @@ class App:
         A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
         Entering it again replays what was done.
         """
-        task_id = id if id is not None else _new_id(self.clock.now_us())
-        deadline = self._deadline(name, given.pop("deadline", None))
-        fields = _fields(input or {}, "input")
-        event = created(name, fields, block=True, deadline_us=deadline, **given)
-        return blocks.block(self._shop, names.task_log(task_id), event)
+        return blocks.block(self._shop, self._name(id), self._first(name, input, {**given, "block": True}))
 
-    def _prepared(self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, given: Mapping[str, Any]) -> Log:
-        """The task of that id, started if it is not there, with the same input if it is."""
-        self._shop.know(agent).parameters.check(input or {})
-        fields = _fields(input or {}, "input")
-        name = names.task_log(id if id is not None else _new_id(self.clock.now_us()))
-        if self.store.origin(name) is None:
-            with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
-                self.start(agent, input, id=name, **given)
-        log = self._load(name)
-        execute.same_input(self.logs, log, fields)
-        if not log.state.ended:
-            execute.check_resumable(self.logs, log, agent)
-        return log
+    def _job(
+        self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
+    ) -> Job:
+        name = self._name(id)
+        first = self._first(self._shop.know(agent), input, given)
+        return Job(name, agent, lambda: self._shop.enter(name, agent, first), seconds(hold, "hold"))
+
+    def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
+        """The first event of a task, if what it is given fits."""
+        if isinstance(agent, Agent):
+            self._shop.know(agent).parameters.check(input or {})
+        stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
+        if stages:
+            given["stages"] = _stages(stages)
+        limit = self._deadline(agent, deadline)
+        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "block"}
+        if unknown:
+            raise InvalidValue(f"a task has no {sorted(unknown)[0]!r}", hint="it takes what app.start takes")
+        return created(agent, _fields({} if input is None else input, "input"), deadline_us=limit, **given)
+
+    def _name(self, id: str | None) -> str:
+        return names.task_log(id if id is not None else _new_id(self.clock.now_us()))
 
     def _deadline(self, agent: Agent | str, given: Duration | None) -> int | None:
         own = agent.deadline if isinstance(agent, Agent) else None

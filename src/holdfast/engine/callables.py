@@ -93,8 +93,13 @@ class Parameters:
 
     def result(self, value: Any) -> Any:
         """A value from the log as what the function says it returns."""
+        wanted = self._returns
+        return value if wanted is Any or type(value) is wanted else convert(value, wanted, f"{self.name}()")
+
+    @functools.cached_property
+    def _returns(self) -> Any:
         wanted = self.types.get("return", Any)
-        return value if wanted in (Any, inspect.Parameter.empty, None) else convert(value, wanted, f"{self.name}()")
+        return Any if wanted in (inspect.Parameter.empty, None) else wanted
 
     def _typed(self, name: str, value: Any) -> Any:
         wanted = self.types.get(name, Any)

@@ -29,6 +29,7 @@ from holdfast.core.wishes import (
 )
 from holdfast.engine import acts
 from holdfast.engine.acts import Acting
+from holdfast.engine.calls import calling
 from holdfast.engine.run import Run
 from holdfast.engine.threads import Job, Threads
 
@@ -85,7 +86,9 @@ def _within(acting: Acting, seconds: float) -> Outcome:
 def _awaited(acting: Acting, value: Any) -> Outcome:
     """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
 
-    return acting.outcome(_in_own_loop(value).value)
+    with calling(acting.call):
+        job = _in_own_loop(value)
+    return acting.outcome(job.value)
 
 
 def _in_own_loop(value: Any) -> Job:
@@ -166,15 +169,24 @@ def suspend_for_threads(run: Run) -> None:
 
 
 def _body(wish: Body, run: Run) -> Any:
-    result = run.body()
+    try:
+        result = run.body()
+    except Exception:
+        _raise_if_over(run)
+        raise
     if not run.suspended:
         run.idle()
         suspend_for_threads(run)
-    if run.suspended:
-        raise Suspended  # the agent swallowed it, and nothing it did after counts
-    if run.over is not None:
-        raise run.over
+    _raise_if_over(run)
     return result
+
+
+def _raise_if_over(run: Run) -> None:
+    """An agent that swallowed what stopped it: nothing it did after that counts."""
+    if run.suspended:
+        raise Suspended from None
+    if run.over is not None:
+        raise run.over from None
 
 
 ANSWERS: dict[type, Callable[[Any, Any], Any]] = {

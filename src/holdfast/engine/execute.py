@@ -13,8 +13,9 @@ from holdfast.core.events import Fields
 from holdfast.core.hot import Hot
 from holdfast.engine.agent import Agent
 from holdfast.engine.drive import drive
+from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Run, Stop
+from holdfast.engine.run import Run
 from holdfast.engine.task import Task
 
 

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     UnknownEvent,
     ValueDamaged,
 )
-from holdfast.core.events import Event, RolledBack, TaskClaimed
+from holdfast.core.events import Event, RolledBack, StepCompleted, TaskClaimed
 from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
 from holdfast.core.state import evolve
@@ -243,8 +243,9 @@ class Log:
         hot = self.hot
         if hot is None or hot.salt or changes_summary(event) or self._weight > self._snapshot_at:
             return False
-        draft, blobs = codec.draft(event, self._logs.clock.now_us())
-        if blobs:
+        at_us = self._logs.clock.now_us()
+        draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
+        if draft is None:
             return False
         digest = self._logs.committer.commit_event(self.name, self.head, draft)
         assert draft.event is not None and draft.body is not None

@@ -17,9 +17,10 @@ from holdfast.core.wishes import Branch, Record
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Ticket
+from holdfast.engine.entries import Entry, Stop
 from holdfast.engine.hop import hop_of
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Entry, Run, Stop, Transacted
+from holdfast.engine.run import Run, Transacted
 
 
 class Here(NamedTuple):
@@ -116,11 +117,11 @@ class LoopRun(Run):
             here = Here(self, self.root, self.root.seen, self.root.own)
         if here.branch.owner is task:
             return here.branch
+        if here.branch.turn != self.root.turn:
+            raise Suspended  # a branch that outlived its turn
         if here.branch.owner is None and here.branch is not self.root:
             self._own(here.branch)  # its first verb
             return here.branch
-        if here.branch.turn != self.root.turn:
-            raise Suspended  # a branch that outlived its turn
         branch = here.branch.child(seen=here.seen, own=here.own)
         self._own(branch)
         return branch
@@ -201,7 +202,7 @@ class LoopRun(Run):
         while self._flight is not None:
             await asyncio.sleep(0.001)
         self._flight = ([], [], None)
-        job = asyncio.ensure_future(asyncio.to_thread(self.transaction, work, seconds))
+        job = self._loop.create_task(asyncio.to_thread(self.transaction, work, seconds), context=nowhere())
         result: asyncio.Future[bool] = self.future()
 
         def done(job: asyncio.Future[Transacted]) -> None:

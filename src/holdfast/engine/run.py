@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
@@ -36,57 +37,14 @@ from holdfast.engine import outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
+from holdfast.engine.entries import Entry, Stop, settle
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.views import Views
 from holdfast.engine.wants import undo_want
 from holdfast.store.protocol import Placed
 
-_PENDING = object()
 Transacted = tuple[Write, Placed] | list[Stored]
 _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
-
-
-class Stop:
-    """Whether the process was asked to stop. A task and its children share one."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-
-class Entry:
-    """A record on its way: what to write, here and `also` in other logs, and what became of it."""
-
-    __slots__ = ("also", "answer", "decided_at", "error", "record", "tell")
-
-    def __init__(self, record: Record, decided_at: int, also: tuple[Write, ...] = ()) -> None:
-        self.record = record
-        self.decided_at = decided_at
-        self.also = also
-        self.answer: Any = _PENDING
-        self.error: BaseException | None = None
-        self.tell: Callable[[Entry], None] | None = None
-
-    def settle(self, answer: Any, error: BaseException | None = None) -> None:
-        self.answer, self.error = answer, error
-        if self.tell is not None:
-            self.tell(self)
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is known what became of it."""
-        return self.answer is not _PENDING
-
-    @property
-    def alone(self) -> bool:
-        """Whether it may be refused for a reason of its own, which must not fail others with it."""
-        record = self.record
-        signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
-        return bool(record.takes or record.frees or signals or self.also)
 
 
 class Run:
@@ -138,14 +96,14 @@ class Run:
 
     def begin_turn(self) -> None:
         """Start again from no steps: keys, sayings and views are those of the turn."""
-        self._begin(self.hot.turn, self.hot.turn_seq)
+        self._begin(self.hot.turn, self.hot.turn_seq, self.views.carried())
 
     def begin_prelude(self) -> None:
         """A block that is in one of its turns is entered again: first comes what it did before the first."""
         self._begin(0, self.hot.begun)
 
-    def _begin(self, turn: int, first: int) -> None:
-        self.views = Views(self.logs, self.log, first)
+    def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
+        self.views = Views(self.logs, self.log, first, messages)
         self.root = Branch(seen=self.hot.joined(first), turn=turn)
 
     # Writing
@@ -213,14 +171,14 @@ class Run:
             raise
         else:
             self._buffer.clear()
-            _settle(batch)
+            settle(batch)
 
     def _broke(self, batch: list[Entry], error: BaseException) -> None:
         """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
         self._buffer.clear()
         if isinstance(error, Exception):
             self._failed = error
-        _settle(batch, error)
+        settle(batch, error)
 
     def _next_batch(self) -> tuple[list[Entry], list[Event]]:
         """What can be written together now: what was said, and the queued records that still hold."""
@@ -260,7 +218,7 @@ class Run:
             self._follow(rows)
         except LeaseLost as lost:
             self._keep_late(batch)
-            _settle([*batch, *self._queue], lost)
+            settle([*batch, *self._queue], lost)
             self._queue.clear()
             return
         for entry in reversed(batch):
@@ -353,7 +311,7 @@ class Run:
         """Hand everything that waits to be written to the committing thread."""
         batch, events = self._next_batch()
         while batch and (self._failed is not None or not events):
-            _settle(batch, self._failed)
+            settle(batch, self._failed)
             batch, events = self._next_batch()
         if self._failed is not None or not events:
             return
@@ -390,7 +348,7 @@ class Run:
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
         else:
-            _settle(batch)
+            settle(batch)
         self.next_flight()
 
     def catch_up(self, batch: list[Entry]) -> None:
@@ -496,8 +454,3 @@ def _deliver(tickets: Sequence[Ticket]) -> None:
 
 def _no_body() -> None:
     raise AssertionError("a block has no body to call")
-
-
-def _settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
-    for entry in batch:
-        entry.settle(error is None, error)

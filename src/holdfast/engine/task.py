@@ -177,8 +177,9 @@ class Task:
         """Add a message to the conversation."""
         raw = pack(message, "message")
         branch = self._here("message")
-        last, written = branch.last, self._run.hot.steps_of(branch.turn)
-        if last is not None and last[0] in written and bytes(last[1]) == bytes(raw):
+        last = branch.last
+        step = None if last is None else self._run.hot.steps_of(branch.turn).get(last[0])
+        if last is not None and step is not None and not step.behind and bytes(last[1]) == bytes(raw):
             self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
         else:
             self._say(ev.MessageAdded(message=raw))

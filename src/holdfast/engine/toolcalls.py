@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from holdfast.core import codec
-from holdfast.core.errors import HoldfastError, InvalidValue, StepFailed
+from holdfast.core.errors import EffectConflict, HoldfastError, InvalidValue, StepFailed
 from holdfast.core.wishes import Want
 from holdfast.engine.agent import Tool
 
@@ -52,7 +52,7 @@ def _requested(
         if not isinstance(arguments, Mapping):
             raise ValueError("they are not an object")
         return Requested(call["id"], want_of(known[name], cast("Mapping[str, Any]", arguments)))
-    except (ValueError, HoldfastError) as error:
+    except (ValueError, RecursionError, HoldfastError) as error:
         return Requested(call["id"], None, f"the arguments of {name!r} do not fit: {error}")
 
 
@@ -62,7 +62,7 @@ def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence
     messages: list[dict[str, Any]] = []
     for call in calls:
         outcome: Any = f"error: {call.wrong}" if call.want is None else next(made)
-        if isinstance(outcome, StepFailed):
+        if isinstance(outcome, StepFailed | EffectConflict):
             outcome = f"error: {outcome.message}"
         elif isinstance(outcome, Exception):
             raise outcome

@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast.core.codec import JSON_NULL
-from holdfast.core.events import Event, MessageAdded
+from holdfast.core.events import Event, MessageAdded, StepCompleted, StepSettled, WaitEnded
 from holdfast.core.hot import Hot
 from holdfast.core.state import evolve, saying
 from holdfast.core.wishes import Branch
@@ -20,13 +20,16 @@ from holdfast.engine.view import message_values
 class Views:
     """The past of one turn, as far as somebody looks at it."""
 
-    def __init__(self, logs: Logs, log: Log, first: int) -> None:
+    def __init__(self, logs: Logs, log: Log, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
         self._logs = logs
         self._log = log
         self._first = first
         self._upto = log.head.seq
         self._start: Hot | None = log.state.copy() if log.head.seq == first else None
         self._recorded: dict[tuple[str, int], Event] | None = None
+        self._messages = messages
+        self._results: dict[str, Raw] = {}
+        self._read = 0
         log.tail = []
         self._tail = log.tail
 
@@ -53,15 +56,43 @@ class Views:
         branch.sketch = sketch
         return sketch
 
+    def load_conversation(self) -> None:
+        """Read the messages before this turn. Happens by itself when somebody looks."""
+        if self._messages is None:
+            before = message_values(self._logs, self._log.name, self._first)
+            self._messages = [(self._first, raw) for raw in before]
+
     def messages(self, branch: Branch) -> list[Raw]:
-        """The conversation as far as a branch sees it, encoded."""
-        found = message_values(self._logs, self._log.name, branch.seen)
+        """The conversation as far as a branch sees it, encoded. What was read once is not read again."""
+        self._grow()
+        assert self._messages is not None
+        found = [raw for _, raw in self._messages[: bisect_right(self._messages, branch.seen, key=_first)]]
         for one in _oldest_first(branch.own):
             event = one if isinstance(one, Event) else self._said_before(one)
             if isinstance(event, MessageAdded):
-                step = self._log.state.steps_of(branch.turn).get(event.step)
-                found.append(event.message if isinstance(event.message, Raw) else step.result if step else JSON_NULL)
+                found.append(_text_of(event, self._results))
         return found
+
+    def _grow(self) -> None:
+        """Take in the messages of this turn that were written since the last look."""
+        self.load_conversation()
+        self.load()
+        assert self._messages is not None
+        for told in self._tail[self._read :]:
+            event = told.event
+            if isinstance(event, MessageAdded):
+                self._messages.append((told.seq, _text_of(event, self._results)))
+            elif isinstance(event, StepCompleted | StepSettled) and isinstance(event.result, Raw):
+                self._results[event.key] = event.result
+            elif isinstance(event, WaitEnded) and isinstance(event.value, Raw):
+                self._results[event.key] = event.value
+        self._read = len(self._tail)
+
+    def carried(self) -> list[tuple[int, Raw]] | None:
+        """The conversation for the next turn, if anybody looked at it in this one."""
+        if self._messages is not None:
+            self._grow()
+        return self._messages
 
     def add(self, branch: Branch, one: Event | tuple[str, int]) -> None:
         """The branch says something: an event, or what it said at that place the first time."""
@@ -93,6 +124,15 @@ class Views:
             self.load()
             self._recorded = _sayings(self._tail)
         return self._recorded[which]
+
+
+def _first(message: tuple[int, Raw]) -> int:
+    return message[0]
+
+
+def _text_of(event: MessageAdded, results: dict[str, Raw]) -> Raw:
+    """A message's own value, or the result of the step it was made of."""
+    return event.message if isinstance(event.message, Raw) else results.get(event.step, JSON_NULL)
 
 
 def _seq(told: Told) -> int:

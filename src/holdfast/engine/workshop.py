@@ -15,12 +15,32 @@ from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
 from holdfast.engine import execute
 from holdfast.engine.agent import Agent, nobody
+from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.run import Run, Stop
+from holdfast.engine.run import Run
 from holdfast.engine.view import TaskState
+from holdfast.failpoints import failpoint
 
 OnWait = Callable[[TaskState], None]
 _FOR_PEOPLE = ("person", "doubt", "budget")
+
+
+class Job:
+    """A task to be worked on: by whom, how it is found or begun, how long it is held, and what may stop it."""
+
+    def __init__(
+        self,
+        id: str,
+        agent: Agent,
+        prepare: Callable[[], tuple[Log, bool]],
+        hold: float = limits.HOLD_SECONDS,
+        stop: Stop | None = None,
+    ) -> None:
+        self.id = id
+        self.agent = agent
+        self.prepare = prepare
+        self.hold = hold
+        self.stop = stop or Stop()
 
 
 class Workshop:
@@ -51,102 +71,111 @@ class Workshop:
             )
         return self.agents.get(name) or nobody(name)
 
-    def work(self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None) -> None:
+    def work(self, job: Job) -> Log:
         """Work on a task here and now until it ends or waits."""
-        if not execute.can_go_on(self.logs, log, hold):
-            return
-        stop = stop or Stop()
-        with execute.stopped_by_interrupt(stop, log.name):
-            if agent.is_async:
-                self._in_a_loop(log, agent, hold, stop)
-                return
-            with self.busy.with_(log.name):
-                execute.claim(log)
-                run = Run(self.logs, log, agent, hold=hold, stop=stop)
-                run.children = self.child
-                execute.work(run)
+        with execute.stopped_by_interrupt(job.stop, job.id):
+            if job.agent.is_async:
+                return self._in_a_loop(job)
+            with self.busy.with_(job.id):
+                log, go_on = self._take(job)
+                if go_on:
+                    run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
+                    run.children = self.child
+                    execute.work(run)
             self._tell(log)
+            return log
 
-    def work_when_free(self, log: Log, agent: Agent, hold: float, wait: float) -> None:
+    def work_when_free(self, job: Job, wait: float) -> Log:
         """Work on a task as soon as nobody else does; give up after so many seconds."""
         until = time.monotonic() + wait
         while True:
             try:
-                return self.work(log, agent, hold)
+                return self.work(job)
             except TaskBusy:
                 if time.monotonic() >= until:
                     raise
             time.sleep(limits.FOLLOW_SECONDS)
-            log = self.logs.load(log.name)
 
-    async def work_async(
-        self, log: Log, agent: Agent, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
-    ) -> None:
+    async def work_async(self, job: Job) -> Log:
         """The same on the running event loop; a `def` agent gets a thread."""
         import asyncio
 
         from holdfast.engine.execute_async import work_async
         from holdfast.engine.loop import LoopRun
 
-        if not agent.is_async:
-            await asyncio.to_thread(self.work, log, agent, hold, stop)
-            return
-        if not await asyncio.to_thread(execute.can_go_on, self.logs, log, hold):
-            return
-        with self.busy.with_(log.name):
-            await asyncio.to_thread(execute.claim, log)
-            run = LoopRun(self.logs, log, agent, hold=hold, stop=stop)
-            run.children_async = self._child_async
-            await work_async(run)
+        if not job.agent.is_async:
+            return await asyncio.to_thread(self.work, job)
+        with self.busy.with_(job.id):
+            log, go_on = await asyncio.to_thread(self._take, job)
+            if go_on:
+                run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
+                run.children_async = self._child_async
+                await work_async(run)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
+        return log
 
-    def _in_a_loop(self, log: Log, agent: Agent, hold: float, stop: Stop) -> None:
+    def _take(self, job: Job) -> tuple[Log, bool]:
+        """Claim a task if there is anything to do for it; a new one is created and claimed in one write."""
+        log, claimed = job.prepare()
+        if not claimed and execute.can_go_on(self.logs, log, job.hold):
+            execute.claim(log)
+            claimed = True
+        return log, claimed
+
+    def _in_a_loop(self, job: Job) -> Log:
         """An async agent, asked for by a program that is not: it gets an event loop of its own."""
         import asyncio
 
         if _loop_is_running():
             raise InvalidValue(
-                f"{agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
+                f"{job.agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
             )
-        asyncio.run(self.work_async(log, agent, hold, stop))
+        return asyncio.run(self.work_async(job))
 
     # Children
 
     def child(self, wish: Child, run: Run) -> None:
         """Let a child begin or go on, here, and read what came of it."""
-        log = self._begin_child(wish, run)
         with contextlib.suppress(TaskBusy):  # somebody else works on it; its end will wake us
-            self.work(log, wish.agent, run.hold, run.stop)
+            self.work(self._child_job(wish, run))
         run.refresh()
 
     async def _child_async(self, wish: Child, run: Any) -> None:
-        import asyncio
-
-        log = await asyncio.to_thread(self._begin_child, wish, run)
         with contextlib.suppress(TaskBusy):
-            await self.work_async(log, wish.agent, run.hold, run.stop)
+            await self.work_async(self._child_job(wish, run))
         await run.refresh_async()
 
-    def _begin_child(self, wish: Child, run: Run) -> Log:
-        """Start a child, or find it: its id is its place, so starting it twice is starting it once."""
+    def _child_job(self, wish: Child, run: Run) -> Job:
+        """Starting a child, or finding it: its id is its place, so starting it twice is starting it once."""
         if wish.id.count("#") > limits.MAX_CHILD_DEPTH:
             raise InvalidValue(
                 f"{wish.id!r} is the child of too many children", hint="let fewer tasks start each other"
             )
         self.know(wish.agent)
-        if self.logs.store.origin(wish.id) is None:
-            parent = run.hot.summary
-            limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
-            given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
-            given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
-            with contextlib.suppress(TaskExists):
-                self.begin(wish.id, created(wish.agent, wish.input, deadline_us=limit, **given))
-        log = self.logs.load(wish.id)
-        execute.same_input(self.logs, log, wish.input)
-        return log
+        parent = run.hot.summary
+        limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
+        given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
+        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+        first = created(wish.agent, wish.input, deadline_us=limit, **given)
+        return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop)
 
     # Beginnings
+
+    def enter(self, name: str, agent: Agent, first: ev.TaskCreated) -> tuple[Log, bool]:
+        """The task of that id, begun and claimed if it is not there; and whether it was."""
+        if self.logs.store.origin(name) is None:
+            claim = ev.TaskClaimed(holder=self.logs.store.holder())
+            with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
+                failpoint("claim.before")
+                log = begin(self.logs, name, [first, claim], None)
+                failpoint("claim.after")
+                return log, True
+        log = self.logs.load(name)
+        execute.same_input(self.logs, log, first.input)
+        if not log.state.ended:
+            execute.check_resumable(self.logs, log, agent)
+        return log, False
 
     def begin(self, name: str, event: Event) -> Log:
         """Write the first event of a task."""

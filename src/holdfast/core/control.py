@@ -1,0 +1,19 @@
+"""Control flow, outside the tree of errors (law 11): `except Exception` does not see it."""
+
+from __future__ import annotations
+
+
+class Suspended(BaseException):
+    """The task waits and holds no memory. Not an Exception: `except Exception` does not see it."""
+
+
+class Stopped(BaseException):
+    """The process was asked to stop; the task is let go before its next step, and can be resumed."""
+
+
+class Cancelled(BaseException):
+    """Somebody asked the task to stop, and it stops before its next step."""
+
+
+class LeaseLost(BaseException):
+    """Somebody else has taken the task; nothing more is written here."""
