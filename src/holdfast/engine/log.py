@@ -265,14 +265,18 @@ class Log:
                 hot = evolve(hot.copy() if index == 0 and hot is not None else hot, self.name, 0, 0, event)
                 hot.seq = self.head.seq
 
-    def draft(self, events: Sequence[Event], origin: Origin | None = None) -> Write:
-        """What to write for these events."""
+    def draft(self, events: Sequence[Event], origin: Origin | None = None, *, ours: bool = False) -> Write:
+        """What to write for these events; `ours` are put together by the engine, so their fields have their types."""
         at_us = self._logs.clock.now_us()
         before = summary = None if self.hot is None else self.hot.summary
         salt: str = getattr(events[0], "salt", "") if self.hot is None else self.hot.salt
         drafts: list[Draft] = []
         blobs: tuple[Blob, ...] = ()
         for event in events:
+            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is StepCompleted else None
+            if quick is not None:
+                drafts.append(quick)
+                continue
             drafted, beside = codec.draft(replace(event, nonce=os.urandom(8).hex()) if salt else event, at_us, salt)
             drafts.append(drafted)
             if beside:

@@ -82,7 +82,7 @@ class Run:
     @property
     def hot(self) -> Hot:
         """The state as folded so far."""
-        return self.log.state
+        return self.log.hot  # pyright: ignore[reportReturnType] — a claimed log has one, and this is asked all the time
 
     @property
     def stopping(self) -> bool:
@@ -317,7 +317,7 @@ class Run:
             return
         record = batch[0].record if batch else Record()
         try:
-            write = self.log.draft(events)
+            write = self.log.draft(events, ours=True)
             group = Group((write, *(batch[0].also if batch else ())), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
