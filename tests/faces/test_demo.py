@@ -82,7 +82,8 @@ def test_the_timeline_is_the_log(shown):
 
 def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
     assert "\x1b" not in shown[1]
-    short = shown[1].replace(sys.executable, ".venv/bin/python").replace(demo_agent.__file__, "demo_agent.py")
+    short = shown[1].replace(f"'{sys.executable}'", ".venv/bin/python").replace(sys.executable, ".venv/bin/python")
+    short = short.replace(f"'{demo_agent.__file__}'", "demo_agent.py").replace(demo_agent.__file__, "demo_agent.py")
     for line in short.splitlines():
         assert len(line) <= 100, line
 
