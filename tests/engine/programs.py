@@ -49,12 +49,9 @@ def _steps(where):
     )
 
 
-SAY = st.tuples(
-    st.just("say"),
-    st.sampled_from(
-        ["set", "increment", "append", "fact", "note", "decide", "stage", "flag", "message", "measure"],
-    ),
-)
+COUNTED = st.sampled_from([("say", "increment"), ("say", "append")])
+OTHERS = ("set", "measure", "message", "decide", "flag", "fact", "note", "stage")
+SAY = COUNTED | st.tuples(st.just("say"), st.sampled_from(OTHERS))
 READ = st.tuples(st.just("read"), st.sampled_from(["all", "get", "now", "uuid", "random", "messages"]))
 WAIT = st.sampled_from([("wait",), ("sleep",), ("checkpoint",), ("spawn",)])
 ASIDE = st.sampled_from([("poke",), ("poke",), ("early",), ("pause", 1), ("pause", 3)])
@@ -62,20 +59,29 @@ ASIDE = st.sampled_from([("poke",), ("poke",), ("early",), ("pause", 1), ("pause
 
 def _operations(where):
     steps = _steps(where)
-    return st.one_of(steps, SAY, READ, steps, SAY, READ, ASIDE, WAIT)
+    return _mixed((5, steps), (5, SAY), (1, READ), (2, ASIDE), (1, WAIT))
+
+
+def _mixed(*shares):
+    """One of some strategies, each as often as its share; `one_of` counts what is the same once."""
+    many = [strategy for share, strategy in shares for _ in range(share)]
+    return st.integers(0, len(many) - 1).flatmap(many.__getitem__)
 
 
 def _line(depth, size):
     operation = _operations(["loop", "thread"])
     if depth:
-        operation = st.one_of(operation, operation, operation, operation, _together(depth))
+        operation = _mixed((6, operation), (1, _together(depth)))
     return st.lists(operation, min_size=1, max_size=size)
 
 
 def _branch(depth):
-    """A branch begins with anything at all, or looks first whether it sees what its creator saw."""
-    line = _line(depth, 4)
-    return line | line.map(lambda operations: [("begin",), *operations])
+    """A branch begins with anything at all: a look whether it sees what its creator saw, branches of its own."""
+    line = _line(depth, 5)
+    begins = [(2, line), (2, line.map(lambda operations: [("begin",), *operations]))]
+    if depth:
+        begins.append((1, st.builds(lambda first, rest: [first, *rest], _together(depth), line)))
+    return _mixed(*begins)
 
 
 def _together(depth):
@@ -88,13 +94,18 @@ def programs(kind):
     """Programs for `async` agents, with branches three deep, or for `def` agents, with threads."""
     if kind == "def":
         where = ["plain"] if "no call" in KNOWN else ["plain", "plain", "loop"]
-        operation = _operations(where) | st.tuples(st.just("threads"), st.integers(1, 3))
-        line = st.lists(operation, min_size=1, max_size=8)
+        operation = _mixed((9, _operations(where)), (1, st.tuples(st.just("threads"), st.integers(1, 3))))
+        line = st.lists(operation, min_size=1, max_size=12)
     else:
         ends = _line(1, 3)
         several = st.tuples(st.sampled_from(["gather", "group"]), st.lists(_branch(2), min_size=2, max_size=5))
         line = st.builds(lambda a, b, c: [*a, b, *c], ends | st.just([]), several, ends | st.just([]))
-    return st.one_of(st.tuples(line), st.tuples(line), st.tuples(line, line)).map(list)
+    return st.builds(_ending, st.one_of(st.tuples(line), st.tuples(line), st.tuples(line, line)), st.booleans())
+
+
+def _ending(turns, waits):
+    """A program that waits at its end is replayed as a whole."""
+    return [*turns[:-1], [*turns[-1], *([("wait",)] if waits else [])]]
 
 
 def walk(program):
@@ -178,6 +189,7 @@ class Story:
                 state = app.run(self.agent, id=ID)
                 if state.status != "waiting":
                     return
+                self._compare()
                 app.signal(ID, "go", self._poked())
         except BaseExceptionGroup as group:
             raise lives.Crash from group
@@ -186,7 +198,8 @@ class Story:
     def _compare(self):
         """What was read after something that is in the log must be read there ever after."""
         places, _ = self._recorded()
-        for place, (value, basis) in self._reads.items():
+        reads, self._reads = self._reads, {}
+        for place, (value, basis) in reads.items():
             if not set(basis) <= places:
                 continue
             known = self.truth.setdefault(place, value)
@@ -293,8 +306,10 @@ class Story:
             marker = f"<{line.path}:{index}>"
             outcome = yield from getattr(self, f"_do_{verb}")(task, line, marker, *details)
             given.append(outcome)
-        for task in line.background:
-            outcome = yield task
+            if verb != "pause":
+                self._read(line, f"after {marker}", (task.state.all(), task.now()))
+        for started in line.background:
+            outcome = yield started
             given.append(outcome)
         return given
 

@@ -100,6 +100,15 @@ def wire_id(id: str) -> str:
     return id if _ID.fullmatch(id) else f"call_{sha256(id.encode()).hexdigest()[:24]}"
 
 
+def input_of(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as an object; what is none stands in one, under `NO_OBJECT`."""
+    try:
+        given = codec.parse(call.arguments)
+    except ValueError:
+        given = call.arguments
+    return cast("dict[str, Any]", given) if isinstance(given, dict) and not call.custom else {NO_OBJECT: given}
+
+
 # Reading
 
 
@@ -181,7 +190,7 @@ def _written(part: Part, *, pictures: bool = True) -> dict[str, Any] | None:
         case Image():
             return _written_image(part) if pictures else {"type": "text", "text": stand_in(part)}
         case ToolCall():
-            base = {"type": "tool_use", "id": wire_id(part.id), "name": part.name, "input": _input(part)}
+            base = {"type": "tool_use", "id": wire_id(part.id), "name": part.name, "input": input_of(part)}
             return merged(base, part.extra, FORM)
         case ToolResult():
             return _written_result(part)
@@ -219,12 +228,3 @@ def _content(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     if not blocks:
         return ""
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0].keys() == {"type", "text"} else blocks
-
-
-def _input(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object."""
-    try:
-        given = codec.parse(call.arguments)
-    except ValueError:
-        given = call.arguments
-    return cast("dict[str, Any]", given) if isinstance(given, dict) and not call.custom else {NO_OBJECT: given}

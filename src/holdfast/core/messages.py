@@ -286,14 +286,14 @@ class _Arranged:
     def _without_idle_thoughts(self, messages: list[Message]) -> list[Message]:
         """Reasoning is refused without what it led to, so where that was lost it goes, too."""
         arranged: list[Message] = []
-        for message, after in zip(messages, [*messages[1:], None], strict=False):
+        for message in reversed(messages):
             parts = message.parts
-            while parts and isinstance(parts[-1], Reasoning) and (after is None or after.role != "assistant"):
+            while parts and isinstance(parts[-1], Reasoning) and not (arranged and arranged[-1].role == "assistant"):
                 self.notes.append(f"reasoning that led to nothing was left out: {parts[-1].text[:80]!r}")
                 parts = parts[:-1]
             if parts or not message.parts:
                 arranged.append(message if parts is message.parts else replace(message, parts=parts))
-        return arranged
+        return arranged[::-1]
 
     def _take(self, message: Message) -> None:
         if message.role == "tool":

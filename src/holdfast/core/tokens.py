@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.core.message_anthropic import EMPTY, wire_id
+from holdfast.core.message_anthropic import EMPTY, NO_OBJECT, input_of, wire_id
 from holdfast.core.message_parts import Image, Message, Other, Part, Reasoning, Text, ToolCall, ToolResult, stand_in
 
 Basis = Literal["reported", "exact", "estimate"]
@@ -91,6 +91,8 @@ def _words(part: Part) -> Iterator[str]:
             yield stand_in(part)
         case ToolCall():
             yield from (_id(part.id), part.name, part.arguments)
+            if NO_OBJECT in input_of(part):
+                yield NO_OBJECT
         case ToolResult():
             yield _id(part.call_id)
             if part.is_error:

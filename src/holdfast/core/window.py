@@ -191,11 +191,14 @@ class _Plan:
 
         With `at_most`, no more than that, unless the recent ones already are.
         """
-        choice = self._chosen(allowed, allowed if at_most is None else at_most)
-        if self.cost(choice) > allowed:
-            opening = self.opening(choice)
-            choice = self._chosen(allowed - opening, allowed, opening)
-        return choice
+        if self._tokens(self.recent) <= allowed:
+            start = self._oldest(min(allowed, allowed if at_most is None else at_most))
+            from_user = self._from_a_user(start)
+            with_opening = self._oldest(allowed - self.opening(_Choice(start)))
+            for candidate in (start, from_user, with_opening) if not start else (from_user, start, with_opening):
+                if self.cost(_Choice(candidate)) <= allowed:
+                    return _Choice(candidate)
+        return self._squeezed(allowed)
 
     def cost(self, choice: _Choice) -> int:
         """The tokens of a choice, with the summary, and with the opening some form may need."""
@@ -230,17 +233,16 @@ class _Plan:
             summarise=tuple(map(self._positions, self.dropped(choice))) if summarise else (),
         )
 
-    def _chosen(self, allowed: int, wanted: int, aside: int = 0) -> _Choice:
-        if self._tokens(self.recent) > allowed:
-            return self._squeezed(allowed, aside)
+    def _oldest(self, wanted: int) -> int:
+        """The first group from which on all fits; the recent ones in any case."""
         least, most = 0, self.recent
         while least < most:
             middle = (least + most) // 2
-            if self._tokens(middle) <= min(allowed, wanted):
+            if self._tokens(middle) <= wanted:
                 most = middle
             else:
                 least = middle + 1
-        return _Choice(self._from_a_user(most))
+        return most
 
     def _kept(self, choice: _Choice) -> tuple[range, ...]:
         newest = without(range(choice.start, self.count), self.covered)
@@ -259,21 +261,20 @@ class _Plan:
     def _from_a_user(self, start: int) -> int:
         """Begin with a message of the user, if one comes before the recent ones; some providers want that."""
         users = self.tally.users
-        if not start or not users or self.starts[start] > users[-1] or not self.opening(_Choice(start)):
+        if not users or self.starts[start] > users[-1] or not self.opening(_Choice(start)):
             return start
         group = self._group(users[below(users, self.starts[start])])
         return group if group <= self.recent else start
 
-    def _squeezed(self, allowed: int, aside: int) -> _Choice:
+    def _squeezed(self, allowed: int) -> _Choice:
         """Shorten results; if that is not enough, keep fewer of the recent groups."""
         over = 0
         for start in range(self.recent, self.count + 1):
             results = self._results({*self.required, *range(start, self.count)} - self.pinned)
-            over = self._tokens(start) - allowed
+            over = self.cost(_Choice(start)) - allowed
             if over <= sum(size - floor for size, floor in results.values()):
                 return _Choice(start, _cut_down(results, over))
             over -= sum(size - floor for size, floor in results.values())
-        over += self.opening(_Choice(self.count)) - aside
         needed = self._max_tokens + over
         raise InvalidValue(
             f"the conversation cannot be made to fit: what must be kept, with its results cut short, needs {needed:,} "

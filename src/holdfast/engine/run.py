@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -42,6 +42,9 @@ from holdfast.engine.log import Log, Logs
 from holdfast.engine.views import Views
 from holdfast.engine.wants import undo_want
 from holdfast.store.protocol import Placed
+
+if TYPE_CHECKING:
+    from holdfast.engine.conversation import Conversation, Counted
 
 Transacted = tuple[Write, Placed] | list[Stored]
 _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
@@ -77,6 +80,7 @@ class Run:
         self._failed: BaseException | None = None
         self._names: set[str] = set()
         self._refusals = 0
+        self._counted: Counted | None = None
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
@@ -409,10 +413,17 @@ class Run:
         with self.lock:
             return self.views.of(branch)
 
-    def messages(self, branch: Branch) -> list[Any]:
+    def messages(self, branch: Branch) -> Conversation:
         """The conversation as far as a branch sees it."""
+        from holdfast.engine.conversation import Conversation, Counted  # only agents that talk need it
+
         with self.lock:
-            return [self.value(raw) for raw in self.views.messages(branch)]
+            self._counted = self._counted or Counted()
+            shown = [self.value(raw) for raw in self.views.messages(branch)]
+            seen = self.views.of(branch).messages
+            said = sum(isinstance(one, ev.MessageAdded) for one in self.views.own(branch))
+            ref = codec.MessagesRef(self.log.name, seen.count, seen.digest)
+            return Conversation(shown, ref, self._counted, len(shown) - said)
 
     def branch_here(self, verb: str, name: str | None = None) -> Branch:
         """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
 
+    from holdfast.engine.conversation import Conversation
     from holdfast.engine.loop import LoopRun
 
 pack = codec.pack
@@ -229,8 +230,8 @@ class Task:
         return None if deadline_us is None else moment(deadline_us)
 
     @property
-    def messages(self) -> list[Any]:
-        """The conversation, as far as this branch sees it."""
+    def messages(self) -> Conversation:
+        """The conversation, as far as this branch sees it; `.window(max_tokens=…)` gives what fits."""
         return self._run.messages(self._here("messages"))
 
     def now(self) -> datetime:

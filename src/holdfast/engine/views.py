@@ -67,11 +67,13 @@ class Views:
         self._grow()
         assert self._messages is not None
         found = [raw for _, raw in self._messages[: bisect_right(self._messages, branch.seen, key=_first)]]
-        for one in _oldest_first(branch.own):
-            event = one if isinstance(one, Event) else self._said_before(one)
-            if isinstance(event, MessageAdded):
-                found.append(_text_of(event, self._results))
-        return found
+        said = [event for event in self.own(branch) if isinstance(event, MessageAdded)]
+        return found + [_text_of(event, self._results) for event in said]
+
+    def own(self, branch: Branch) -> list[Event]:
+        """What a branch has said since its last waiting verb."""
+        said = _oldest_first(branch.own)
+        return [one if isinstance(one, Event) else self._said_before(one) for one in said]
 
     def _grow(self) -> None:
         """Take in the messages of this turn that were written since the last look."""

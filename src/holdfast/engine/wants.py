@@ -42,7 +42,7 @@ def step_want(
     want = Want(
         name=parameters.name,
         fn=lambda: fn(*args, **kwargs),
-        input={key: codec.pack(value, f"{parameters.name}({key})") for key, value in arguments.items()},
+        input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
         timeout=None if timeout is None else seconds(timeout, "timeout"),
@@ -119,7 +119,7 @@ def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, 
     secrets: set[str] = set()
     for name, value in arguments.items():
         if name not in tool.redact and not isinstance(value, Secret):
-            input[name] = codec.pack(value, f"{tool.name}({name})")
+            input[name] = _packed(value, f"{tool.name}({name})")
             continue
         plain = _revealed(value)
         data = bytes(codec.pack(plain, f"{tool.name}({name})"))
@@ -128,6 +128,12 @@ def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, 
         input[name] = codec.pack({"secret": hidden[name]})
         secrets.update(_texts(plain))
     return input, hidden, tuple(secrets)
+
+
+def _packed(value: Any, path: str) -> Raw:
+    """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
+    ref = getattr(value, "ref", None) if isinstance(value, list) else None
+    return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, path)
 
 
 def _texts(value: Any) -> Iterator[str]:
