@@ -12,7 +12,7 @@ from holdfast.testing import World
 from tests.crash import corpus
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
-SAMPLES = {"memory": 12, "sqlite": 8, "kill": 6}
+SAMPLES = {"memory": 10, "sqlite": 6, "kill": 4}
 WAYS = {"memory": ("process", "memory:"), "sqlite": ("process", "sqlite"), "kill": ("kill", "sqlite")}
 
 

@@ -23,7 +23,7 @@ from tests.crash.workload import THOROUGH, sample
 AGENTS = ["def reconciled", "def asked", "async reconciled", "async asked"]
 SIDES = ("before", "halfway", "after")
 KILLED = -9
-POINTS = 20
+POINTS = 12
 NEAR = 5
 CHAINS = 60 if THOROUGH else 8
 KILLS_LATER = 5

@@ -132,7 +132,7 @@ def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, 
 
 def _packed(value: Any, path: str) -> Raw:
     """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
-    ref = getattr(value, "ref", None) if isinstance(value, list) else None
+    ref: Any = getattr(value, "ref", None)
     return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, path)
 
 
