@@ -156,10 +156,11 @@ def test_no_more_is_left_out_than_must_be(conversation, limit, counter):
     if total(conversation, counter) + 40 <= limit:
         assert not found.left_out and not found.shortened
     if found.left_out and not found.shortened:
-        # A window begins with the user if it can: going back to the one before would have been too much.
         left_out = [at for span in found.left_out for at in span]
-        users = [at for at in left_out if conversation[at].role == "user"]
-        back_to = users[-1] if users else next(one.start for one in groups(conversation) if left_out[-1] in one)
+        if any(conversation[at].role == "user" for at in found.positions if at < left_out[-1]):
+            back_to = next(one.start for one in groups(conversation) if left_out[-1] in one)
+        else:  # it begins with the user if it can: going back to the one before would have been too much
+            back_to = max((at for at in left_out if conversation[at].role == "user"), default=0)
         more = total([conversation[at] for at in left_out if at >= back_to], counter)
         assert found.tokens + more + 40 > limit
 

@@ -16,7 +16,7 @@ from holdfast import Retry, agent, pack, tool
 from holdfast import events as ev
 from holdfast.core import limits
 from holdfast.failpoints import armed
-from tests.engine.programs import ID, STRATEGIES, FlyingPlace, Story, programs, walk
+from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, Story, programs, walk
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -30,18 +30,16 @@ def _many_snapshots(monkeypatch):
     monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 700)
 
 
-def lived(program, crashes, waits, **options):
-    """Live a program once without a crash, then again with some; gives both stories."""
-    whole = Story(program, **options, place=FlyingPlace(waits))
-    life = whole.live()
+def lived(program, crashes, new_place, **options):
+    """Live a program once without a crash, then again with some."""
+    whole = Story(program, place=new_place(), **options)
+    hits = whole.live().hits
     check_end(whole)
-    story = Story(program, **options, place=FlyingPlace(waits))
+    story = Story(program, place=new_place(), **options)
     for crash in crashes:
-        spot = _spot(life.hits, crash)
-        story.live(spot)
+        story.live(_spot(hits, crash))
     story.live()
     check_end(story)
-    return whole, story
 
 
 def _spot(hits, share):
@@ -85,14 +83,22 @@ CRASHES = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 @settings(max_examples=20 * MANY, print_blob=True)
 @given(program=programs("async"), crashes=CRASHES, waits=st.booleans())
 def test_branches_replay_what_they_read_and_find_every_step(checkpoint, program, crashes, waits):
-    lived(program, crashes, waits, checkpoint=checkpoint)
+    lived(program, crashes, lambda: FlyingPlace(waits), checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("checkpoint", STRATEGIES)
 @settings(max_examples=20 * MANY, print_blob=True)
 @given(program=programs("def"), crashes=CRASHES)
 def test_a_plain_agent_with_threads_replays_what_it_read_and_finds_every_step(checkpoint, program, crashes):
-    lived(program, crashes, True, kind="def", checkpoint=checkpoint)
+    lived(program, crashes, FlyingPlace, kind="def", checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["def", "async"])
+@settings(max_examples=4 * MANY, print_blob=True)
+@given(data=st.data(), crashes=CRASHES, checkpoint=st.sampled_from(STRATEGIES))
+def test_the_same_holds_on_a_file(tmp_path_factory, kind, data, crashes, checkpoint):
+    program = data.draw(programs(kind))
+    lived(program, crashes, lambda: FilePlace(tmp_path_factory.mktemp("file")), kind=kind, checkpoint=checkpoint)
 
 
 # Each of these was found by the programs above, or while they were written

@@ -107,15 +107,15 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
 def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
     """One try: announced if it cannot be repeated, then made, then recorded. Gives what was recorded behind."""
     attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
-    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input}
-    if want.tool:
-        own_key = idempotency_key(desk.hot, key, want)
-        inherited = known.idempotency_key if known is not None and known.input == want.input else ""
-        same |= {"tool": want.tool, "effect": want.effect, "idempotency_key": inherited or own_key}
-        if not (yield from _announced(desk, same, attempt, want)):
-            return None
+    if not want.tool:
+        return (yield from _plain_attempt(key, attempt, want))
+    inherited = known.idempotency_key if known is not None and known.input == want.input else ""
+    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
+    same |= {"effect": want.effect, "idempotency_key": inherited or idempotency_key(desk.hot, key, want)}
+    if not (yield from _announced(desk, same, attempt, want)):
+        return None
     started_us: int = yield Now()
-    act = Act(key, want, attempt, same.get("idempotency_key", ""))
+    act = Act(key, want, attempt, same["idempotency_key"])
     ended: dict[str, Any] = {**same, "attempts": attempt, "started_us": started_us}
     if want.effect == "transaction":
         outcome: Outcome | None = yield Transact(
@@ -135,6 +135,22 @@ def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
         return None
     assert outcome.error is not None
     yield from _after_failure(outcome.error, ended, want)
+    return None
+
+
+def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
+    """One try of a plain step, which is nothing but done and recorded."""
+    started_us: int = yield Now()
+    outcome: Outcome = yield Act(key, want, attempt)
+    if outcome.value is not None:
+        done = ev.StepCompleted(
+            key=key, name=want.name, input=want.input, attempts=attempt, started_us=started_us, result=outcome.value
+        )
+        behind = yield Record((done,), behind=True)
+        return outcome.value if behind == "behind" else None
+    assert outcome.error is not None
+    ended: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempts": attempt}
+    yield from _after_failure(outcome.error, {**ended, "started_us": started_us}, want)
     return None
 
 

@@ -23,16 +23,8 @@ class Acting:
         want = act.want
         self.want = want
         self.key = act.key
+        self._act = act
         self._run = run
-        self.call = Call(
-            run.log.name,
-            act.key,
-            act.attempt,
-            tool=want.tool,
-            arguments=want.arguments,
-            idempotency_key=act.idempotency_key,
-            time_left=want.timeout,
-        )
         self.given: dict[str, Any] = {}
         if want.tool:
             self.given = dict(want.arguments)
@@ -40,6 +32,20 @@ class Acting:
                 self.given["idempotency_key"] = act.idempotency_key
             if "connection" in want.given:
                 self.given["connection"] = connection
+
+    @property
+    def call(self) -> Call:
+        """What the function may know of the call it is in."""
+        act, want = self._act, self.want
+        return Call(
+            self._run.log.name,
+            act.key,
+            act.attempt,
+            tool=want.tool,
+            arguments=want.arguments,
+            idempotency_key=act.idempotency_key,
+            time_left=want.timeout,
+        )
 
     @property
     def fn(self) -> Callable[..., Any]:
@@ -51,7 +57,7 @@ class Acting:
 
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
-        with calling(self.call):
+        with calling(self):
             failpoint("act.before")
             value = self.fn(**self.given)
             if not is_awaitable(value):
@@ -98,9 +104,9 @@ class Acting:
         """What tells others that this step is under way."""
         want = self.want
         given: dict[str, Any] = {"tool": want.tool, "effect": want.effect} if want.tool else {}
-        key = self.call.idempotency_key
+        key = self._act.idempotency_key
         return ev.StepStarted(
-            key=self.key, name=want.name, input=want.input, attempt=self.call.attempt, idempotency_key=key, **given
+            key=self.key, name=want.name, input=want.input, attempt=self._act.attempt, idempotency_key=key, **given
         )
 
 

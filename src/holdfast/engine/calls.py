@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 
 class Call:
@@ -41,24 +41,32 @@ class Call:
         return f"<call {self.step} of {self.task_id}>"
 
 
-_current: ContextVar[Call | None] = ContextVar("holdfast_call", default=None)
+class Caller(Protocol):
+    """Whoever makes a call; what is known of it is put together when somebody asks."""
+
+    @property
+    def call(self) -> Call: ...
+
+
+_current: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
 
 
 def current_call() -> Call | None:
     """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
-    return _current.get()
+    caller = _current.get()
+    return None if caller is None else caller.call
 
 
 class calling:
     """Mark that a step's function is running."""
 
-    __slots__ = ("_call", "_token")
+    __slots__ = ("_caller", "_token")
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
 
     def __enter__(self) -> None:
-        self._token = _current.set(self._call)
+        self._token = _current.set(self._caller)
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)

@@ -86,7 +86,7 @@ def _within(acting: Acting, seconds: float) -> Outcome:
 def _awaited(acting: Acting, value: Any) -> Outcome:
     """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
 
-    with calling(acting.call):
+    with calling(acting):
         job = _in_own_loop(value)
     return acting.outcome(job.value)
 

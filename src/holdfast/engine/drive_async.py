@@ -129,7 +129,7 @@ async def _on_loop(acting: Acting, seconds: float | None) -> Outcome:
 async def _kept(acting: Acting, value: Any) -> Outcome:
     """Await what a function gave, and keep what comes of it."""
     try:
-        with calling(acting.call):
+        with calling(acting):
             result = await value
             failpoint("act.after")
         return acting.kept(result)
