@@ -242,11 +242,22 @@ def test_room_can_be_set_aside_for_tools():
     assert windowed(conversation, max_tokens=100, reserve=40)[0] == windowed(conversation, max_tokens=60)[0]
 
 
-def test_a_group_with_an_open_call_is_kept_however_old():
+def test_a_group_with_an_open_call_is_kept_however_old_with_room_for_its_answer():
     conversation = [say("go"), exchange("c1", "")[0], *(say(f"never mind {n}") for n in range(40))]
     conversation.insert(3, say("thinking", "assistant"))
-    found, _ = windowed(conversation, max_tokens=150, keep_last=2)
-    assert 1 in found.positions and found.left_out
+    for limit in range(100, 400, 7):
+        found, sent = windowed(conversation, max_tokens=limit, keep_last=2)
+        assert 1 in found.positions and found.left_out
+        assert total(repair(sent)[0]) <= limit
+
+
+@pytest.mark.parametrize("keep_last", [0, 3, 6])
+def test_the_opening_that_some_providers_want_is_counted(keep_last):
+    conversation = [say("hello, I am here to help", "assistant"), *exchange("c1", "91 %"), say("is it full?")]
+    conversation += [say("almost", "assistant"), *exchange("c2", "92 %")]
+    for limit in range(140, 400):
+        _, sent = windowed(conversation, len, max_tokens=limit, keep_last=keep_last)
+        assert letters(render(sent, "anthropic")) + 4 * len(sent) <= limit
 
 
 def test_a_summary_stands_right_after_the_system_messages_and_makes_room():

@@ -80,7 +80,7 @@ CRASHES = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 
 
 @pytest.mark.parametrize("checkpoint", STRATEGIES)
-@settings(max_examples=20 * MANY, print_blob=True)
+@settings(max_examples=12 * MANY, print_blob=True)
 @given(program=programs("async"), crashes=CRASHES, waits=st.booleans())
 def test_branches_replay_what_they_read_and_find_every_step(checkpoint, program, crashes, waits):
     lived(program, crashes, lambda: FlyingPlace(waits), checkpoint=checkpoint)

@@ -132,7 +132,7 @@ class TaskBusy(HoldfastError):
     def __init__(self, id: str, holder: str) -> None:
         super().__init__(
             f"task {id!r} is held by {holder!r}, which is alive",
-            hint="wait for it, or cancel the task",
+            hint='wait for it: app.run(…, wait="1m"), or cancel the task',
             id=id,
             holder=holder,
         )

@@ -213,6 +213,8 @@ class StepCompleted(Event, frozen=True):
 
 
 class StepFailed(Event, frozen=True):
+    """A step failed for good. One that is `safe` is known not to have happened."""
+
     key: str
     name: str
     failure: Failure
@@ -223,6 +225,7 @@ class StepFailed(Event, frozen=True):
     effect: Effect = "idempotent"
     idempotency_key: str = ""
     source: str = ""
+    safe: bool = False
 
 
 class StepDoubted(Event, frozen=True):

@@ -224,7 +224,8 @@ def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:
         tried["attempt"] = attempt
         yield Record((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), frees=frees)
     else:
-        yield Record((ev.StepFailed(**ended, failure=failure),), frees=frees)
+        safe = want.effect == "once" and _may_repeat(error, want)
+        yield Record((ev.StepFailed(**ended, failure=failure, safe=safe),), frees=frees)
 
 
 def _again(key: str, known: Step, want: Want, source: str) -> tuple[Event, ...]:

@@ -46,6 +46,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     undo: str = ""
     behind: bool = False
     announced_us: int = 0
+    safe: bool = False
 
     @property
     def unsettled(self) -> bool:

@@ -92,7 +92,7 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
     while True:
         turn = work.hot.turn
         if most is not None and turn >= most:
-            raise TurnLimit(f"{name!r} took {turn} turns", hint="raise its limit of turns, or end sooner")
+            raise TurnLimit(f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), or end sooner")
         yield from may_begin(work, None, f"turn {turn + 1}")
         if (yield Record((ev.TurnStarted(turn=turn + 1),), decided=True)):
             return work.begin_turn()

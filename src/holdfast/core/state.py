@@ -188,6 +188,7 @@ def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
         "last_seq": seq,
         "ended_us": at_us,
         "failure": event.failure,
+        "safe": event.safe,
     }
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "attempts")
@@ -316,8 +317,9 @@ def _signal_received(hot: Hot, event: ev.SignalReceived, seq: int, at_us: int) -
 
 def _task_reopened(hot: Hot, event: ev.TaskReopened, seq: int, at_us: int) -> None:
     hot.result, hot.failure, hot.cancel = UNSET, None, None
-    if event.void:
-        hot.steps.pop(event.void, None)
+    ended_it = hot.steps.pop(event.void, None)
+    if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
+        hot.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 
 
 def _plan_step_done(hot: Hot, step: str) -> None:

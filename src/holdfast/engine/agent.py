@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
 from typing import Any, Literal, get_args, overload
 
 from holdfast.core import limits, names
@@ -47,6 +48,8 @@ class Agent:
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
         self.name = names.short_name(self.parameters.name, "agent's name")
+        if isinstance(stages, str):
+            raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
         self.stages = tuple(names.short_name(stage, "stage") for stage in stages)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.retry = as_retry(retries)
@@ -67,12 +70,16 @@ class Agent:
 
     def _check(self, fn: Callable[..., Any]) -> None:
         first = next(iter(inspect.signature(fn).parameters.values()), None)
-        if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY:
+        if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY or not _may_be_a_task(first.annotation):
             raise InvalidValue(
                 f"agent {self.name!r} takes no task", hint=f"write def {self.parameters.name}(task: Task, …)"
             )
-        if self.max_turns is not None and (not self.loop or self.max_turns < 1):
+        if self.max_turns is not None and not self.loop:
             raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")
+        if self.max_turns is not None and self.max_turns < 1:
+            raise InvalidValue(
+                f"max_turns={self.max_turns} of {self.name!r} lets nothing happen", hint="give 1 or more"
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -139,6 +146,23 @@ class Tool:
     def _check(self) -> None:
         if self.effect == "transaction" and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
+        if self.effect == "transaction" and "connection" not in self.parameters.given:
+            raise InvalidValue(
+                f"tool {self.name!r} takes no connection, so it writes nothing that commits with its record",
+                hint="write def …(…, *, connection), and use it",
+            )
+        for what, function in (("reconcile", self.reconcile), ("compensate", self.compensate)):
+            if function is not None and not callable(function):
+                raise InvalidValue(f"{what}={function!r} of {self.name!r} cannot be called", hint="give a function")
+        known = self.parameters.names
+        named = [field for _, field, _, _ in Formatter().parse(self.unique) if field] if self.unique else []
+        fields = {field.split(".")[0].split("[")[0] for field in named}
+        for what, given in (("redact", self.redact), ("unique", fields)):
+            unknown = sorted(set(given) - known) if known is not None else []
+            if unknown:
+                raise InvalidValue(
+                    f"{what}= of {self.name!r} names {unknown[0]!r}", hint=f"it takes {sorted(known or ())}"
+                )
         if self.effect in ("read", "idempotent") and self.reconcile is not None:
             raise InvalidValue(f"tool {self.name!r} can be repeated", hint="reconcile= is for effect='once'")
         if self.unique and self.effect == "read":
@@ -181,9 +205,9 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Ca
     """
 
     def declare(function: Callable[..., Any]) -> Agent:
-        return Agent(function, **options)
+        return Agent(_function(function), **options)
 
-    return declare if fn is None else Agent(fn)
+    return declare if fn is None else Agent(_function(fn))
 
 
 @overload
@@ -200,9 +224,20 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
     """
 
     def declare(function: Callable[..., Any]) -> Tool:
-        return Tool(function, **options)
+        return Tool(_function(function), **options)
 
-    return declare if fn is None else Tool(fn)
+    return declare if fn is None else Tool(_function(fn))
+
+
+def _function(fn: Any) -> Any:
+    if not callable(fn):
+        raise InvalidValue(f"{fn!r} is not a function", hint="options are given by name: @tool(effect=…)")
+    return fn
+
+
+def _may_be_a_task(annotation: Any) -> bool:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return annotation is inspect.Parameter.empty or "Task" in text or text in ("Any", "object", "Block")
 
 
 def _undoers(tools: Sequence[Any]) -> dict[str, Any]:

@@ -175,16 +175,18 @@ class App:
 
     def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
         """The first event of a task, if what it is given fits."""
+        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block"}
+        if unknown:
+            name = sorted(unknown)[0]
+            raise InvalidValue(f"a task has no {name!r}", hint=f'input is given as a dict: {{"{name}": …}}')
+        fields = _fields({} if input is None else input, "input")
         if isinstance(agent, Agent):
             self._shop.know(agent).parameters.check(input or {})
         stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
         if stages:
             given["stages"] = _stages(stages)
         limit = self._deadline(agent, deadline)
-        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "block"}
-        if unknown:
-            raise InvalidValue(f"a task has no {sorted(unknown)[0]!r}", hint="it takes what app.start takes")
-        return created(agent, _fields({} if input is None else input, "input"), deadline_us=limit, **given)
+        return created(agent, fields, deadline_us=limit, **given)
 
     def _name(self, id: str | None) -> str:
         return names.task_log(id if id is not None else _new_id(self.clock.now_us()))

@@ -68,6 +68,13 @@ class Parameters:
             raise InvalidInput(f"{self.name} needs {missing[0]!r}", hint=self._usage())
         return {name: self._typed(name, value) for name, value in input.items()}
 
+    @property
+    def names(self) -> set[str] | None:
+        """The names it takes; None if it takes any."""
+        if self._signature is None or not all(map(_is_plain, self._signature.parameters.values())):
+            return None
+        return set(self._signature.parameters)
+
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments, and the defaults of what was not given."""
         known = () if self._signature is None else self._signature.parameters.values()

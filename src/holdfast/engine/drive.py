@@ -140,7 +140,7 @@ def _park(wish: Park, run: Run) -> None:
     run.idle()  # a step of another thread is not cut off
     if run.record(Record((ev.TaskSuspended(why=wish.why, wake_us=wish.wake_us),), decided=True)):
         run.suspended = True
-        raise Suspended
+        raise Suspended(f"task {run.log.name!r} waits for {wish.why}; app.get(…).waiting.on says on what")
 
 
 class Parked(BaseException):

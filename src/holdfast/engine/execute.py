@@ -28,8 +28,8 @@ def same_input(logs: Logs, log: Log, given: Fields) -> None:
         raise InputConflict(log.name, *shown)
 
 
-def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
-    """Refuse, before anything is written, a task that this agent cannot go on with."""
+def check_agent(log: Log, agent: Agent) -> None:
+    """Refuse a task that belongs to somebody else."""
     summary = log.state.summary
     if log.state.block:
         raise InvalidValue(
@@ -38,6 +38,11 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
         )
     if summary.agent != agent.name:
         raise InvalidValue(f"task {log.name!r} belongs to {summary.agent!r}", hint=f"{agent.name!r} is another")
+
+
+def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
+    """Refuse, before anything is written, a task that this agent cannot go on with."""
+    check_agent(log, agent)
     try:
         agent.parameters.check(_input(logs, log.state))
     except InvalidInput as error:

@@ -21,6 +21,7 @@ from holdfast.engine.entries import Entry, Stop
 from holdfast.engine.hop import hop_of
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.run import Run, Transacted
+from holdfast.engine.verbs import not_awaited
 
 
 class Here(NamedTuple):
@@ -87,6 +88,7 @@ class LoopRun(Run):
         self.future = self._loop.create_future
         self.time = self._loop.time
         self.acting: dict[Any, float] = {}
+        self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self.children_async: Any = None
         self.drive: Any = None
@@ -344,6 +346,8 @@ class LoopRun(Run):
         finally:
             self.active += 1
         self._raise_if_over()
+        if self.unawaited:
+            raise not_awaited(next(iter(self.unawaited.values())))
         return result
 
     def _raise_if_over(self) -> None:

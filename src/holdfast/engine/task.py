@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET
 
@@ -22,6 +22,7 @@ from holdfast.engine.bag import Bag
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
+from holdfast.engine.verbs import Verb
 from holdfast.engine.wants import call_want, step_want
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ class Task:
         want, parameters = step_want(self._run.agent, fn, args, kwargs, name=name, retry=retry, timeout=timeout)
         return self._drive("step", parameters.result, flows.step, want, name=name)
 
-    def call(self, tool: Tool, **arguments: Any) -> Any:
-        """Call a tool, as its declared effect asks."""
+    def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:
+        """Call a tool, as its declared effect asks. Its arguments are given by name."""
+        if unnamed:
+            raise InvalidValue(f"{tool!r} was given {len(unnamed)} arguments without a name", hint="name each of them")
         want = self._call_want(tool, arguments)
         return self._drive("call", tool.parameters.result, flows.step, want)
 
@@ -176,6 +179,9 @@ class Task:
 
     def message(self, message: Mapping[str, Any]) -> None:
         """Add a message to the conversation."""
+        given: Any = message
+        if not isinstance(given, Mapping) or not isinstance(cast("Mapping[str, Any]", given).get("role"), str):
+            raise InvalidValue(f"{given!r} is not a message", hint='give {"role": "user", "content": …}')
         raw = pack(message, "message")
         branch = self._here("message")
         last = branch.last
@@ -282,6 +288,8 @@ class Task:
         return {key: pack(value, f"input[{key!r}]") for key, value in input.items()}
 
     def _work_of(self, fn: Any, item: Any, options: dict[str, Any]) -> together.Work:
+        if isinstance(fn, Tool | Agent):
+            _refuse_no_mapping(fn, item)
         if isinstance(fn, Tool):
             return self._call_want(fn, item)
         if isinstance(fn, Agent):
@@ -318,9 +326,10 @@ class AsyncTask(Task):
 
     _run: LoopRun
 
-    async def _drive(
-        self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None
-    ) -> Any:
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Verb:
+        return Verb(self._driven(verb, finish, flow, args), verb, self._run.unawaited)
+
+    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Part], args: tuple[Any, ...]) -> Any:
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb)
@@ -330,9 +339,10 @@ class AsyncTask(Task):
             run.moved(branch)
         return value if finish is None else finish(value)
 
-    async def _together(
-        self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT
-    ) -> Any:
+    def _together(self, verb: str, works: Sequence[together.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
+        return Verb(self._all_driven(verb, works, finish, limit), verb, self._run.unawaited)
+
+    async def _all_driven(self, verb: str, works: Sequence[together.Work], finish: Any, limit: int) -> Any:
         run = self._run
         run.refuse_inside_a_step(verb)
         branch = run.branch_here(verb)
@@ -372,6 +382,11 @@ class Block(Task):
         """What the task comes to. It is completed when the block ends."""
         pack(result, "the result")
         self.result = result
+
+
+def _refuse_no_mapping(fn: Tool | Agent, item: object) -> None:
+    if not isinstance(item, Mapping):
+        raise InvalidValue(f"{item!r} is not a dict of arguments for {fn!r}", hint='give {"name": value} for each')
 
 
 def _seconds(timeout: Duration | None) -> float | None:

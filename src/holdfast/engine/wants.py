@@ -10,6 +10,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from holdfast.core import codec, limits
+from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Fields
 from holdfast.core.hot import Undo
 from holdfast.core.policy import Duration, Retry, seconds
@@ -37,6 +38,11 @@ def step_want(
     timeout: Duration | None = None,
 ) -> tuple[Want, Parameters]:
     """A plain step: any function with arguments."""
+    if isinstance(fn, Tool | Agent):
+        verb = "call" if isinstance(fn, Tool) else "spawn"
+        raise InvalidValue(f"{fn!r} is not a plain function", hint=f"use task.{verb}, which heeds what it declares")
+    if not callable(fn):
+        raise InvalidValue(f"{fn!r} cannot be called", hint="give a function, and its arguments after it")
     parameters = parameters_of(fn, name)
     arguments = parameters.bind(args, kwargs)
     want = Want(

@@ -173,6 +173,7 @@ class Workshop:
                 return log, True
         log = self.logs.load(name)
         execute.same_input(self.logs, log, first.input)
+        execute.check_agent(log, agent)
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False

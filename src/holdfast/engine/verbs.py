@@ -1,0 +1,54 @@
+"""What an async task's waiting verbs give: something to await, that notices when nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from holdfast.core.errors import InvalidValue
+
+
+class Verb(Coroutine[Any, Any, Any]):
+    """A verb that was called. Until it is awaited nothing is done, and the agent is told if it never is."""
+
+    __slots__ = ("_inner", "_name", "_unawaited")
+
+    def __init__(self, inner: Coroutine[Any, Any, Any], name: str, unawaited: dict[int, str]) -> None:
+        self._inner = inner
+        self._name = name
+        self._unawaited = unawaited
+        unawaited[id(self)] = name
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._unawaited.pop(id(self), None)
+        return self._inner.__await__()
+
+    def send(self, value: Any) -> Any:
+        """As a coroutine: asyncio drives it so when it is made a task."""
+        self._unawaited.pop(id(self), None)
+        return self._inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As a coroutine."""
+        self._unawaited.pop(id(self), None)
+        return self._inner.throw(*error)
+
+    def close(self) -> None:
+        """As a coroutine: whoever gives it up on purpose has not forgotten it."""
+        self._unawaited.pop(id(self), None)
+        self._inner.close()
+
+    def __del__(self) -> None:
+        self._inner.close()  # Python's own warning would name a line of ours
+
+    def __bool__(self) -> bool:
+        self._inner.close()
+        raise not_awaited(self._name)
+
+    def __repr__(self) -> str:
+        return f"<task.{self._name}(…), not awaited>"
+
+
+def not_awaited(name: str) -> InvalidValue:
+    """What an agent did that forgot to await a verb: nothing."""
+    return InvalidValue(f"task.{name} was not awaited, so nothing was done", hint=f"write: await task.{name}(…)")
