@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from holdfast.core import codec
 from holdfast.core.context import Artifact, Fact, slice_context
 from holdfast.core.errors import InvalidValue
+from holdfast.core.message_anthropic import OPENING
 from holdfast.core.messages import (
     Image,
     Message,
@@ -212,6 +213,14 @@ def test_of_several_large_results_the_largest_are_cut_first():
     assert sent[2] == conversation[2]
 
 
+def test_what_is_pinned_is_never_cut():
+    conversation = [say("read"), *exchange("a", "word " * 100), *exchange("b", "word " * 400)]
+    found, sent = windowed(conversation, max_tokens=300, pinned=[2])
+    assert found.shortened.keys() == {4} and sent[2] == conversation[2]
+    with pytest.raises(InvalidValue):
+        windowed(conversation, max_tokens=300, pinned=[4])
+
+
 def test_results_can_be_kept_short_always():
     conversation = [say("read"), *exchange("a", "word " * 1_000), *exchange("b", "short")]
     tally = Tally.of(conversation, max_result_tokens=100)
@@ -256,8 +265,9 @@ def test_the_opening_that_some_providers_want_is_counted(keep_last):
     conversation = [say("hello, I am here to help", "assistant"), *exchange("c1", "91 %"), say("is it full?")]
     conversation += [say("almost", "assistant"), *exchange("c2", "92 %")]
     for limit in range(140, 400):
-        _, sent = windowed(conversation, len, max_tokens=limit, keep_last=keep_last)
-        assert letters(render(sent, "anthropic")) + 4 * len(sent) <= limit
+        found, sent = windowed(conversation, len, max_tokens=limit, keep_last=keep_last)
+        opened = render(sent, "anthropic")[0]["content"] == OPENING
+        assert total([say(OPENING)] * opened + sent, len) <= found.tokens <= limit
 
 
 def test_a_summary_stands_right_after_the_system_messages_and_makes_room():
@@ -270,6 +280,16 @@ def test_a_summary_stands_right_after_the_system_messages_and_makes_room():
     sent = fitted(second, tally, [conversation[at] for at in second.positions])
     assert sent[1].role == "user" and "They counted." in sent[1].text
     assert second.tokens < 250, "it need not be done again next turn"
+
+
+def test_room_is_left_for_the_summary_that_is_asked_for():
+    conversation = [say(f"message number {n} " + "word " * 30) for n in range(30)]
+    tally, options = Tally.of(conversation), {"max_tokens": 400, "keep_last": 8, "strategy": "summarise"}
+    first = window(tally, **options)
+    summary = Summary("word " * 70, first.covers)
+    assert 80 < total([summary.message()]) <= 100, "a quarter of the window"
+    second = window(tally, **options, summary=summary)
+    assert second.kept == first.kept and second.summary == summary and not second.summarise
 
 
 def test_counts_say_where_they_come_from_and_the_weakest_is_named():
@@ -380,6 +400,13 @@ def test_artifacts_of_the_step_come_before_facts_and_the_newest_facts_before_old
     assert [fact.key for fact in found.facts][-1] == "fact-49" and "fact-0" in found.left_out_facts
     assert found.left_out_artifacts == ("a3",)
     assert len(found.facts) + len(found.left_out_facts) == 50
+
+
+def test_a_slice_fits_by_a_counter_that_counts_more_for_the_whole_than_for_its_parts():
+    facts = [Fact(f"fact-{n}", "x" * 20) for n in range(20)]
+    found = slice_context("goal", "look", (), (), facts, max_tokens=900, counter=lambda text: len(text) ** 2 // 100)
+    assert len(found.text) ** 2 // 100 == found.size <= 900
+    assert 1 <= len(found.facts) < 20
 
 
 def test_other_artifacts_are_named_if_there_is_room_but_not_shown():

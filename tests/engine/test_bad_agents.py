@@ -202,16 +202,6 @@ def test_arguments_of_a_tool_are_checked_before_it_is_announced(app, either):
         assert "step_started" not in kinds(app, id)
 
 
-def test_an_awaited_def_agent_and_a_forgotten_await_are_noticed(app):
-    @agent
-    async def forgetful(task):
-        task.step(lambda: 1, name="one")
-        return "done"
-
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        app.run(forgetful, id="t")
-
-
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_map_that_lets_nothing_happen_is_refused(app, either, limit):
     @either()

@@ -369,6 +369,36 @@ def test_an_async_function_in_a_plain_agent_knows_the_call_it_is_in(app):
     assert app.run(worker, id=ID).result == "work#1"
 
 
+@pytest.mark.parametrize("kind", ["def", "async"])
+def test_a_map_does_not_hide_a_broken_store_behind_a_failed_step(app, kind, did):
+    def work(number):
+        if number == 0:
+            raise ValueError
+        did.append("broken")
+
+    def breaks(name):
+        if "broken" in did and name == "commit.before":
+            raise holdfast.StoreError("the disk is full", hint="make room")
+
+    @agent
+    async def flies(task):
+        with contextlib.suppress(holdfast.StepFailed):
+            await task.map(work, [0, 1], limit=1)
+            return
+        did.append("thinks that all else was recorded")
+
+    @agent
+    def plods(task):
+        with contextlib.suppress(holdfast.StepFailed):
+            task.map(work, [0, 1], limit=1)
+            return
+        did.append("thinks that all else was recorded")
+
+    with armed(breaks), pytest.raises(holdfast.StoreError):
+        app.run(flies if kind == "async" else plods, id=ID)
+    assert did == ["broken"]
+
+
 # Control flow that user code cannot swallow (law 11)
 
 

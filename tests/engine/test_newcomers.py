@@ -110,7 +110,6 @@ def test_declarations_that_cannot_be_meant_are_refused():
         lambda: tool(unique="order-{ordr}")(plain),
         lambda: tool(reconcile="x")(plain),
         lambda: tool(compensate=3)(plain),
-        lambda: tool(effect="transaction")(plain),
         lambda: tool(effect="transaction")(late),
         lambda: tool("once"),
         lambda: agent(stages="drafting")(lambda task: 1),

@@ -394,7 +394,8 @@ def parse(text: str) -> Any:
 
 def text(value: Any) -> str:
     """A value as JSON text."""
-    return bytes(pack(value)).decode()
+    pack(value)
+    return _encode(value).decode()
 
 
 def as_json(value: Any) -> Any:

@@ -146,11 +146,6 @@ class Tool:
     def _check(self) -> None:
         if self.effect == "transaction" and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
-        if self.effect == "transaction" and "connection" not in self.parameters.given:
-            raise InvalidValue(
-                f"tool {self.name!r} takes no connection, so it writes nothing that commits with its record",
-                hint="write def …(…, *, connection), and use it",
-            )
         for what, function in (("reconcile", self.reconcile), ("compensate", self.compensate)):
             if function is not None and not callable(function):
                 raise InvalidValue(f"{what}={function!r} of {self.name!r} cannot be called", hint="give a function")

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Raw
 
 from holdfast.core import flows
+from holdfast.core.errors import StoreError
 from holdfast.core.events import WaitKind
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Park, Part, Want
@@ -111,8 +112,8 @@ def joined(
 
 
 def results(outcomes: Sequence[Outcome], parameters: Parameters) -> list[Any]:
-    """What the pieces gave, in order; the first failure, if there is one, is raised."""
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
+    """What the pieces gave, in order; the first failure, if there is one, is raised, and a broken store before it."""
+    wrong = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if wrong:
+        raise next((error for error in wrong if isinstance(error, StoreError)), wrong[0])
     return [parameters.result(outcome) for outcome in outcomes]

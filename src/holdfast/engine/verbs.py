@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
+from itertools import count
 from typing import Any
 
 from holdfast.core.errors import InvalidValue
+
+_numbers = count()
 
 
 class Verb(Coroutine[Any, Any, Any]):
     """A verb that was called. Until it is awaited nothing is done, and the agent is told if it never is."""
 
-    __slots__ = ("_inner", "_name", "_unawaited")
+    __slots__ = ("_inner", "_name", "_number", "_unawaited")
 
     def __init__(self, inner: Coroutine[Any, Any, Any], name: str, unawaited: dict[int, str]) -> None:
         self._inner = inner
         self._name = name
         self._unawaited = unawaited
-        unawaited[id(self)] = name
+        self._number = next(_numbers)
+        unawaited[self._number] = name
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        self._unawaited.pop(id(self), None)
+        self._unawaited.pop(self._number, None)
         return self._inner.__await__()
 
     def send(self, value: Any) -> Any:
         """As a coroutine: asyncio drives it so when it is made a task."""
-        self._unawaited.pop(id(self), None)
+        self._unawaited.pop(self._number, None)
         return self._inner.send(value)
 
     def throw(self, *error: Any) -> Any:
         """As a coroutine."""
-        self._unawaited.pop(id(self), None)
+        self._unawaited.pop(self._number, None)
         return self._inner.throw(*error)
 
     def close(self) -> None:
         """As a coroutine: whoever gives it up on purpose has not forgotten it."""
-        self._unawaited.pop(id(self), None)
+        self._unawaited.pop(self._number, None)
         self._inner.close()
 
     def __del__(self) -> None:
-        self._inner.close()  # Python's own warning would name a line of ours
+        if self._number in self._unawaited:
+            self._inner.close()  # Python's own warning would name a line of ours
 
     def __bool__(self) -> bool:
         self._inner.close()
