@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,3 +29,7 @@ def url(request, tmp_path):
 def app(url, clock):
     with holdfast.open(url, clock=clock) as opened:
         yield opened
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells leave it to what they run in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)

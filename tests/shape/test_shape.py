@@ -14,7 +14,18 @@ SOURCE = Path(holdfast.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 FACES = ("cli", "web", "mcp", "llm", "adapters")
 PURE = {
-    *("__future__", "backports", "collections", "compression", "datetime", "hashlib", "itertools", "math", "msgspec"),
+    *(
+        "__future__",
+        "backports",
+        "collections",
+        "compression",
+        "datetime",
+        "hashlib",
+        "threading",
+        "itertools",
+        "math",
+        "msgspec",
+    ),
     *("re", "struct", "sys", "traceback", "typing"),
 }
 MAX_FUNCTION_LINES = 50

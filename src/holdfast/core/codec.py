@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import accumulate
 from struct import Struct as Layout
+from threading import RLock
 from typing import Any, cast
 
 import msgspec
@@ -108,7 +109,7 @@ def resolve(raw: Raw, fetch: Fetch) -> bytes:
     if data.startswith(b'{"$json"'):
         return data[9:-1]
     if data.startswith(b'{"$blob"'):
-        ref = msgspec.json.decode(data, type=BlobRef)
+        ref = load(data, BlobRef)
         return open_blob(ref.hash, fetch(ref.hash), ref.salt)
     if data.startswith(b'{"$append"'):
         parts = msgspec.json.decode(data, type=dict[str, list[Raw]])["$append"]
@@ -121,7 +122,7 @@ def shape(raw: Raw) -> str:
     """What kind of JSON a value is, without opening it: null, bool, number, str, list or object."""
     data = bytes(raw)
     if data.startswith(b'{"$blob"'):
-        return msgspec.json.decode(data, type=BlobRef).shape
+        return load(data, BlobRef).shape
     if data.startswith(b'{"$append"'):
         return "list"
     return _SHAPES.get(data[:1], "number")
@@ -225,11 +226,18 @@ def decode(kind: str, body: bytes | None) -> Event:
     return _DECODERS[kind](body)
 
 
+_making = RLock()
+"""msgspec works out a type when it is first decoded, and two threads must not come to that at once."""
+
+_loaders: dict[Any, Callable[[bytes], Any]] = {}
+
+
 class _Decoders(dict[str, Callable[[bytes], Event]]):
     """Decoders by kind, made when first needed."""
 
     def __missing__(self, kind: str) -> Callable[[bytes], Event]:
-        made = RETIRED[kind] if kind in RETIRED else msgspec.json.Decoder(BY_KIND[kind]).decode
+        with _making:
+            made = RETIRED[kind] if kind in RETIRED else msgspec.json.Decoder(BY_KIND[kind]).decode
         self[kind] = made
         return made
 
@@ -297,7 +305,7 @@ def blob_refs(event: Event) -> Iterator[BlobRef]:
         raws = cast("dict[str, object]", value).values() if type(value) is dict else (value,)
         for raw in raws:
             if isinstance(raw, Raw) and bytes(raw).startswith(b'{"$blob"'):
-                yield msgspec.json.decode(bytes(raw), type=BlobRef)
+                yield load(raw, BlobRef)
 
 
 def _zstd() -> Any:
@@ -350,7 +358,11 @@ def dump(value: Any) -> bytes:
 
 def load(data: bytes | Raw, type: Any) -> Any:
     """Decode one of our own structs; ValueError if it is not one."""
-    return msgspec.json.decode(bytes(data), type=type)
+    decoder = _loaders.get(type)
+    if decoder is None:
+        with _making:
+            decoder = _loaders[type] = msgspec.json.Decoder(type).decode
+    return decoder(bytes(data))
 
 
 def raw(data: bytes) -> Raw:
