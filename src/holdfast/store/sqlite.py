@@ -24,7 +24,7 @@ from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
-from holdfast.store.sqlite_rows import erase_body, insert, is_one_event, list_query, row_itself, to_stats, to_summary
+from holdfast.store.sqlite_rows import Rows, erase_body, insert, is_plain, list_query, row_itself, to_stats, to_summary
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -71,8 +71,8 @@ class SqliteStore:
             writer = self._writable()
             failpoint("append.before")
             try:
-                many = len(groups) > 1 and all(map(is_one_event, groups))
-                done = self._append_events(writer, groups) if many else self._append_groups(writer, groups)
+                several = len(groups) > 1 and any(map(is_plain, groups))
+                done = self._append_together(writer, groups) if several else self._append_groups(writer, groups)
             except apsw.Error as error:
                 raise self._failed(error) from error
             failpoint("append.after")
@@ -83,21 +83,23 @@ class SqliteStore:
         self._refuse_after_fork()
         with self._lock:
             writer = self._writable()
-            row = self._row_after(writer, log, expect, draft)
+            number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
+            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
             failpoint("append.before")
             failpoint("commit.before")
             try:
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
             except apsw.ConstraintError as error:
-                head = fetch_one(writer, q.HEAD, (row[0],))
+                head = fetch_one(writer, q.HEAD, (number,))
                 if head == (expect.seq, expect.digest):  # not the head, then, but the file itself
-                    raise LogCorrupt(log, expect.seq + 1, f"the file refuses it: {error}") from error
+                    raise LogCorrupt(log, seq, f"the file refuses it: {error}") from error
                 return Conflict(log, expect.seq, head and head[0])
             except apsw.Error as error:
                 raise self._failed(error) from error
             failpoint("commit.after")
             failpoint("append.after")
-            return row[6]
+            return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
         """The head is checked under the file's write lock: nothing can move between that and the commit."""
@@ -135,26 +137,29 @@ class SqliteStore:
                 failpoint("commit.after")
             return done
 
-    def _append_events(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
-        """Single events of many logs in one transaction and one call; if one conflicts, each is seen to by itself."""
-        rows: list[tuple[Any, ...]] = []
-        for group in groups:
-            write = group.writes[0]
-            assert write.expect is not None
-            rows.append(self._row_after(writer, write.log, write.expect, write.drafts[0]))
+    def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
+        """Plain events of many logs in one statement; if one conflicts, each group is seen to by itself."""
+        rows = Rows()
+        done: dict[int, Outcome] = {}
+        for index, group in enumerate(groups):
+            if is_plain(group):
+                write = group.writes[0]
+                done[index] = (rows.add(self._number(writer, write.log), write),)
+        bindings = rows.bindings()
         try:
-            with self._transaction(writer):
-                writer.executemany(q.INSERT_EVENT_AFTER, rows)
+            if len(done) == len(groups):
+                failpoint("commit.before")
+                writer.execute(q.INSERT_EVENTS_AFTER, bindings)
+                failpoint("commit.after")
+            else:
+                with self._transaction(writer):
+                    writer.execute(q.INSERT_EVENTS_AFTER, bindings)
+                    for index, group in enumerate(groups):
+                        if index not in done:
+                            done[index] = self._append_group(writer, group)
         except apsw.ConstraintError:
             return self._append_groups(writer, groups)
-        return [(Placed(row[1], (row[6],)),) for row in rows]
-
-    def _row_after(self, writer: apsw.Connection, log: str, head: Head, draft: Draft) -> tuple[Any, ...]:
-        """The row of an event, and the digest it follows."""
-        number = self._numbers.get(log) or self._number(writer, log)
-        seq = head.seq + 1
-        digest = codec.chain(head.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-        return number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, head.digest
+        return [done[index] for index in range(len(groups))]
 
     def _append_groups(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         with self._transaction(writer):

@@ -9,6 +9,23 @@ insert into events (log, seq, kind, at, body, body_hash, digest)
 values (?1, case (select digest from events where log = ?1 and seq = ?2 - 1) when ?8 then ?2 end, ?3, ?4, ?5, ?6, ?7)
 """
 
+# Events of many logs at once: `places` has [log, seq, kind, at, where the body begins, its length, whether the event
+# before it is in here too] for each, `hashes` its body's hash, its digest and the one it follows: 96 bytes in all.
+# One statement is one call into SQLite: the interpreter changes threads once for a whole batch, not once for every row.
+INSERT_EVENTS_AFTER = """
+insert into events (log, seq, kind, at, body, body_hash, digest)
+select
+  value ->> 0,
+  case
+    when value ->> 6 then value ->> 1
+    when (select digest from events where log = value ->> 0 and seq = (value ->> 1) - 1)
+      = substr(:hashes, 96 * key + 65, 32) then value ->> 1
+  end,
+  value ->> 2, value ->> 3, substr(:bodies, value ->> 4, value ->> 5),
+  substr(:hashes, 96 * key + 1, 32), substr(:hashes, 96 * key + 33, 32)
+from json_each(:places)
+"""
+
 # One event inside a transaction that has checked the head.
 INSERT_EVENT = "insert into events (log, seq, kind, at, body, body_hash, digest) values (?, ?, ?, ?, ?, ?, ?)"
 

@@ -6,20 +6,53 @@ from typing import Any
 
 import apsw
 
+from holdfast.core import codec
 from holdfast.core.errors import LogCorrupt
 from holdfast.core.records import Group, Stored, Summary, Write
 from holdfast.store import sqlite_queries as q
-from holdfast.store.protocol import Erasure, Placed, Query, Stats
+from holdfast.store.protocol import Erasure, Placed, Query, Stats, place
 from holdfast.store.sqlite_file import fetch_all, fetch_one
 
 
-def is_one_event(group: Group) -> bool:
-    """Whether a group is one event after a known head, with nothing beside it."""
+def is_plain(group: Group) -> bool:
+    """Whether a group is events of one log after a known head, with nothing beside them."""
     if len(group.writes) != 1 or group.takes or group.frees:
         return False
     write = group.writes[0]
     beside = write.summary or write.snapshot or write.origin or write.blobs
-    return not beside and write.expect is not None and len(write.drafts) == 1
+    return not beside and write.expect is not None and bool(write.drafts)
+
+
+class Rows:
+    """Events of many logs, gathered for one statement."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int | None, int, str, int, int, int, bool]] = []
+        self._hashes: list[bytes] = []
+        self._bodies: list[bytes] = []
+        self._end = 1
+
+    def add(self, number: int | None, write: Write) -> Placed:
+        """The events of a write, and where they will be."""
+        assert write.expect is not None
+        placed = place(write.expect, write.drafts)
+        before, seq = write.expect.digest, placed.first
+        for draft, digest in zip(write.drafts, placed.digests, strict=True):
+            body = draft.body or b""
+            size = len(body)
+            follows = seq > placed.first
+            self._places.append((number, seq, draft.kind, draft.at_us, self._end, size, follows))
+            self._bodies.append(body)
+            self._hashes += (draft.body_hash, digest, before)
+            self._end += size
+            before = digest
+            seq += 1
+        return placed
+
+    def bindings(self) -> dict[str, Any]:
+        """What the statement is given."""
+        places = codec.dump(self._places).decode()
+        return {"places": places, "hashes": b"".join(self._hashes), "bodies": b"".join(self._bodies)}
 
 
 def list_query(query: Query) -> str:
