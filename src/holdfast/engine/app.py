@@ -20,6 +20,7 @@ from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
 from holdfast.engine import blocks, execute, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
+from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
@@ -171,7 +172,7 @@ class App:
     ) -> Job:
         name = self._name(id)
         first = self._first(self._shop.know(agent), input, given)
-        return Job(name, agent, lambda: self._shop.enter(name, agent, first), seconds(hold, "hold"))
+        return Job(name, agent, lambda: self._shop.enter(name, agent, first), seconds(hold, "hold"), first=first)
 
     def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
         """The first event of a task, if what it is given fits."""
@@ -288,8 +289,8 @@ class App:
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         if effects not in ("ask", "live", "recorded"):
             raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
-        name = names.task_log(id if id is not None else f"{task}~{_chance(4)}")
-        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=_chance(8), effects=effects, by=by)
+        name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
+        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=chance(8), effects=effects, by=by)
         events: list[Event] = [forked]
         if patch is not None:
             events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
@@ -486,10 +487,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _chance(bytes: int) -> str:
-    return os.urandom(bytes).hex()
-
-
 def _new_id(at_us: int) -> str:
     """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
-    return f"{at_us // 1000:012x}{_chance(8)}"
+    return f"{at_us // 1000:012x}{chance(8)}"

@@ -5,10 +5,34 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.core import life
+from holdfast.core.errors import Conflict
+from holdfast.core.events import Event
+from holdfast.core.records import Group, Origin
 from holdfast.engine.drive_async import carry_out, drive_all, drive_async
 from holdfast.engine.execute import arguments
+from holdfast.engine.hop import LoopCommits
+from holdfast.engine.log import Log, Logs
 from holdfast.engine.loop import LoopRun
 from holdfast.engine.task import AsyncTask
+from holdfast.failpoints import failpoint
+
+
+async def begin_async(logs: Logs, name: str, events: list[Event]) -> Log | None:
+    """Write the first events of a task without asking whether it is there; None if it is, or was.
+
+    Many tasks that begin together share their commits, and no thread is needed for any of them.
+    """
+    log = Log(logs, name)
+    log.check(events)
+    write = log.draft(events, Origin())
+    failpoint("claim.before")
+    try:
+        placed = await LoopCommits(logs.committer).commit(Group((write,)))
+    except Conflict:
+        return None
+    log.accept(write, placed[0])
+    failpoint("claim.after")
+    return log
 
 
 async def work_async(run: LoopRun) -> None:

@@ -5,7 +5,6 @@ Loading is the newest valid snapshot plus the tail. A fork's past is read from i
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -29,6 +28,7 @@ from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
 from holdfast.core.state import evolve
 from holdfast.core.summary import changes_summary, summarise
+from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
 from holdfast.engine.watch import Watch
@@ -277,7 +277,7 @@ class Log:
             if quick is not None:
                 drafts.append(quick)
                 continue
-            drafted, beside = codec.draft(replace(event, nonce=os.urandom(8).hex()) if salt else event, at_us, salt)
+            drafted, beside = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
             drafts.append(drafted)
             if beside:
                 blobs += beside

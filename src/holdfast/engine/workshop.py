@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
 from holdfast.engine import execute
 from holdfast.engine.agent import Agent, nobody
+from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.run import Run
@@ -35,10 +35,12 @@ class Job:
         prepare: Callable[[], tuple[Log, bool]],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
+        first: ev.TaskCreated | None = None,
     ) -> None:
         self.id = id
         self.agent = agent
         self.prepare = prepare
+        self.first = first
         self.hold = hold
         self.stop = stop or Stop()
 
@@ -100,13 +102,14 @@ class Workshop:
         """The same on the running event loop; a `def` agent gets a thread."""
         import asyncio
 
-        from holdfast.engine.execute_async import work_async
+        from holdfast.engine.execute_async import begin_async, work_async
         from holdfast.engine.loop import LoopRun
 
         if not job.agent.is_async:
             return await asyncio.to_thread(self.work, job)
         with self.busy.with_(job.id):
-            log, go_on = await asyncio.to_thread(self._take, job)
+            begun = None if job.first is None else await begin_async(self.logs, job.id, self._first(job.first))
+            log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
                 run.children_async = self._child_async
@@ -158,17 +161,16 @@ class Workshop:
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
         given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
         first = created(wish.agent, wish.input, deadline_us=limit, **given)
-        return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop)
+        return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop, first)
 
     # Beginnings
 
     def enter(self, name: str, agent: Agent, first: ev.TaskCreated) -> tuple[Log, bool]:
         """The task of that id, begun and claimed if it is not there; and whether it was."""
         if self.logs.store.origin(name) is None:
-            claim = ev.TaskClaimed(holder=self.logs.store.holder())
             with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
                 failpoint("claim.before")
-                log = begin(self.logs, name, [first, claim], None)
+                log = begin(self.logs, name, self._first(first), None)
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
@@ -177,6 +179,10 @@ class Workshop:
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False
+
+    def _first(self, first: ev.TaskCreated) -> list[Event]:
+        """The first write of a task that is worked on at once: it is created and claimed in one."""
+        return [first, ev.TaskClaimed(holder=self.logs.store.holder())]
 
     def begin(self, name: str, event: Event) -> Log:
         """Write the first event of a task."""
@@ -223,10 +229,10 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,
-        seed=os.urandom(8).hex(),
+        seed=chance(8),
         user=None if user is None else names.user_log(user).removeprefix("@user/"),
         thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
-        salt=os.urandom(8).hex() if user is not None else "",
+        salt=chance(8) if user is not None else "",
         **{**declared, **given},
     )
 
