@@ -1,0 +1,20 @@
+"""Chance for seeds, salts and nonces, drawn from the system in handfuls: asking it takes as long as an event."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+_HANDFUL = 1024
+_drawn = threading.local()
+
+
+def chance(bytes: int) -> str:
+    """So many bytes of chance, as hex. No two callers get the same, not even across a fork."""
+    left: bytearray | None = getattr(_drawn, "left", None)
+    if left is None or len(left) < bytes or _drawn.pid != os.getpid():
+        left = _drawn.left = bytearray(os.urandom(_HANDFUL))
+        _drawn.pid = os.getpid()
+    given = left[-bytes:]
+    del left[-bytes:]
+    return given.hex()
