@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.core import events
+    from holdfast.core.budget import Budget
+    from holdfast.core.budget_errors import BudgetExceeded, UnknownPrice
     from holdfast.core.codec import pack
     from holdfast.core.errors import (
         ApprovalDenied,
@@ -62,14 +64,15 @@ if TYPE_CHECKING:
         UnnamedThread,
         ValueDamaged,
     )
-    from holdfast.core.events import Failure
+    from holdfast.core.events import Failure, Usage
     from holdfast.core.patch import StatePatch
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
     from holdfast.engine.agent import agent, tool
     from holdfast.engine.app import App, open
-    from holdfast.engine.calls import Call, current_call
+    from holdfast.engine.calls import Call, current_call, report_usage
+    from holdfast.engine.prices import Price
     from holdfast.engine.task import AsyncTask, Task
     from holdfast.engine.view import TaskState
     from holdfast.store.protocol import Connection
@@ -77,15 +80,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "budget": ("Budget",),
+    "budget_errors": ("BudgetExceeded", "UnknownPrice"),
     "codec": ("pack",),
-    "events": ("Failure",),
+    "events": ("Failure", "Usage"),
     "patch": ("StatePatch",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
     "engine.agent": ("agent", "tool"),
     "engine.app": ("App", "open"),
-    "engine.calls": ("Call", "current_call"),
+    "engine.calls": ("Call", "current_call", "report_usage"),
+    "engine.prices": ("Price",),
     "engine.task": ("AsyncTask", "Task"),
     "engine.view": ("TaskState",),
     "store.protocol": ("Connection",),
@@ -112,6 +118,8 @@ __all__ = [
     "App",
     "ApprovalDenied",
     "AsyncTask",
+    "Budget",
+    "BudgetExceeded",
     "Call",
     "Cancelled",
     "Conflict",
@@ -138,6 +146,7 @@ __all__ = [
     "NotRecorded",
     "NotSerializable",
     "PatchConflict",
+    "Price",
     "ResumeExpired",
     "Retry",
     "Secret",
@@ -166,7 +175,9 @@ __all__ = [
     "TurnLimit",
     "Unknown",
     "UnknownEvent",
+    "UnknownPrice",
     "UnnamedThread",
+    "Usage",
     "ValueDamaged",
     "__version__",
     "agent",
@@ -174,5 +185,6 @@ __all__ = [
     "events",
     "open",
     "pack",
+    "report_usage",
     "tool",
 ]

@@ -11,14 +11,14 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.core import codec, names
+from holdfast.core import budget, codec, names
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.hot import Hot, Step
 from holdfast.core.policy import PHASES
 
-_AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked)
+_AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent)
 
 
 def check(hot: Hot | None, event: Event) -> None:
@@ -53,6 +53,7 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
     back.result, back.failure, back.cancel = UNSET, None, None
     back.waits, back.approvals = {}, {}
     back.undo = list(now.undo)
+    budget.carried(back, now, now.updated_us)
     back.kept = dict(now.kept)
     for step in later:
         if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):

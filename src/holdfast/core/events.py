@@ -32,6 +32,28 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     group: tuple[Failure, ...] = ()
 
 
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a model's answer took: tokens in and out, money if it is known, and whose answer it was."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    model: str = ""
+
+
+class Limits(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
+    """A budget as it is written."""
+
+    turns: int | None = None
+    steps: int | None = None
+    calls: int | None = None
+    wall_us: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    artifact_bytes: int | None = None
+    on_exceed: Literal["fail", "ask"] = "fail"
+
+
 class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     """One immutable fact.
 
@@ -65,6 +87,8 @@ class TaskCreated(Event, frozen=True):
     goal: str = ""
     salt: str = ""
     block: bool = False
+    budget: Limits | None = None
+    payers: tuple[str, ...] = ()
 
 
 class TaskForked(Event, frozen=True):
@@ -175,6 +199,7 @@ class StepStarted(Event, frozen=True):
     risk: str = ""
     attempt: int = 1
     undo: str = ""
+    estimate: Usage | None = None
 
 
 class AttemptFailed(Event, frozen=True):
@@ -189,6 +214,7 @@ class AttemptFailed(Event, frozen=True):
     tool: str = ""
     effect: Effect = "idempotent"
     idempotency_key: str = ""
+    usage: Usage | None = None
 
 
 class StepCompleted(Event, frozen=True):
@@ -210,6 +236,7 @@ class StepCompleted(Event, frozen=True):
     undo: str = ""
     source: str = ""
     behind: bool = False
+    usage: Usage | None = None
 
 
 class StepFailed(Event, frozen=True):
@@ -226,6 +253,7 @@ class StepFailed(Event, frozen=True):
     idempotency_key: str = ""
     source: str = ""
     safe: bool = False
+    usage: Usage | None = None
 
 
 class StepDoubted(Event, frozen=True):
@@ -266,6 +294,26 @@ class CompensationAdded(Event, frozen=True):
 
     name: str
     input: Fields = {}
+
+
+# Budgets
+
+
+class BudgetRaised(Event, frozen=True):
+    """Somebody allows more. Limits that are not named stay; without any, a waiting task only looks again."""
+
+    limits: Limits = Limits()
+    by: str = ""
+    why: str = ""
+
+
+class ChildSpent(Event, frozen=True):
+    """What a child task, or a child of one, has used up of this task's budget."""
+
+    child: str
+    usage: Usage = Usage()
+    calls: int = 0
+    lost: bool = False
 
 
 # Waits

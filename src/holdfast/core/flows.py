@@ -28,6 +28,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Fields
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Take
+from holdfast.core.spending import within_budget
 from holdfast.core.state import address
 from holdfast.core.wishes import (
     Act,
@@ -67,6 +68,8 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
             yield from _settle(desk, known, want)
             continue
         yield from may_begin(desk, branch, key)
+        if desk.hot.budget is not None or desk.hot.payers:
+            yield from within_budget(desk, want)
         if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
             continue
         if known is not None and known.status == "retrying":
@@ -127,29 +130,41 @@ def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
         outcome = yield act
     assert outcome is not None
     if outcome.value is not None:
-        completed = ev.StepCompleted(**ended, result=outcome.value, undo="" if want.effect == "once" else want.undo)
+        undo = "" if want.effect == "once" else want.undo
+        completed = ev.StepCompleted(**ended, result=outcome.value, undo=undo, usage=outcome.usage)
         behind = yield Record((completed,), behind=want.effect in ("read", "idempotent") and not want.unique)
         return outcome.value if behind == "behind" else None
     if outcome.timed_out and want.effect == "once":
         yield Record((ev.StepDoubted(key=key, why="no answer in time"),))
         return None
     assert outcome.error is not None
-    yield from _after_failure(outcome.error, ended, want)
+    yield from _after_failure(outcome.error, {**ended, "usage": outcome.usage}, want)
     return None
 
 
 def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
     """One try of a plain step, which is nothing but done and recorded."""
+    if want.estimate is not None:
+        given: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempt": attempt}
+        if not (yield Record((ev.StepStarted(**given, estimate=want.estimate),), decided=True)):
+            return None
     started_us: int = yield Now()
     outcome: Outcome = yield Act(key, want, attempt)
     if outcome.value is not None:
         done = ev.StepCompleted(
-            key=key, name=want.name, input=want.input, attempts=attempt, started_us=started_us, result=outcome.value
+            key=key,
+            name=want.name,
+            input=want.input,
+            attempts=attempt,
+            started_us=started_us,
+            result=outcome.value,
+            usage=outcome.usage,
         )
         behind = yield Record((done,), behind=True)
         return outcome.value if behind == "behind" else None
     assert outcome.error is not None
     ended: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempts": attempt}
+    ended["usage"] = outcome.usage
     yield from _after_failure(outcome.error, {**ended, "started_us": started_us}, want)
     return None
 
@@ -219,7 +234,7 @@ def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:
     if attempt < want.retry.attempts and _may_repeat(error, want):
         now_us: int = yield Now()
         retry_us = now_us + int(want.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
-        same = ("key", "name", "input", "tool", "effect", "idempotency_key")
+        same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
         yield Record((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), frees=frees)

@@ -11,10 +11,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core import codec
-from holdfast.core.events import Effect, Failure, Fields, WaitKind
+from holdfast.core.events import Effect, Failure, Fields, Limits, Usage, WaitKind
 from holdfast.core.records import Summary
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Changes when the same events fold to something else; older snapshots are then ignored."""
 
 ENDED = ("completed", "failed", "cancelled")
@@ -47,6 +47,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     behind: bool = False
     announced_us: int = 0
     safe: bool = False
+    estimate: Usage | None = None
 
     @property
     def unsettled(self) -> bool:
@@ -132,6 +133,28 @@ class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int
 
 
+class Lost(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that may have been paid for, though no usage of it is on record."""
+
+    step: str
+    why: str
+    estimate: Usage
+    at_us: int
+
+
+class Spent(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What was used up, by the task and by the children it pays for; and what may have been, apart."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    calls: int = 0
+    lost: tuple[Lost, ...] = ()
+    lost_count: int = 0
+    lost_tokens: int = 0
+    lost_cost: float = 0.0
+
+
 class Messages(Struct, frozen=True, omit_defaults=True, gc=False):
     """A conversation by its identity: how many messages, and their running digest."""
 
@@ -188,6 +211,13 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
+    budget: Limits | None = None
+    payers: tuple[str, ...] = ()
+    spent: Spent = Spent()
+    calls_done: int = 0
+    held_us: int = 0
+    held_since_us: int = 0
+    pressed: tuple[str, ...] = ()
 
     def copy(self) -> Hot:
         """A state of its own: containers are copied, the frozen things in them are shared."""

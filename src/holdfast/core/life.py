@@ -10,6 +10,7 @@ from holdfast.core.errors import Cancelled, LeaseLost, StepFailed, StoreError, S
 from holdfast.core.events import Event, Failure
 from holdfast.core.flows import may_begin, settle_all, step
 from holdfast.core.hot import Undo
+from holdfast.core.spending import within_budget
 from holdfast.core.wishes import Body, Branch, Desk, Idle, Part, Record, Want
 
 
@@ -94,6 +95,7 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
         if most is not None and turn >= most:
             raise TurnLimit(f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), or end sooner")
         yield from may_begin(work, None, f"turn {turn + 1}")
+        yield from within_budget(work, None)
         if (yield Record((ev.TurnStarted(turn=turn + 1),), decided=True)):
             return work.begin_turn()
 

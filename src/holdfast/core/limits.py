@@ -51,6 +51,12 @@ TRACEBACK_FRAMES = 40
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
 
+MAX_BUDGET = 2**53
+"""The highest limit a budget may name."""
+
+MAX_LOST_SHOWN = 100
+"""How many spendings that nobody knows of are kept one by one; all are counted."""
+
 HOLD_SECONDS = 60.0
 """How long a timed wait is sat out before the task suspends."""
 

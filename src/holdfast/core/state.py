@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from holdfast.core import codec
+from holdfast.core import budget, codec
 from holdfast.core import events as ev
 from holdfast.core.events import Event
 from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Undo, Wait
@@ -34,10 +34,14 @@ def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot
         if change is not None:
             change(hot, event, seq, at_us)
         if cls in SUMMARISED:
+            if cls in budget.HOLDING:
+                budget.hold(hot, event, at_us)
             hot.summary = summarise(hot.summary, log, event, at_us)
         if event.said:
             identity = saying(event.said, event)
             hot.said[identity] = hot.said.get(identity, 0) + 1
+        if hot.budget is not None:
+            budget.press(hot, at_us)
     hot.seq = seq
     hot.updated_us = at_us
     return hot
@@ -84,7 +88,7 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us)
 
 
-_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block")
+_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers")
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
@@ -99,6 +103,7 @@ def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
     last = max((step.last_seq for step in hot.steps.values() if step.done), default=hot.turn_seq or hot.begun)
     fork.joint = (last, event.at + 1)
     fork.undoing = False
+    fork.payers, fork.held_since_us = (), 0
     for inherited_no_more in (fork.waits, fork.signals, fork.approvals, fork.undo):
         inherited_no_more.clear()
     return fork
@@ -135,6 +140,10 @@ def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> 
         done["behind"] = event.behind
         hot.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
     hot.steps_done += 1
+    if event.tool:
+        hot.calls_done += 1
+    if event.usage is not None:
+        budget.spend(hot, event.usage)
     undo = event.undo or (begun.undo if begun is not None else "")
     if undo:
         _to_undo(hot, event, undo, event.result)
@@ -144,7 +153,8 @@ def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> 
 
 def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None:
     earlier = hot.steps.get(event.key)
-    copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk", "undo")
+    budget.announced_again(hot, earlier, at_us)
+    copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk", "undo", "estimate")
     hot.steps[event.key] = Step(
         **{name: getattr(event, name) for name in copied},
         status="running",
@@ -172,6 +182,7 @@ def _use_approval(hot: Hot, key: str) -> None:
 
 def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
     begun = hot.steps.get(event.key)
+    budget.failed(hot, begun, event, at_us)
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key")
         given = {name: getattr(event, name) for name in copied}
@@ -183,6 +194,9 @@ def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> 
 
 def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
     begun = hot.steps.get(event.key)
+    budget.failed(hot, begun, event, at_us)
+    if event.tool and event.attempts:
+        hot.calls_done += 1
     outcome: dict[str, Any] = {
         "status": "failed",
         "last_seq": seq,
@@ -211,6 +225,7 @@ def _step_settled(hot: Hot, event: ev.StepSettled, seq: int, at_us: int) -> None
         result = codec.JSON_NULL if event.result is UNSET else event.result
         hot.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
         hot.steps_done += 1
+        hot.calls_done += 1
         if settled.undo:
             _to_undo(hot, settled, settled.undo, result)
     else:
@@ -366,6 +381,13 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
         hot.bag[name] = codec.appended(hot.bag.get(name), item)
 
 
+def _child_spent(hot: Hot, event: ev.ChildSpent, seq: int, at_us: int) -> None:
+    if event.lost:
+        budget.lose(hot, event.child, "a child does not know what became of it", event.usage, at_us)
+    else:
+        budget.spend(hot, event.usage, event.calls)
+
+
 def _checkpoint_made(hot: Hot, event: ev.CheckpointMade, seq: int, at_us: int) -> None:
     """A place to come back to; one an agent made is a step too, so that a replay passes it."""
     hot.checkpoints[event.label] = seq
@@ -416,6 +438,8 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.ApprovalRefused: _approval_refused,
     ev.CompensationAdded: lambda hot, e, seq, at: hot.undo.append(Undo(e.name, input=e.input)),
     ev.UndoStarted: _undo_started,
+    ev.BudgetRaised: lambda hot, e, seq, at: budget.raised(hot, e),
+    ev.ChildSpent: _child_spent,
     ev.SignalReceived: _signal_received,
     ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),

@@ -66,6 +66,7 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             | ev.CancelRequested()
             | ev.ApprovalGiven()
             | ev.ApprovalRefused()
+            | ev.BudgetRaised()
         ):
             return {"status": "pending", "waiting": None, "wake_us": None} if summary.status == "waiting" else {}
         case ev.TaskCompleted():
@@ -86,5 +87,5 @@ _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 SUMMARISED: set[type[Event]] = {
     *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
     *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
-    *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused),
+    *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
 }

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct
 
 from holdfast.core import events as ev
-from holdfast.core.events import Effect, Event, Fields
+from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.hot import Hot, Step
 from holdfast.core.policy import Retry
 from holdfast.core.records import Take
@@ -104,11 +104,17 @@ class Body(Struct, frozen=True, gc=False):
     """Call the agent's own function, for the whole task or for one turn; answered with what it returned."""
 
 
+class Payers(Struct, frozen=True, gc=False):
+    """The states of the tasks whose budgets this one uses up."""
+
+    ids: tuple[str, ...]
+
+
 class Idle(Struct, frozen=True, gc=False):
     """Wait until no branch of the task has anything under way."""
 
 
-Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle
+Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle | Payers
 Flow = Generator[Wish, Any, Raw]
 Part = Generator[Wish, Any, Any]
 """A piece of a flow."""
@@ -135,6 +141,7 @@ class Outcome(Struct, frozen=True, gc=False):
     value: Raw | None = None
     error: Exception | None = None
     timed_out: bool = False
+    usage: Usage | None = None
 
 
 class Want(Struct, frozen=True, kw_only=True, gc=False):
@@ -162,6 +169,7 @@ class Want(Struct, frozen=True, kw_only=True, gc=False):
     mock: Any = None
     secrets: tuple[str, ...] = ()
     is_async: bool = False
+    estimate: Usage | None = None
 
 
 class Branch:
@@ -225,3 +233,6 @@ class Desk(Protocol):
 
     @property
     def called(self) -> dict[str, Want]: ...
+
+    @property
+    def priced(self) -> Callable[[Usage], Usage]: ...

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core import codec, failures
+from msgspec.structs import replace
+
+from holdfast.core import budget, codec, failures
 from holdfast.core import events as ev
-from holdfast.core.errors import HoldfastError, TimeLimit, ToolExited
+from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
+from holdfast.core.events import Usage
+from holdfast.core.hot import Hot
 from holdfast.core.records import Group, Take
 from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unknown
 from holdfast.engine import outside
@@ -25,6 +30,7 @@ class Acting:
         self.key = act.key
         self._act = act
         self._run = run
+        self.usage: Usage | None = None
         self.given: dict[str, Any] = {}
         if want.tool:
             self.given = dict(want.arguments)
@@ -69,9 +75,9 @@ class Acting:
         try:
             value = make()
         except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
-            return Outcome(error=error)
+            return self.failed(error)
         except SystemExit as stop:
-            return Outcome(error=self.exited(stop))
+            return self.failed(self.exited(stop))
         return value if is_awaitable(value) else self.kept(value)
 
     def kept(self, value: Any) -> Outcome:
@@ -79,8 +85,18 @@ class Acting:
         try:
             raw = codec.pack(value, f"the result of step {self.key!r}")
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
-            return Outcome(error=error)
-        return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw)
+            return self.failed(error)
+        usage = self._spent(value) if self.usage is not None or type(value) is dict else None
+        return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw, usage=usage)
+
+    def failed(self, error: Exception) -> Outcome:
+        """A function that raised. What it used up until then counts."""
+        return Outcome(error=error, usage=self._spent())
+
+    def _spent(self, value: Any = None) -> Usage | None:
+        """What the function said it used up, else what its answer says."""
+        usage = self.usage or budget.reported(value)
+        return None if usage is None else self._run.priced(usage)
 
     def exited(self, stop: SystemExit) -> ToolExited:
         """A function may not end the process by itself."""
@@ -140,7 +156,10 @@ class Transacting:
         self._outcome = outcome
         if outcome.value is None:
             raise NothingToCommit
-        return Group((self._run.log.draft([self._wish.record(outcome.value)]),))
+        recorded = self._wish.record(outcome.value)
+        if outcome.usage is not None and isinstance(recorded, ev.StepCompleted):
+            recorded = replace(recorded, usage=outcome.usage)
+        return Group((self._run.log.draft([recorded]), *self._run.beside([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
         """What became of it; None if the log had moved on."""
@@ -173,6 +192,15 @@ def recalled(key: str, run: Run) -> Any:
     hot = run.hot
     place = f"{hot.turn}/{key}" if hot.turn else key
     return outside.step_of(run.logs, hot.forked_from, place)
+
+
+def payers(ids: tuple[str, ...], run: Run) -> list[Hot]:
+    """The states of the tasks whose budgets this one uses up, as far as they are still there."""
+    found: list[Hot] = []
+    for id in ids:
+        with contextlib.suppress(TaskCollected):
+            found.append(run.logs.load(id).state)
+    return found
 
 
 def owner(unique: str, run: Run) -> Owned | None:

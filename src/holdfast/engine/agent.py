@@ -8,6 +8,7 @@ from string import Formatter
 from typing import Any, Literal, get_args, overload
 
 from holdfast.core import limits, names
+from holdfast.core.budget import Budget, limits_of
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
 from holdfast.core.policy import ONCE_ONLY, Duration, Retry, seconds
@@ -38,6 +39,7 @@ class Agent:
         approve_within: Duration | None = None,
         resume_within: Duration | None = None,
         tools: Sequence[Any] = (),
+        budget: Budget | None = None,
     ) -> None:
         """Declare an agent.
 
@@ -64,6 +66,9 @@ class Agent:
         self.approve_within = None if approve_within is None else seconds(approve_within, "approve_within")
         self.resume_within = None if resume_within is None else seconds(resume_within, "resume_within")
         self.undoers = _undoers(tools)
+        if budget is not None:
+            limits_of(budget)
+        self.budget = budget
         self.is_async = self.parameters.is_async
         self.__doc__ = fn.__doc__
         self._check(fn)

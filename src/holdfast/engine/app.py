@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
+from holdfast.core.budget import Budget, limits_of
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
@@ -24,6 +25,7 @@ from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.prices import Price, Prices
 from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
@@ -42,15 +44,18 @@ def open(
     clock: Clock | None = None,
     agents: Sequence[Agent] = (),
     on_wait: OnWait | None = None,
+    prices: Mapping[str, Price] | None = None,
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
+    `prices` says what models cost, for budgets of money.
     """
+    costs = Prices(prices)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    return App(store, ticking, agents=agents, on_wait=on_wait)
+    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs)
 
 
 class App:
@@ -63,11 +68,12 @@ class App:
         *,
         agents: Sequence[Agent] = (),
         on_wait: OnWait | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock)
-        self._shop = Workshop(self.logs, on_wait)
+        self._shop = Workshop(self.logs, on_wait, prices)
         for agent in agents:
             self._shop.know(agent)
 
@@ -176,7 +182,7 @@ class App:
 
     def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
         """The first event of a task, if what it is given fits."""
-        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block"}
+        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "budget"}
         if unknown:
             name = sorted(unknown)[0]
             raise InvalidValue(f"a task has no {name!r}", hint=f'input is given as a dict: {{"{name}": …}}')
@@ -186,6 +192,10 @@ class App:
         stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
         if stages:
             given["stages"] = _stages(stages)
+        if given.get("budget") is not None:
+            given["budget"] = limits_of(given["budget"])
+        elif "budget" in given:
+            del given["budget"]
         limit = self._deadline(agent, deadline)
         return created(agent, fields, deadline_us=limit, **given)
 
@@ -232,6 +242,10 @@ class App:
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
         return self._change(id, outside.patch(self.logs, name, codec.changes(patch), expect, by, why))
+
+    def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
+        """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
+        return TaskState(outside.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
         """Ask a task to stop, and its children; a running one does so before its next step."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from holdfast.core import limits
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Usage
+
 
 class Call:
     """One call of a tool, or one step. `result` is known when it is to be undone, `announced_at` when in doubt."""
@@ -44,6 +48,8 @@ class Call:
 class Caller(Protocol):
     """Whoever makes a call; what is known of it is put together when somebody asks."""
 
+    usage: Usage | None
+
     @property
     def call(self) -> Call: ...
 
@@ -55,6 +61,23 @@ def current_call() -> Call | None:
     """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
     caller = _current.get()
     return None if caller is None else caller.call
+
+
+def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, model: str = "") -> None:
+    """Say from inside a step or tool what it has used up; said again, it adds up. It counts with the step's record.
+
+    A result with a provider's `usage` needs no report.
+    """
+    caller = _current.get()
+    if caller is None:
+        raise InvalidValue("usage was reported outside a step", hint="report it from the function a step calls")
+    for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost or 0)):
+        if not isinstance(value, int | float) or not 0 <= value < limits.MAX_BUDGET:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{name}={value!r} cannot have been used up", hint="give a number, 0 or more")
+    before = caller.usage or Usage()
+    total = None if cost is None and before.cost is None else (before.cost or 0.0) + (cost or 0.0)
+    tokens = before.input_tokens + input_tokens, before.output_tokens + output_tokens
+    caller.usage = Usage(*tokens, cost=total, model=model or before.model)
 
 
 class calling:

@@ -21,6 +21,7 @@ from holdfast.core.wishes import (
     Owner,
     Park,
     Part,
+    Payers,
     Recall,
     Record,
     Sleep,
@@ -202,4 +203,5 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Child: lambda wish, run: run.children(wish, run),
     Body: _body,
     Idle: lambda wish, run: run.idle(),
+    Payers: lambda wish, run: acts.payers(wish.ids, run),
 }

@@ -18,6 +18,7 @@ from holdfast.core.wishes import (
     Owner,
     Park,
     Part,
+    Payers,
     Recall,
     Record,
     Sleep,
@@ -134,9 +135,9 @@ async def _kept(acting: Acting, value: Any) -> Outcome:
             failpoint("act.after")
         return acting.kept(result)
     except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
-        return Outcome(error=error)
+        return acting.failed(error)
     except SystemExit as stop:
-        return Outcome(error=acting.exited(stop))
+        return acting.failed(acting.exited(stop))
     except asyncio.CancelledError as error:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
@@ -187,4 +188,5 @@ _ANSWERS: dict[type, Callable[[Any, LoopRun], Any]] = {
     Child: _child_async,
     Body: lambda wish, run: run.body_async(),
     Idle: lambda wish, run: run.idle_async(),
+    Payers: lambda wish, run: asyncio.to_thread(acts.payers, wish.ids, run),
 }

@@ -159,6 +159,17 @@ class Logs:
         log.append(events, origin=Origin(past[-1].log, parent.head.seq))
         return log
 
+    def beside(self, name: str, events: Sequence[Event], salt: str = "") -> Write:
+        """Events for the head of another log, wherever that is when they are written."""
+        at_us = self.clock.now_us()
+        drafts: list[Draft] = []
+        blobs: tuple[Blob, ...] = ()
+        for event in events:
+            draft, values = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
+            drafts.append(draft)
+            blobs += values
+        return Write(name, tuple(drafts), None, blobs=blobs)
+
     def blob(self, hash: str) -> bytes:
         """A blob's stored bytes, kept in memory for a while."""
         data = self._blobs.get(hash)

@@ -8,18 +8,19 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import clash, codec, limits
+from holdfast.core import budget, clash, codec, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import (
     Conflict,
     HoldfastError,
     InvalidEvent,
+    InvalidValue,
     PatchConflict,
     SeqOutOfRange,
     StepNotFound,
     TaskCollected,
 )
-from holdfast.core.events import Event
+from holdfast.core.events import Event, Limits
 from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
 from holdfast.core.records import Write
@@ -198,6 +199,32 @@ def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Wri
             failure = ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
             ended = ev.WaitEnded(key=key, failure=failure)
     return (log.draft([ended]),)
+
+
+def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
+    """Allow a task more, and let its children that wait for that look again."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        before = {} if hot.budget is None else dict(budget.allowed(hot.budget))
+        wanted = dict(budget.allowed(given))
+        lower = next((name for name, most in wanted.items() if most <= before.get(name, 0)), None)
+        if lower is not None or not (wanted or given.artifact_bytes):
+            told = f"{lower}={wanted[lower]:g} is not above {before[lower]:g}" if lower else "no limit is named"
+            raise InvalidValue(f"this raises nothing: {told}", hint="name a limit and a number above the present one")
+        return (ev.BudgetRaised(limits=given, by=by, why=why),)
+
+    log = change(logs, id, decide)
+    _look_again(logs, log.state, by)
+    return log
+
+
+def _look_again(logs: Logs, hot: Hot, by: str) -> None:
+    for wait in hot.waits.values():
+        if wait.kind == "child" and logs.store.origin(wait.name) is not None:
+            child = logs.load(wait.name).state
+            if child.summary.waiting == "budget":
+                change(logs, wait.name, lambda hot: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),))
+            _look_again(logs, child, by)
 
 
 def cancel(by: str, why: str, *, alone: bool = True) -> Decide:

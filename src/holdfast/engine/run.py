@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast.core import codec, decide, limits
+from holdfast.core import budget, codec, decide, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import (
     Conflict,
@@ -28,7 +28,7 @@ from holdfast.core.errors import (
     TaskFinished,
     UnnamedThread,
 )
-from holdfast.core.events import Event
+from holdfast.core.events import Event, Usage
 from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
@@ -63,6 +63,7 @@ class Run:
         self.suspended = False
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
+        self.priced: Callable[[Usage], Usage] = _unpriced
         self.secrets: set[str] = set()
         self.called: dict[str, Want] = {}
         self.over: BaseException | None = None
@@ -134,7 +135,8 @@ class Run:
         if self._queue or self._flight is not None or self._failed is not None:
             return False
         try:
-            self.log.append((*self._buffer, *record.events) if self._buffer else record.events)
+            events = (*self._buffer, *record.events) if self._buffer else record.events
+            self.log.append(events, also=self.beside(events) if self.linked else ())
         except Conflict:
             return False
         except BaseException as error:
@@ -165,7 +167,8 @@ class Run:
             if self._failed is not None:
                 raise self._failed
             if events:
-                self.log.append(events, takes=record.takes, frees=record.frees, also=batch[0].also)
+                also = (*batch[0].also, *self.beside(events))
+                self.log.append(events, takes=record.takes, frees=record.frees, also=also)
         except Conflict:
             self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
         except KeyTaken as taken:
@@ -322,7 +325,8 @@ class Run:
         record = batch[0].record if batch else Record()
         try:
             write = self.log.draft(events, ours=True)
-            group = Group((write, *(batch[0].also if batch else ())), record.takes, record.frees)
+            also = (*(batch[0].also if batch else ()), *self.beside(events))
+            group = Group((write, *also), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
             return
@@ -367,6 +371,16 @@ class Run:
             self._buffer.clear()  # said while the suspension was on its way; a replay says it again
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.take_off()
+
+    @property
+    def linked(self) -> bool:
+        """Whether anything is written to other logs together with this one."""
+        return bool(self.hot.payers)
+
+    def beside(self, events: Sequence[Event]) -> tuple[Write, ...]:
+        """What is written to other logs together with these events: those who pay are told what was spent."""
+        told = list(budget.shares(self.hot, events)) if self.hot.payers else []
+        return tuple(self.logs.beside(payer, told, self.hot.salt) for payer in self.hot.payers) if told else ()
 
     def wake_parent(self, record: Record) -> tuple[Write, ...]:
         """A child's end and its parent's wake-up are written together."""
@@ -461,6 +475,10 @@ def _deliver(tickets: Sequence[Ticket]) -> None:
         with run.lock:
             run.landed(ticket)
             run.landed_once.notify_all()
+
+
+def _unpriced(usage: Usage) -> Usage:
+    return usage
 
 
 def _no_body() -> None:

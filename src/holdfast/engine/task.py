@@ -11,6 +11,7 @@ from msgspec import UNSET
 from holdfast.core import codec, flows, life, limits, waits
 from holdfast.core import events as ev
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
+from holdfast.core.events import Usage
 from holdfast.core.hot import Hot
 from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, Retry, seconds
@@ -54,10 +55,16 @@ class Task:
         name: str | None = None,
         retry: Retry | int | None = None,
         timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Do this once, ever; the same value on every replay."""
-        want, parameters = step_want(self._run.agent, fn, args, kwargs, name=name, retry=retry, timeout=timeout)
+        """Do this once, ever; the same value on every replay.
+
+        `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
+        recorded, that stands in the books as unknown spend.
+        """
+        options: dict[str, Any] = {"name": name, "retry": retry, "timeout": timeout, "estimate": estimate}
+        want, parameters = step_want(self._run.agent, fn, args, kwargs, **options)
         return self._drive("step", parameters.result, flows.step, want, name=name)
 
     def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:

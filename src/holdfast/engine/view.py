@@ -8,11 +8,12 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, hot
+from holdfast.core import budget, codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
 from holdfast.core.records import moment
+from holdfast.engine.budget_view import BudgetState
 from holdfast.engine.log import Log, Logs, decoded
 
 T = TypeVar("T")
@@ -154,7 +155,20 @@ class Waiting:
             for step in self._state.steps.values()
             if step.status == "doubt"
         ]
-        return [*waits, *approvals, *doubts]
+        return [*waits, *approvals, *doubts, *self._budget()]
+
+    def _budget(self) -> list[dict[str, Any]]:
+        """The limits that are reached, if it is for them that the task waits."""
+        state = self._state
+        if self.kind != "budget":
+            return []
+        used = budget.used(state, state.updated_us)
+        most = {} if state.budget is None else dict(budget.allowed(state.budget))
+        reached = [name for name in most if used[name] >= most[name]]
+        return [
+            {"kind": "budget", "key": name, "name": name, "prompt": None, "used": used[name], "of": most[name]}
+            for name in reached
+        ]
 
     def _value(self, raw: Raw) -> Any:
         return codec.unpack(raw, self._logs.blob)
@@ -301,6 +315,12 @@ class TaskState:
         return Values(called, lambda step: StepState(step, self._logs, self.turn))
 
     @property
+    def budget(self) -> BudgetState:
+        """What it may use up, and what it has. Time held counts up to now."""
+        held = self._hot.held_since_us and not self._hot.ended
+        return BudgetState(self._hot, self._logs.clock.now_us() if held else self._hot.updated_us)
+
+    @property
     def checkpoints(self) -> Mapping[str, int]:
         """Labelled checkpoints and their seqs."""
         return dict(self._hot.checkpoints)
@@ -363,7 +383,14 @@ class TaskState:
             "checkpoints": dict(self.checkpoints),
             "created_at": iso(self._hot.summary.created_us),
             "updated_at": iso(self._hot.updated_us),
+            **self._budget(),
         }
+
+    def _budget(self) -> dict[str, Any]:
+        """Shown where there is one, or where anything was spent."""
+        if self._hot.budget is None and self._hot.spent == hot.Spent():
+            return {}
+        return {"budget": codec.as_json(BudgetState(self._hot, self._hot.updated_us).to_dict())}
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue
-from holdfast.core.events import Fields
+from holdfast.core.events import Fields, Usage
 from holdfast.core.hot import Undo
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.secrets import Secret
@@ -36,6 +36,7 @@ def step_want(
     name: str | None = None,
     retry: Retry | int | None = None,
     timeout: Duration | None = None,
+    estimate: Usage | int | None = None,
 ) -> tuple[Want, Parameters]:
     """A plain step: any function with arguments."""
     if isinstance(fn, Tool | Agent):
@@ -54,8 +55,16 @@ def step_want(
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
+        estimate=None if estimate is None else _estimate(estimate),
     )
     return want, parameters
+
+
+def _estimate(given: Usage | int) -> Usage:
+    usage = given if isinstance(given, Usage) else Usage(given)
+    if any(not isinstance(one, int) or one < 0 for one in (usage.input_tokens, usage.output_tokens)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{given!r} is not an estimate", hint="give a number of tokens, or Usage(…)")
+    return usage
 
 
 def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:

@@ -17,6 +17,7 @@ from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.prices import Prices
 from holdfast.engine.run import Run
 from holdfast.engine.view import TaskState
 from holdfast.failpoints import failpoint
@@ -48,8 +49,9 @@ class Job:
 class Workshop:
     """The work of one app."""
 
-    def __init__(self, logs: Logs, on_wait: OnWait | None = None) -> None:
+    def __init__(self, logs: Logs, on_wait: OnWait | None = None, prices: Prices | None = None) -> None:
         self.logs = logs
+        self.prices = prices or Prices()
         self.agents: dict[str, Agent] = {}
         self.busy = execute.Busy(logs.store.holder)
         self._on_wait = on_wait
@@ -82,7 +84,7 @@ class Workshop:
                 log, go_on = self._take(job)
                 if go_on:
                     run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                    run.children = self.child
+                    run.children, run.priced = self.child, self.prices.priced
                     execute.work(run)
             self._tell(log)
             return log
@@ -112,7 +114,7 @@ class Workshop:
             log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                run.children_async = self._child_async
+                run.children_async, run.priced = self._child_async, self.prices.priced
                 await work_async(run)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
@@ -160,7 +162,8 @@ class Workshop:
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
         given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
-        first = created(wish.agent, wish.input, deadline_us=limit, **given)
+        payers = (*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ()))
+        first = created(wish.agent, wish.input, deadline_us=limit, payers=payers, **given)
         return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop, first)
 
     # Beginnings
@@ -225,7 +228,8 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     user, thread = given.pop("user", None), given.pop("thread", None)
     declared: dict[str, Any] = {}
     if isinstance(agent, Agent):
-        declared = {"stages": agent.stages, "version": agent.version}
+        budget = None if agent.budget is None else agent.budget.limits()
+        declared = {"stages": agent.stages, "version": agent.version, "budget": budget}
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,
