@@ -100,6 +100,7 @@ def patch_touches(patch: Changes) -> Iterator[Touch]:
     yield from _bag(patch.set, "set")
     yield from (Touch(f"state.{name}", "increment") for name in patch.increment)
     yield from (Touch(f"state.{name}", "append") for name in patch.append)
+    yield from (Touch(f"state.{name}", "delete") for name in patch.delete)
 
 
 def _bag(values: dict[str, Raw], how: str) -> Iterator[Touch]:

@@ -24,6 +24,8 @@ _AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked
 def check(hot: Hot | None, event: Event) -> None:
     """Refuse an event that may not follow this state: InvalidEvent or TaskFinished."""
     if hot is None:
+        if isinstance(event, ev.UserCreated | ev.ThreadCreated):
+            return
         if not isinstance(event, ev.TaskCreated):
             raise InvalidEvent(f"a log cannot begin with {_name(event)}", hint="start the task first")
         names.short_name(event.agent, "agent's name")

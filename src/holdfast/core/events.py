@@ -102,11 +102,19 @@ class TaskForked(Event, frozen=True):
     by: str = ""
 
 
+class Pins(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How much of its user's and its thread's log a task sees, until its next turn begins."""
+
+    user: int = 0
+    thread: int = 0
+
+
 class TaskClaimed(Event, frozen=True):
     """Taking a task. Whoever's claim is last owns it."""
 
     holder: str
     lease_seconds: float = 30.0
+    pins: Pins | None = None
 
 
 class TaskReleased(Event, frozen=True):
@@ -158,6 +166,7 @@ class UndoStarted(Event, frozen=True):
 
 class TurnStarted(Event, frozen=True):
     turn: int
+    pins: Pins | None = None
 
 
 class StageSet(Event, frozen=True):
@@ -472,6 +481,28 @@ class StatePatched(Event, frozen=True):
     patch: Changes
     by: str = ""
     why: str = ""
+
+
+# Logs of people and conversations
+
+
+class UserCreated(Event, frozen=True):
+    """The first event of a person's log, or the first after everything in it was erased."""
+
+    salt: str = ""
+
+
+class ThreadCreated(Event, frozen=True):
+    """The first event of a conversation that spans tasks."""
+
+    salt: str = ""
+    user: str | None = None
+
+
+class UserPatched(Event, frozen=True):
+    """A task changed its user's state; the change itself stands in the user's log too, in the same group."""
+
+    patch: Changes
 
 
 class Erased(Event, frozen=True):

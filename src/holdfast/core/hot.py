@@ -11,7 +11,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core import codec
-from holdfast.core.events import Effect, Failure, Fields, Limits, Usage, WaitKind
+from holdfast.core.events import Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
+from holdfast.core.patch import Changes
 from holdfast.core.records import Summary
 
 FOLD_VERSION = 2
@@ -218,6 +219,8 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     held_us: int = 0
     held_since_us: int = 0
     pressed: tuple[str, ...] = ()
+    pins: Pins = Pins()
+    user_changes: tuple[Changes, ...] = ()
 
     def copy(self) -> Hot:
         """A state of its own: containers are copied, the frozen things in them are shared."""

@@ -11,7 +11,7 @@ from holdfast.core.events import Event, Failure
 from holdfast.core.flows import may_begin, settle_all, step
 from holdfast.core.hot import Undo
 from holdfast.core.spending import within_budget
-from holdfast.core.wishes import Body, Branch, Desk, Idle, Part, Record, Want
+from holdfast.core.wishes import Body, Branch, Desk, Idle, Part, Pin, Record, Want
 
 
 class Rules(Protocol):
@@ -96,7 +96,9 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
             raise TurnLimit(f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), or end sooner")
         yield from may_begin(work, None, f"turn {turn + 1}")
         yield from within_budget(work, None)
-        if (yield Record((ev.TurnStarted(turn=turn + 1),), decided=True)):
+        summary = work.hot.summary
+        pins = None if summary.user is None and summary.thread is None else (yield Pin())
+        if (yield Record((ev.TurnStarted(turn=turn + 1, pins=pins),), decided=True)):
             return work.begin_turn()
 
 

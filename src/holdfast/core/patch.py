@@ -25,6 +25,7 @@ class StatePatch(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_u
     set: dict[str, Any] = {}
     increment: dict[str, int | float] = {}
     append: dict[str, Any] = {}
+    delete: list[str] = []
 
     def __repr__(self) -> str:
         given = ((name, getattr(self, name)) for name in self.__struct_fields__)
@@ -59,3 +60,4 @@ class Changes(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True, f
     set: dict[str, Raw] = {}
     increment: dict[str, int | float] = {}
     append: dict[str, Raw] = {}
+    delete: tuple[str, ...] = ()

@@ -85,7 +85,8 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
                 **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
-            return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us)
+            salt: str = getattr(event, "salt", "")
+            return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us, salt=salt)
 
 
 _FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers")
@@ -244,12 +245,22 @@ def _turn_started(hot: Hot, event: ev.TurnStarted, seq: int, at_us: int) -> None
     hot.approvals = {}
     hot.turn = event.turn
     hot.turn_seq = seq
+    _pin(hot, event.pins)
 
 
 def _task_claimed(hot: Hot, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
     """What the agent sees at first is what was known when somebody first took the task."""
-    hot.begun = hot.begun or seq
+    if not hot.begun:
+        hot.begun = seq
+        _pin(hot, event.pins)
     hot.attempts += 1
+
+
+def _pin(hot: Hot, pins: ev.Pins | None) -> None:
+    """From here on more is seen of what the user and the thread have come to."""
+    if pins is not None:
+        hot.pins = pins
+        hot.user_changes = ()
 
 
 def address(turn: int, key: str) -> str:
@@ -379,6 +390,8 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
         hot.bag[name] = codec.increased(hot.bag.get(name), by)
     for name, item in patch.append.items():
         hot.bag[name] = codec.appended(hot.bag.get(name), item)
+    for name in patch.delete:
+        _drop(hot.bag, name)
 
 
 def _child_spent(hot: Hot, event: ev.ChildSpent, seq: int, at_us: int) -> None:
@@ -440,6 +453,9 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.UndoStarted: _undo_started,
     ev.BudgetRaised: lambda hot, e, seq, at: budget.raised(hot, e),
     ev.ChildSpent: _child_spent,
+    ev.UserCreated: _set("salt", "salt"),
+    ev.ThreadCreated: _set("salt", "salt"),
+    ev.UserPatched: lambda hot, e, seq, at: setattr(hot, "user_changes", (*hot.user_changes, e.patch)),
     ev.SignalReceived: _signal_received,
     ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),

@@ -110,11 +110,15 @@ class Payers(Struct, frozen=True, gc=False):
     ids: tuple[str, ...]
 
 
+class Pin(Struct, frozen=True, gc=False):
+    """How far the logs of the task's user and thread have come; they are read up to there."""
+
+
 class Idle(Struct, frozen=True, gc=False):
     """Wait until no branch of the task has anything under way."""
 
 
-Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle | Payers
+Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle | Payers | Pin
 Flow = Generator[Wish, Any, Raw]
 Part = Generator[Wish, Any, Any]
 """A piece of a flow."""

@@ -25,6 +25,7 @@ from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.people import User
 from holdfast.engine.prices import Price, Prices
 from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
@@ -389,6 +390,10 @@ class App:
     def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
         """What changed between two seqs, as a JSON Patch."""
         return timeline.diff(self.logs, names.task_log(id), a, b)
+
+    def user(self, id: str) -> User:
+        """A person: state that outlives tasks, their tasks, and how to forget them."""
+        return User(self.logs, id)
 
     # Looking after the store
 

@@ -22,6 +22,7 @@ from holdfast.core.wishes import (
     Park,
     Part,
     Payers,
+    Pin,
     Recall,
     Record,
     Sleep,
@@ -204,4 +205,5 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Body: _body,
     Idle: lambda wish, run: run.idle(),
     Payers: lambda wish, run: acts.payers(wish.ids, run),
+    Pin: lambda wish, run: run.pin(),
 }

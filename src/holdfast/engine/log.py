@@ -5,6 +5,7 @@ Loading is the newest valid snapshot plus the tail. A fork's past is read from i
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, decide, limits
 from holdfast.core.errors import (
+    Conflict,
     InvalidValue,
     LogCorrupt,
     SeqOutOfRange,
@@ -23,8 +25,9 @@ from holdfast.core.errors import (
     UnknownEvent,
     ValueDamaged,
 )
-from holdfast.core.events import Event, RolledBack, StepCompleted, TaskClaimed
+from holdfast.core.events import Event, Pins, RolledBack, StepCompleted, TaskClaimed, ThreadCreated, UserCreated
 from holdfast.core.hot import FOLD_VERSION, Hot
+from holdfast.core.names import thread_log, user_log
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
 from holdfast.core.state import evolve
 from holdfast.core.summary import changes_summary, summarise
@@ -185,6 +188,35 @@ class Logs:
             self._blob_bytes -= len(dropped)
         return data
 
+    def forget(self) -> None:
+        """Keep no large value in memory: some of them may have been erased."""
+        self._blobs.clear()
+        self._blob_bytes = 0
+
+    def pins(self, user: str | None, thread: str | None) -> Pins | None:
+        """How far the logs that a task looks at have come; they are begun if they are not there."""
+        if user is None and thread is None:
+            return None
+        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=chance(8))).head.seq
+        salt = "" if user is None else chance(8)
+        talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user)).head.seq
+        return Pins(people, talk)
+
+    def ensure(self, name: str, first: UserCreated | ThreadCreated) -> Log:
+        """A log of a user or a thread, begun if it is not there, or anew if all of it was erased."""
+        if self.store.origin(name) is None:
+            with contextlib.suppress(Conflict):  # somebody else was first
+                return self.create(name, [first])
+        log = self.load(name)
+        for _ in range(limits.MAX_APPEND_TRIES):
+            if log.state.salt or not first.salt:
+                break
+            try:
+                log.append([first])
+            except Conflict:
+                log.refresh()
+        return log
+
     def _restore(self, log: Log, segments: list[Segment]) -> int:
         """Begin from the newest snapshot that is whole and that the log confirms; gives the segment to go on with."""
         for index in range(len(segments) - 1, -1, -1):
@@ -295,7 +327,7 @@ class Log:
             if summary is None or changes_summary(event):
                 summary = summarise(summary, self.name, event, at_us)
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
-        changed = None if summary is before else summary
+        changed = None if summary is before or self.name[0] == "@" else summary
         return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
 
     def accept(self, write: Write, placed: Placed) -> None:
@@ -326,7 +358,9 @@ class Log:
         own = self._logs.store.holder()
         if holder is not None and holder != own and self._logs.store.alive(holder):
             raise TaskBusy(self.name, holder)
-        event = TaskClaimed(holder=own, lease_seconds=lease_seconds)
+        summary = self.state.summary
+        pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
+        event = TaskClaimed(holder=own, lease_seconds=lease_seconds, pins=pins)
         self.check([event])
         failpoint("claim.before")
         self.append([event])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast.core import budget, codec, decide, limits
+from holdfast.core import codec, decide, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import (
     Conflict,
@@ -33,7 +33,7 @@ from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
-from holdfast.engine import outside
+from holdfast.engine import beside, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
@@ -82,6 +82,7 @@ class Run:
         self._names: set[str] = set()
         self._refusals = 0
         self._counted: Counted | None = None
+        self.pinned = beside.Pinned(logs)
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
@@ -375,12 +376,25 @@ class Run:
     @property
     def linked(self) -> bool:
         """Whether anything is written to other logs together with this one."""
-        return bool(self.hot.payers)
+        hot = self.hot
+        return bool(hot.payers) or hot.summary.user is not None or hot.summary.thread is not None
 
     def beside(self, events: Sequence[Event]) -> tuple[Write, ...]:
-        """What is written to other logs together with these events: those who pay are told what was spent."""
-        told = list(budget.shares(self.hot, events)) if self.hot.payers else []
-        return tuple(self.logs.beside(payer, told, self.hot.salt) for payer in self.hot.payers) if told else ()
+        """What is written to other logs together with these events."""
+        return beside.writes(self.logs, self.hot, events, self.pinned) if self.linked else ()
+
+    def pin(self) -> ev.Pins | None:
+        """See more of the user and the thread from now on."""
+        summary = self.hot.summary
+        pins = self.logs.pins(summary.user, summary.thread)
+        self.pinned.load(summary.user, pins or ev.Pins())
+        return pins
+
+    def user_state(self, branch: Branch) -> Hot:
+        """The user's state as a branch sees it."""
+        with self.lock:
+            seen = self.views.of(branch)
+            return self.pinned.user(seen.summary.user, seen.pins, seen.user_changes)
 
     def wake_parent(self, record: Record) -> tuple[Write, ...]:
         """A child's end and its parent's wake-up are written together."""

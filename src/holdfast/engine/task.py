@@ -23,6 +23,7 @@ from holdfast.engine.bag import Bag
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
+from holdfast.engine.task_user import TaskUser
 from holdfast.engine.verbs import Verb
 from holdfast.engine.wants import call_want, step_want
 
@@ -235,6 +236,14 @@ class Task:
     def input(self) -> dict[str, Any]:
         """What the task was started with."""
         return {name: self._run.value(raw) for name, raw in self._run.hot.input.items()}
+
+    @property
+    def user(self) -> TaskUser | None:
+        """Whose task it is; their state is seen as it was when the turn began, with what was changed here since."""
+        id = self._run.hot.summary.user
+        if id is None:
+            return None
+        return TaskUser(id, lambda: self._run.user_state(self._here("user")), self._say, self._run.logs)
 
     @property
     def deadline(self) -> datetime | None:

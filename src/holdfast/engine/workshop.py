@@ -110,7 +110,8 @@ class Workshop:
         if not job.agent.is_async:
             return await asyncio.to_thread(self.work, job)
         with self.busy.with_(job.id):
-            begun = None if job.first is None else await begin_async(self.logs, job.id, self._first(job.first))
+            alone = job.first is not None and job.first.user is None and job.first.thread is None
+            begun = await begin_async(self.logs, job.id, self._first(job.first)) if job.first and alone else None
             log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
@@ -185,7 +186,8 @@ class Workshop:
 
     def _first(self, first: ev.TaskCreated) -> list[Event]:
         """The first write of a task that is worked on at once: it is created and claimed in one."""
-        return [first, ev.TaskClaimed(holder=self.logs.store.holder())]
+        pins = self.logs.pins(first.user, first.thread)
+        return [first, ev.TaskClaimed(holder=self.logs.store.holder(), pins=pins)]
 
     def begin(self, name: str, event: Event) -> Log:
         """Write the first event of a task."""

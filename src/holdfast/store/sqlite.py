@@ -24,7 +24,17 @@ from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
-from holdfast.store.sqlite_rows import Rows, erase_body, insert, is_plain, list_query, row_itself, to_stats, to_summary
+from holdfast.store.sqlite_rows import (
+    Rows,
+    empty_wal,
+    erase_body,
+    insert,
+    is_plain,
+    list_query,
+    row_itself,
+    to_stats,
+    to_summary,
+)
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -412,6 +422,7 @@ class SqliteStore:
         with self._changing() as writer:
             for one in erasures:
                 erase_body(writer, self._number(writer, one.log), one)
+        empty_wal(writer)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
