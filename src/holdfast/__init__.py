@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from holdfast.core.events import Failure
     from holdfast.core.patch import StatePatch
+    from holdfast.core.phases import Machine
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
@@ -80,6 +81,7 @@ _PLACES = {
     "codec": ("pack",),
     "events": ("Failure",),
     "patch": ("StatePatch",),
+    "phases": ("Machine",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
@@ -131,6 +133,7 @@ __all__ = [
     "KeyTaken",
     "LeaseLost",
     "LogCorrupt",
+    "Machine",
     "MissingExtra",
     "NestedStep",
     "NotAStore",

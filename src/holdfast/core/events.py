@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from holdfast.core.patch import Changes
+from holdfast.core.phases import Moves
 
 Value = Raw
 Fields = dict[str, Raw]
@@ -48,7 +49,10 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
 
 class TaskCreated(Event, frozen=True):
-    """The first event of a task. One that lives in a `with` block has no agent that others could call."""
+    """The first event of a task. One that lives in a `with` block has no agent that others could call.
+
+    `phases` is its machine, if it is not the default one, and `phase` where it begins, if not at the machine's start.
+    """
 
     agent: str
     input: Fields = {}
@@ -65,6 +69,8 @@ class TaskCreated(Event, frozen=True):
     goal: str = ""
     salt: str = ""
     block: bool = False
+    phases: Moves | None = None
+    phase: str = ""
 
 
 class TaskForked(Event, frozen=True):

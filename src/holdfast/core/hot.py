@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.events import Effect, Failure, Fields, WaitKind
+from holdfast.core.phases import Moves
 from holdfast.core.records import Summary
 
 FOLD_VERSION = 1
@@ -153,6 +154,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     stages: tuple[str, ...] = ()
     goal: str = ""
     phase: str = "idle"
+    phases: Moves | None = None
     begun: int = 0
     attempts: int = 0
     turn: int = 0

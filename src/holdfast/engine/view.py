@@ -12,6 +12,7 @@ from holdfast.core import codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
+from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.records import moment
 from holdfast.engine.log import Log, Logs, decoded
 
@@ -200,6 +201,11 @@ class TaskState:
     @property
     def phase(self) -> str:
         return self._hot.phase
+
+    @property
+    def phases(self) -> Moves:
+        """The machine its phase moves by."""
+        return self._hot.phases or DEFAULT
 
     @property
     def turn(self) -> int:
