@@ -26,8 +26,6 @@ def check(hot: Hot | None, event: Event) -> None:
         if not isinstance(event, ev.TaskCreated):
             raise InvalidEvent(f"a log cannot begin with {_name(event)}", hint="start the task first")
         names.short_name(event.agent, "agent's name")
-        if event.phase:
-            phases.check_start(event.phases, event.phase)
         return
     if hot.ended and not isinstance(event, _AFTER_THE_END):
         raise TaskFinished(hot.summary.id, hot.summary.status, _name(event))

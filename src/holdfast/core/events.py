@@ -51,7 +51,8 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 class TaskCreated(Event, frozen=True):
     """The first event of a task. One that lives in a `with` block has no agent that others could call.
 
-    `phases` is its machine, if it is not the default one, and `phase` where it begins, if not at the machine's start.
+    `phases` is its machine, if it is not the default one. A task that begins with a contract has its constraints word
+    for word, the risks among them whose calls wait for an approval, its budget, and the identity of all of it.
     """
 
     agent: str
@@ -70,7 +71,10 @@ class TaskCreated(Event, frozen=True):
     salt: str = ""
     block: bool = False
     phases: Moves | None = None
-    phase: str = ""
+    constraints: Value | UnsetType = UNSET
+    risks: tuple[str, ...] = ()
+    contract_budget: Value | UnsetType = UNSET
+    contract: str = ""
 
 
 class TaskForked(Event, frozen=True):

@@ -155,6 +155,10 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     goal: str = ""
     phase: str = "idle"
     phases: Moves | None = None
+    constraints: Raw | UnsetType = UNSET
+    risks: tuple[str, ...] = ()
+    contract_budget: Raw | UnsetType = UNSET
+    contract: str = ""
     begun: int = 0
     attempts: int = 0
     turn: int = 0

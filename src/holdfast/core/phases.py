@@ -76,13 +76,6 @@ def check_move(machine: Moves | None, phase: str, to: str, on: str) -> None:
         )
 
 
-def check_start(machine: Moves | None, phase: str) -> None:
-    """Refuse a task that would begin in a phase its machine does not have."""
-    known = (machine or DEFAULT).moves
-    if phase not in known:
-        raise InvalidTransition(f"{phase!r} is no phase of this task", hint=f"its phases are {list(known)}")
-
-
 def _led(machine: Moves, phase: str, on: str) -> str:
     """Where an event leads from here."""
     if on not in machine.events:

@@ -79,14 +79,17 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return Hot(
                 summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
-                phase=event.phase or (event.phases or DEFAULT).start,
+                phase=(event.phases or DEFAULT).start,
                 **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
             return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us)
 
 
-_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block", "phases")
+_FROM_CREATION = (
+    *("input", "seed", "salt", "version", "stages", "goal", "block"),
+    *("phases", "constraints", "risks", "contract_budget", "contract"),
+)
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:

@@ -264,6 +264,12 @@ class TaskState:
         return self._hot.goal
 
     @property
+    def constraints(self) -> dict[str, Any]:
+        """What the work must keep to, as the contract it began with has it."""
+        constraints = self._hot.constraints
+        return {} if constraints is UNSET else codec.unpack(constraints, self._logs.blob)
+
+    @property
     def plan(self) -> list[hot.PlanStep]:
         """The steps planned, each with whether it is done."""
         return list(self._hot.plan)
@@ -336,6 +342,19 @@ class TaskState:
     def updated_at(self) -> datetime:
         return moment(self._hot.updated_us)
 
+    @classmethod
+    def from_contract(cls, contract: str | bytes | Mapping[str, Any]) -> TaskState:
+        """A state that stands alone, of the JSON that `contract` gives."""
+        from holdfast.engine.contracts import alone
+
+        return alone(contract)
+
+    def contract(self) -> dict[str, Any]:
+        """What the agent is to do and knows, as JSON to hand to others: a task can begin with it."""
+        from holdfast.engine.contracts import of_state
+
+        return of_state(self, self._hot, self._logs)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON."""
         plain = (
@@ -369,6 +388,7 @@ class TaskState:
             "checkpoints": dict(self.checkpoints),
             "created_at": iso(self._hot.summary.created_us),
             "updated_at": iso(self._hot.updated_us),
+            **({"constraints": self.constraints} if self.constraints else {}),
         }
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:

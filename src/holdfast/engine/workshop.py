@@ -13,7 +13,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import execute
+from holdfast.engine import contracts, execute
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
@@ -157,30 +157,32 @@ class Workshop:
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
         given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+        given |= contracts.inherited(run.hot, self.logs)
         first = created(wish.agent, wish.input, deadline_us=limit, **given)
         return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop)
 
     # Beginnings
 
-    def enter(self, name: str, agent: Agent, first: ev.TaskCreated) -> tuple[Log, bool]:
+    def enter(self, name: str, agent: Agent, first: ev.TaskCreated, then: tuple[Event, ...] = ()) -> tuple[Log, bool]:
         """The task of that id, begun and claimed if it is not there; and whether it was."""
         if self.logs.store.origin(name) is None:
             claim = ev.TaskClaimed(holder=self.logs.store.holder())
             with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
                 failpoint("claim.before")
-                log = begin(self.logs, name, [first, claim], None)
+                log = begin(self.logs, name, [first, *then, claim], None)
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
         execute.same_input(self.logs, log, first.input)
+        contracts.same_contract(self.logs, log, first, then)
         execute.check_agent(log, agent)
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False
 
-    def begin(self, name: str, event: Event) -> Log:
-        """Write the first event of a task."""
-        return begin(self.logs, name, [event], None)
+    def begin(self, name: str, first: Event, then: tuple[Event, ...] = ()) -> Log:
+        """Write the first event of a task, and what follows it at once."""
+        return begin(self.logs, name, [first, *then], None)
 
     def _tell(self, log: Log) -> None:
         """Tell the program that a task now waits for a person."""
