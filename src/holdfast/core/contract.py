@@ -241,6 +241,7 @@ def beginning(reading: Reading) -> Beginning:
         "risks": contract.constraints.human_in_the_loop.required_for_risk_levels,
         "contract_budget": codec.pack(codec.as_json(budget), "budget") if limited else UNSET,
     }
+    fields = {name: value for name, value in fields.items() if value is not UNSET}
     then = tuple(_known(contract))
     fields["contract"] = codec.fingerprint([fields, [[KIND[type(one)], one] for one in then]])[:32]
     return Beginning(fields, then)
