@@ -75,6 +75,13 @@ class Decision(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     options: Any = []
 
 
+class KnownFailure(Failure, frozen=True, forbid_unknown_fields=True):
+    """An exception as data: what, where, and because of what."""
+
+    cause: KnownFailure | None = None
+    group: tuple[KnownFailure, ...] = ()
+
+
 class ToolCall(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a tool and what became of it."""
 
@@ -85,7 +92,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unk
     effect: Effect = "idempotent"
     arguments: dict[str, Any] = {}
     result: Any = UNSET
-    error: Failure | None = None
+    error: KnownFailure | None = None
     attempts: Count = 1
     idempotency_key: str = ""
 
@@ -110,7 +117,7 @@ class Contract(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unk
     messages: list[Any] = []
     tool_calls: list[ToolCall] = []
     final_answer: Any = field(default=UNSET)
-    error: Failure | None = None
+    error: KnownFailure | None = None
     state: dict[str, Any] = {}
 
 
