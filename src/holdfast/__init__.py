@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from holdfast.core.events import Failure, Usage
     from holdfast.core.patch import StatePatch
+    from holdfast.core.phases import Machine
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
@@ -85,6 +86,7 @@ _PLACES = {
     "codec": ("pack",),
     "events": ("Failure", "Usage"),
     "patch": ("StatePatch",),
+    "phases": ("Machine",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
@@ -139,6 +141,7 @@ __all__ = [
     "KeyTaken",
     "LeaseLost",
     "LogCorrupt",
+    "Machine",
     "MissingExtra",
     "NestedStep",
     "NotAStore",

@@ -11,12 +11,11 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.core import budget, codec, names
+from holdfast.core import budget, codec, names, phases
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.hot import Hot, Step
-from holdfast.core.policy import PHASES
 
 _AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent)
 
@@ -143,10 +142,7 @@ def _stage_set(hot: Hot, event: ev.StageSet) -> None:
 
 
 def _phase_set(hot: Hot, event: ev.PhaseSet) -> None:
-    allowed = PHASES.get(hot.phase, ())
-    if event.phase not in allowed:
-        moves = f"from {hot.phase!r} the phase can go to {list(allowed)}" if allowed else f"{hot.phase!r} is final"
-        raise InvalidTransition(f"the phase cannot go from {hot.phase!r} to {event.phase!r}", hint=moves)
+    phases.check_move(hot.phases, hot.phase, event.phase, event.on)
 
 
 def _message_added(hot: Hot, event: ev.MessageAdded) -> None:

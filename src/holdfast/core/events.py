@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from holdfast.core.patch import Changes
+from holdfast.core.phases import Moves
 
 Value = Raw
 Fields = dict[str, Raw]
@@ -70,7 +71,11 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
 
 class TaskCreated(Event, frozen=True):
-    """The first event of a task. One that lives in a `with` block has no agent that others could call."""
+    """The first event of a task. One that lives in a `with` block has no agent that others could call.
+
+    `phases` is its machine, if it is not the default one. A task that begins with a contract has its constraints word
+    for word, the risks among them whose calls wait for an approval, its budget, and the identity of all of it.
+    """
 
     agent: str
     input: Fields = {}
@@ -89,6 +94,10 @@ class TaskCreated(Event, frozen=True):
     block: bool = False
     budget: Limits | None = None
     payers: tuple[str, ...] = ()
+    phases: Moves | None = None
+    constraints: Value | UnsetType = UNSET
+    risks: tuple[str, ...] = ()
+    contract: str = ""
 
 
 class TaskForked(Event, frozen=True):

@@ -102,7 +102,7 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
         return True
     if hot.effects == "recorded":
         return (yield from _replayed(desk, key, want))
-    if want.approval or (hot.effects == "ask" and want.effect == "once"):
+    if want.approval or (want.risk and want.risk in hot.risks) or (hot.effects == "ask" and want.effect == "once"):
         return not (yield from _approved(desk, key, want))
     return False
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import codec
 from holdfast.core.events import Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.patch import Changes
+from holdfast.core.phases import Moves
 from holdfast.core.records import Summary
 
 FOLD_VERSION = 2
@@ -177,6 +178,10 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     stages: tuple[str, ...] = ()
     goal: str = ""
     phase: str = "idle"
+    phases: Moves | None = None
+    constraints: Raw | UnsetType = UNSET
+    risks: tuple[str, ...] = ()
+    contract: str = ""
     begun: int = 0
     attempts: int = 0
     turn: int = 0

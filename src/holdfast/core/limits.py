@@ -36,6 +36,12 @@ MAX_FORK_DEPTH = 1_000
 MAX_APPEND_TRIES = 100
 """How often an outsider's write is tried against a moving head."""
 
+MAX_CONTRACT_ITEMS = 100_000
+"""How many facts, messages, turns and other items a contract may have."""
+
+MAX_PHASES = 200
+"""How many phases a machine may have, and how many events that move them."""
+
 SNAPSHOT_MIN_BYTES = 64 * 1024
 """No snapshot is taken before the log has grown by this much."""
 

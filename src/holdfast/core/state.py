@@ -12,6 +12,7 @@ from holdfast.core import budget, codec
 from holdfast.core import events as ev
 from holdfast.core.events import Event
 from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Undo, Wait
+from holdfast.core.phases import DEFAULT
 from holdfast.core.records import Stored
 from holdfast.core.summary import SUMMARISED, first_summary, forked_summary, summarise
 
@@ -82,6 +83,7 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return Hot(
                 summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
+                phase=(event.phases or DEFAULT).start,
                 **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
@@ -89,7 +91,10 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us, salt=salt)
 
 
-_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers")
+_FROM_CREATION = (
+    *("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers"),
+    *("phases", "constraints", "risks", "contract"),
+)
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:

@@ -11,6 +11,7 @@ from holdfast.core import limits, names
 from holdfast.core.budget import Budget, limits_of
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
+from holdfast.core.phases import Machine
 from holdfast.core.policy import ONCE_ONLY, Duration, Retry, seconds
 from holdfast.engine.callables import Parameters, name_of
 
@@ -28,6 +29,7 @@ class Agent:
         *,
         name: str | None = None,
         stages: Sequence[str] = (),
+        phases: Machine | None = None,
         deadline: Duration | None = None,
         retries: Retry | int | None = None,
         loop: bool = False,
@@ -43,9 +45,10 @@ class Agent:
     ) -> None:
         """Declare an agent.
 
-        `retries` is for steps and calls that declare none. Calls of tools whose risk is in `required_for_risk_levels`
-        wait for a person's approval, at most `approve_within`. A task that nobody touched for `resume_within` is not
-        resumed. `tools` is what a resumed task may need in order to undo what it did in an earlier turn.
+        `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
+        Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
+        `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
+        may need in order to undo what it did in an earlier turn.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
@@ -53,6 +56,7 @@ class Agent:
         if isinstance(stages, str):
             raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
         self.stages = tuple(names.short_name(stage, "stage") for stage in stages)
+        self.phases = a_machine(phases)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.retry = as_retry(retries)
         self.loop = loop
@@ -227,6 +231,15 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
         return Tool(_function(function), **options)
 
     return declare if fn is None else Tool(_function(fn))
+
+
+def a_machine(given: Machine | None) -> Machine | None:
+    """The phases somebody declares, if they are a machine."""
+    if given is not None and not isinstance(given, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            f"phases={given!r} is no machine", hint='write phases=Machine({"draft": ["done"], "done": []})'
+        )
+    return given
 
 
 def _function(fn: Any) -> Any:

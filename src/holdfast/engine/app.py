@@ -17,9 +17,10 @@ from holdfast.core.budget import Budget, limits_of
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
+from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import blocks, execute, outside, timeline, upkeep, urls
+from holdfast.engine import blocks, contracts, execute, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
@@ -104,11 +105,13 @@ class App:
         queue: str = "default",
         priority: int = 0,
         deadline: Duration | None = None,
+        contract: contracts.Given | None = None,
+        phases: Machine | None = None,
     ) -> TaskState:
-        """Record a new task; it is pending until somebody works on it."""
+        """Record a new task, perhaps with a contract; it is pending until somebody works on it."""
         given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
-        given |= {"stages": stages, "deadline": deadline}
-        return TaskState(self._shop.begin(self._name(id), self._first(agent, input, given)), self.logs)
+        given |= {"stages": stages, "deadline": deadline, "contract": contract, "phases": phases}
+        return TaskState(self._shop.begin(self._name(id), *self._first(agent, input, given)), self.logs)
 
     def run(
         self,
@@ -172,18 +175,19 @@ class App:
         A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
         Entering it again replays what was done.
         """
-        return blocks.block(self._shop, self._name(id), self._first(name, input, {**given, "block": True}))
+        return blocks.block(self._shop, self._name(id), *self._first(name, input, {**given, "block": True}))
 
     def _job(
         self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
     ) -> Job:
         name = self._name(id)
         first = self._first(self._shop.know(agent), input, given)
-        return Job(name, agent, lambda: self._shop.enter(name, agent, first), seconds(hold, "hold"), first=first)
+        return Job(name, agent, lambda: self._shop.enter(name, agent, *first), seconds(hold, "hold"), first=first)
 
-    def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
-        """The first event of a task, if what it is given fits."""
-        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "budget"}
+    def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> contracts.First:
+        """The first event of a task and what follows it at once, if what it is given fits."""
+        taken, then = contracts.taken(given)
+        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block"}
         if unknown:
             name = sorted(unknown)[0]
             raise InvalidValue(f"a task has no {name!r}", hint=f'input is given as a dict: {{"{name}": …}}')
@@ -193,12 +197,8 @@ class App:
         stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
         if stages:
             given["stages"] = _stages(stages)
-        if given.get("budget") is not None:
-            given["budget"] = limits_of(given["budget"])
-        elif "budget" in given:
-            del given["budget"]
         limit = self._deadline(agent, deadline)
-        return created(agent, fields, deadline_us=limit, **given)
+        return created(agent, fields, deadline_us=limit, **given, **taken), then
 
     def _name(self, id: str | None) -> str:
         return names.task_log(id if id is not None else _new_id(self.clock.now_us()))

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core import events, life
 from holdfast.core.errors import InvalidValue, TaskExists
-from holdfast.engine import execute, outside
+from holdfast.engine import contracts, execute, outside
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.drive import drive
 from holdfast.engine.log import Log
@@ -19,9 +19,11 @@ from holdfast.engine.workshop import Workshop
 
 
 @contextmanager
-def block(shop: Workshop, id: str, created: events.TaskCreated) -> Generator[Block, None, None]:
+def block(
+    shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...] = ()
+) -> Generator[Block, None, None]:
     """Enter a task, new or known; what happens in the block is how it ends."""
-    log = _entered(shop, id, created)
+    log = _entered(shop, id, created, then)
     agent = nobody(created.agent)
     with shop.busy.with_(id):
         if not log.state.ended:
@@ -61,18 +63,19 @@ def _end(run: Run, agent: Agent, ending: _Ending) -> None:
         raise ending.error
 
 
-def _entered(shop: Workshop, id: str, created: events.TaskCreated) -> Log:
+def _entered(shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
     """The task of a block: begun, found, or, if it had failed, opened again."""
     logs = shop.logs
     if logs.store.origin(id) is None:
         with contextlib.suppress(TaskExists):
-            shop.begin(id, created)
+            shop.begin(id, created, then)
     log = logs.load(id)
     if not log.state.block or log.state.summary.agent != created.agent:
         raise InvalidValue(
             f"task {id!r} belongs to the agent {log.state.summary.agent!r}", hint="use app.run or app.resume for it"
         )
     execute.same_input(logs, log, created.input)
+    contracts.same_contract(logs, log, created, then)
     if log.state.summary.status == "failed" and not log.state.undoing:
         log = outside.change(logs, id, outside.reopen("", "entered again"))
     return log

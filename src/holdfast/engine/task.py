@@ -14,6 +14,7 @@ from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.events import Usage
 from holdfast.core.hot import Hot
 from holdfast.core.patch import StatePatch
+from holdfast.core.phases import moved
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
@@ -144,9 +145,10 @@ class Task:
         """Say how far the work is."""
         self._say(ev.StageSet(stage=name))
 
-    def phase(self, name: str) -> None:
-        """Move to another phase of the agent's life."""
-        self._say(ev.PhaseSet(phase=name))
+    def phase(self, name: str = "", *, on: str = "") -> None:
+        """Move to another phase of the agent's life: by its name, or by the event that leads there from here."""
+        seen = self._seen
+        self._say(ev.PhaseSet(phase=moved(seen.phases, seen.phase, name, on), on=on))
 
     def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
         """Record a choice, its reason and the options not taken."""

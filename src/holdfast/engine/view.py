@@ -12,6 +12,7 @@ from holdfast.core import budget, codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
+from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.records import moment
 from holdfast.engine.budget_view import BudgetState
 from holdfast.engine.log import Log, Logs, decoded
@@ -216,6 +217,11 @@ class TaskState:
         return self._hot.phase
 
     @property
+    def phases(self) -> Moves:
+        """The machine its phase moves by."""
+        return self._hot.phases or DEFAULT
+
+    @property
     def turn(self) -> int:
         return self._hot.turn
 
@@ -270,6 +276,12 @@ class TaskState:
     @property
     def goal(self) -> str:
         return self._hot.goal
+
+    @property
+    def constraints(self) -> dict[str, Any]:
+        """What the work must keep to, as the contract it began with has it."""
+        constraints = self._hot.constraints
+        return {} if constraints is UNSET else codec.unpack(constraints, self._logs.blob)
 
     @property
     def plan(self) -> list[hot.PlanStep]:
@@ -350,6 +362,19 @@ class TaskState:
     def updated_at(self) -> datetime:
         return moment(self._hot.updated_us)
 
+    @classmethod
+    def from_contract(cls, contract: str | bytes | Mapping[str, Any]) -> TaskState:
+        """A state that stands alone, of the JSON that `contract` gives."""
+        from holdfast.engine.contracts import alone
+
+        return alone(contract)
+
+    def contract(self) -> dict[str, Any]:
+        """What the agent is to do and knows, as JSON to hand to others: a task can begin with it."""
+        from holdfast.engine.contracts import of_state
+
+        return of_state(self, self._hot, self._logs)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON."""
         plain = (
@@ -384,6 +409,7 @@ class TaskState:
             "created_at": iso(self._hot.summary.created_us),
             "updated_at": iso(self._hot.updated_us),
             **self._budget(),
+            **({"constraints": self.constraints} if self.constraints else {}),
         }
 
     def _budget(self) -> dict[str, Any]:

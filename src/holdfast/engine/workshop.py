@@ -12,7 +12,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import execute
+from holdfast.engine import contracts, execute
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
@@ -36,7 +36,7 @@ class Job:
         prepare: Callable[[], tuple[Log, bool]],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
-        first: ev.TaskCreated | None = None,
+        first: contracts.First | None = None,
     ) -> None:
         self.id = id
         self.agent = agent
@@ -110,8 +110,8 @@ class Workshop:
         if not job.agent.is_async:
             return await asyncio.to_thread(self.work, job)
         with self.busy.with_(job.id):
-            alone = job.first is not None and job.first.user is None and job.first.thread is None
-            begun = await begin_async(self.logs, job.id, self._first(job.first)) if job.first and alone else None
+            alone = job.first is not None and job.first[0].user is None and job.first[0].thread is None
+            begun = await begin_async(self.logs, job.id, self._first(*job.first)) if job.first and alone else None
             log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
@@ -163,35 +163,38 @@ class Workshop:
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
         given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+        given |= contracts.inherited(run.hot, self.logs)
         payers = (*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ()))
-        first = created(wish.agent, wish.input, deadline_us=limit, payers=payers, **given)
-        return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop, first)
+        first = created(wish.agent, wish.input, deadline_us=limit, payers=payers, **given), ()
+        prepare = lambda: self.enter(wish.id, wish.agent, *first)  # noqa: E731 — made for one job
+        return Job(wish.id, wish.agent, prepare, run.hold, run.stop, first)
 
     # Beginnings
 
-    def enter(self, name: str, agent: Agent, first: ev.TaskCreated) -> tuple[Log, bool]:
+    def enter(self, name: str, agent: Agent, first: ev.TaskCreated, then: tuple[Event, ...] = ()) -> tuple[Log, bool]:
         """The task of that id, begun and claimed if it is not there; and whether it was."""
         if self.logs.store.origin(name) is None:
             with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
                 failpoint("claim.before")
-                log = begin(self.logs, name, self._first(first), None)
+                log = begin(self.logs, name, self._first(first, then), None)
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
         execute.same_input(self.logs, log, first.input)
+        contracts.same_contract(self.logs, log, first, then)
         execute.check_agent(log, agent)
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False
 
-    def _first(self, first: ev.TaskCreated) -> list[Event]:
+    def _first(self, first: ev.TaskCreated, then: tuple[Event, ...]) -> list[Event]:
         """The first write of a task that is worked on at once: it is created and claimed in one."""
         pins = self.logs.pins(first.user, first.thread)
-        return [first, ev.TaskClaimed(holder=self.logs.store.holder(), pins=pins)]
+        return [first, *then, ev.TaskClaimed(holder=self.logs.store.holder(), pins=pins)]
 
-    def begin(self, name: str, event: Event) -> Log:
-        """Write the first event of a task."""
-        return begin(self.logs, name, [event], None)
+    def begin(self, name: str, first: Event, then: tuple[Event, ...] = ()) -> Log:
+        """Write the first event of a task, and what follows it at once."""
+        return begin(self.logs, name, [first, *then], None)
 
     def _tell(self, log: Log) -> None:
         """Tell the program that a task now waits for a person."""
@@ -231,7 +234,7 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     declared: dict[str, Any] = {}
     if isinstance(agent, Agent):
         budget = None if agent.budget is None else agent.budget.limits()
-        declared = {"stages": agent.stages, "version": agent.version, "budget": budget}
+        declared = {"stages": agent.stages, "version": agent.version, "phases": agent.phases, "budget": budget}
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,

@@ -1,0 +1,174 @@
+"""Phases: which may follow which, and the named events that move them. The default machine, and those users declare.
+
+A task's machine stands in its first event, so whoever reads the log can judge a move; the default one needs no bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from holdfast.core import limits, names
+from holdfast.core.errors import InvalidTransition, InvalidValue
+from holdfast.core.policy import PHASES
+
+
+class Moves(Struct, frozen=True, omit_defaults=True):
+    """A machine as it stands in the log: where each phase may go, where it starts, what each event does.
+
+    `events` says for each event where it leads from which phase.
+    """
+
+    moves: Mapping[str, Sequence[str]]
+    start: str = ""
+    events: Mapping[str, Mapping[str, str]] = {}
+
+
+class Machine(Moves, frozen=True):
+    """Phases of your own: where each may go, where it starts (the first one, if nobody says), what each event does.
+
+    >>> review = Machine(
+    ...     {"draft": ["review"], "review": ["draft", "published"], "published": []},
+    ...     events={"submit": {"draft": "review"}, "reject": {"review": "draft"}, "accept": {"review": "published"}},
+    ... )
+    >>> review.start
+    'draft'
+    """
+
+    def __post_init__(self) -> None:
+        moves = _checked_moves(self.moves)
+        force_setattr(self, "moves", moves)
+        force_setattr(self, "start", names.short_name(self.start or next(iter(moves)), "start"))
+        if self.start not in moves:
+            raise InvalidValue(f"start={self.start!r} is no phase of this machine", hint=f"it has {list(moves)}")
+        lost = [phase for phase in moves if phase not in _reachable(moves, self.start)]
+        if lost:
+            raise InvalidValue(
+                f"the phases {lost} cannot be reached from {self.start!r}",
+                hint="let some phase move there, or drop them",
+            )
+        force_setattr(self, "events", _checked_events(self.events, moves))
+
+
+def moved(machine: Moves | None, phase: str, name: str, on: str) -> str:
+    """The phase somebody wants to move to: by its name, or by the event that leads there."""
+    if bool(name) == bool(on):
+        given = f"phase({name!r}, on={on!r})" if name else "phase()"
+        raise InvalidValue(f"{given} is no move", hint='write task.phase("planning") or task.phase(on="new_task")')
+    return name or _led(machine or DEFAULT, phase, on)
+
+
+def check_move(machine: Moves | None, phase: str, to: str, on: str) -> None:
+    """Refuse a move that the machine does not know, naming those it does."""
+    machine = machine or DEFAULT
+    if to not in machine.moves.get(phase, ()):
+        raise InvalidTransition(
+            f"the phase cannot go from {phase!r} to {to!r}",
+            hint=_ways(machine, phase),
+            phase=phase,
+            allowed=list(machine.moves.get(phase, ())),
+        )
+    if on and (led := _led(machine, phase, on)) != to:
+        raise InvalidTransition(
+            f"the event {on!r} moves the phase from {phase!r} to {led!r}, not to {to!r}", hint=_ways(machine, phase)
+        )
+
+
+def _led(machine: Moves, phase: str, on: str) -> str:
+    """Where an event leads from here."""
+    if on not in machine.events:
+        raise InvalidTransition(f"{on!r} is no event of these phases", hint=f"they are {list(machine.events)}")
+    to = machine.events[on].get(phase)
+    if to is None:
+        raise InvalidTransition(
+            f"the event {on!r} does not move the phase from {phase!r}",
+            hint=_ways(machine, phase),
+            phase=phase,
+            allowed=list(machine.moves.get(phase, ())),
+        )
+    return to
+
+
+def _ways(machine: Moves, phase: str) -> str:
+    """Where a phase may go, and by which events."""
+    allowed = list(machine.moves.get(phase, ()))
+    if not allowed:
+        return f"{phase!r} is final"
+    events = [f"{name!r} (to {leads[phase]!r})" for name, leads in machine.events.items() if phase in leads]
+    by = f"; events from here: {', '.join(events)}" if events else ""
+    return f"from {phase!r} the phase can go to {allowed}{by}"
+
+
+# What a machine must be
+
+
+def _checked_moves(given: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    if not isinstance(given, Mapping) or not given:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{given!r} has no phases", hint='give a dict: Machine({"draft": ["done"], "done": []})')
+    if len(given) > limits.MAX_PHASES:
+        raise InvalidValue(f"{len(given)} phases are too many", hint=f"give at most {limits.MAX_PHASES}")
+    for phase, targets in given.items():
+        names.short_name(phase, "phase")
+        if isinstance(targets, str) or not isinstance(targets, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(
+                f"the moves of {phase!r} are {targets!r}", hint=f"give a list: {{{phase!r}: [{targets!r}]}}"
+            )
+        for index, target in enumerate(targets):
+            if names.short_name(target, "phase") not in given:
+                raise InvalidValue(
+                    f"{phase!r} may go to {target!r}, which is no phase of this machine",
+                    hint=f"add it, {{{target!r}: []}} if it is final; there are {list(given)}",
+                )
+            if target in targets[:index]:
+                raise InvalidValue(f"{phase!r} may go to {target!r} twice", hint="name each move once")
+    return {phase: tuple(targets) for phase, targets in given.items()}
+
+
+def _reachable(moves: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    found, todo = {start}, [start]
+    while todo:
+        new = [target for target in moves[todo.pop()] if target not in found]
+        found.update(new)
+        todo += new
+    return found
+
+
+def _checked_events(
+    given: Mapping[str, Mapping[str, str]], moves: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, str]]:
+    if not isinstance(given, Mapping) or len(given) > limits.MAX_PHASES:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            f"events={str(given)[:80]} cannot be followed",
+            hint=f'give at most {limits.MAX_PHASES}, each with its moves: {{"submit": {{"draft": "review"}}}}',
+        )
+    for event, leads in given.items():
+        names.short_name(event, "event")
+        if not isinstance(leads, Mapping) or not leads:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(
+                f"the event {event!r} moves nothing",
+                hint=f'say from where to where: {{{event!r}: {{"draft": "review"}}}}',
+            )
+        for phase, to in leads.items():
+            if to not in moves.get(phase, ()):
+                raise InvalidValue(
+                    f"the event {event!r} moves the phase from {phase!r} to {to!r}, which is no move of this machine",
+                    hint=f"{phase!r} may go to {list(moves[phase])}" if phase in moves else f"there are {list(moves)}",
+                )
+    return {event: dict(leads) for event, leads in given.items()}
+
+
+DEFAULT = Machine(
+    PHASES,
+    start="idle",
+    events={
+        "new_task": {"idle": "planning"},
+        "plan_ready": {"planning": "executing"},
+        "step_complete": {"executing": "reflecting"},
+        "needs_input": {"executing": "waiting_feedback"},
+        "input_received": {"waiting_feedback": "executing"},
+        "task_complete": {"reflecting": "done"},
+    },
+)
+"""What an agent without a machine of its own goes through."""

@@ -1,0 +1,281 @@
+"""Phases: explicit moves by name or by event, machines of one's own, and errors that name the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import InvalidTransition, InvalidValue, Machine, agent
+from holdfast import events as ev
+from holdfast.core import phases
+from holdfast.core.policy import PHASES
+from holdfast.testing import crash_everywhere
+from tests.engine.both import KINDS, Crash, declarer, events
+
+REVIEW = Machine(
+    {"draft": ["review"], "review": ["draft", "published"], "published": []},
+    events={"submit": {"draft": "review"}, "reject": {"review": "draft"}, "accept": {"review": "published"}},
+)
+USUAL = {
+    "new_task": ("idle", "planning"),
+    "plan_ready": ("planning", "executing"),
+    "step_complete": ("executing", "reflecting"),
+    "needs_input": ("executing", "waiting_feedback"),
+    "input_received": ("waiting_feedback", "executing"),
+    "task_complete": ("reflecting", "done"),
+}
+
+
+@pytest.fixture(params=KINDS)
+def either(request):
+    return declarer(request.param)
+
+
+def test_named_events_go_through_the_usual_phases(app, either):
+    @either()
+    def worker(task):
+        for on in ("new_task", "plan_ready", "needs_input", "input_received"):
+            task.phase(on=on)
+        yield task.step(lambda: 1, name="work")
+        task.phase(on="step_complete")
+        task.phase("planning")
+        task.phase(on="plan_ready")
+        task.phase("reflecting")
+        task.phase(on="task_complete")
+
+    done = app.run(worker, id="t")
+    assert (done.status, done.phase) == ("completed", "done")
+    moves = [(one.phase, one.on) for one in events(app, "phase_set")]
+    assert moves[:2] == [("planning", "new_task"), ("executing", "plan_ready")]
+    assert moves[-3:] == [("executing", "plan_ready"), ("reflecting", ""), ("done", "task_complete")]
+    created = next(app.events("t")).event
+    assert created.phases is None and created.phase == "", "the usual machine needs no bytes"
+
+
+@pytest.mark.parametrize(("on", "way"), USUAL.items())
+def test_every_usual_event_moves_from_one_phase_only(on, way):
+    before, after = way
+    for phase in PHASES:
+        if phase == before:
+            assert phases.moved(None, phase, "", on) == after
+            phases.check_move(None, phase, after, on)
+        else:
+            with pytest.raises(InvalidTransition, match=f"{on!r} does not move the phase from {phase!r}"):
+                phases.moved(None, phase, "", on)
+
+
+def test_every_phase_but_error_may_go_to_error():
+    for phase in PHASES:
+        if phase != "error":
+            phases.check_move(None, phase, "error", "")
+    with pytest.raises(InvalidTransition, match="'error' is final"):
+        phases.check_move(None, "error", "error", "")
+
+
+def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothing(app, either):
+    @either()
+    def worker(task):
+        task.phase("planning")
+        task.phase(on="plan_ready")
+        caught = []
+        for wrong in (
+            lambda: task.phase("done"),
+            lambda: task.phase(on="task_complete"),
+            lambda: task.phase(on="nonsense"),
+            lambda: task.phase(),
+            lambda: task.phase("reflecting", on="step_complete"),
+        ):
+            try:
+                wrong()
+            except holdfast.HoldfastError as error:
+                caught.append([error.code, str(error)])
+        yield task.step(lambda: 1, name="one")
+        return caught
+
+    done = app.run(worker, id="t")
+    assert done.phase == "executing" and len(events(app, "phase_set")) == 2
+    to_done, by_event, unknown, nothing, both = done.result
+    assert to_done[0] == by_event[0] == unknown[0] == "invalid-transition"
+    assert "['reflecting', 'waiting_feedback', 'error']" in to_done[1]
+    assert "'step_complete' (to 'reflecting')" in to_done[1] and "'needs_input'" in to_done[1]
+    assert "does not move the phase from 'executing'" in by_event[1] and "'step_complete'" in by_event[1]
+    assert "no event of these phases" in unknown[1] and "'plan_ready'" in unknown[1]
+    assert nothing[0] == both[0] == "invalid-value" and 'task.phase(on="new_task")' in both[1]
+
+
+def test_a_machine_of_ones_own_starts_where_it_says_and_moves_as_it_says(app, either):
+    @either(phases=REVIEW)
+    def writer(task):
+        task.phase(on="submit")
+        task.phase(on="reject")
+        yield task.step(lambda: 1, name="write")
+        task.phase("review")
+        try:
+            task.phase("planning")
+        except InvalidTransition as error:
+            task.note("refused", str(error))
+        task.phase(on="accept")
+
+    app.start(writer, id="t")
+    assert app.get("t").phase == "draft"
+    done = app.run(writer, id="t")
+    assert done.phase == "published" and done.phases.events["submit"] == {"draft": "review"}
+    assert "['draft', 'published']" in done.notes["refused"] and "'accept' (to 'published')" in done.notes["refused"]
+
+
+def test_outsiders_are_judged_by_the_machine_in_the_log(url, clock):
+    with holdfast.open(url, clock=clock) as app:
+        app.start(agent(name="writer", phases=REVIEW)(lambda task: None), id="t")
+        before = app.get("t").seq
+        for wrong, why in [
+            (
+                ev.PhaseSet(phase="published"),
+                r"from 'draft' the phase can go to \['review'\]; events from here: 'submit'",
+            ),
+            (ev.PhaseSet(phase="planning"), r"\['review'\]"),
+            (ev.PhaseSet(phase="review", on="accept"), "'accept' does not move the phase from 'draft'"),
+            (ev.PhaseSet(phase="review", on="plan_ready"), "no event of these phases"),
+        ]:
+            with pytest.raises(InvalidTransition, match=why):
+                app.append("t", wrong)
+        app.append("t", ev.PhaseSet(phase="review", on="submit"))
+        with pytest.raises(InvalidTransition, match="'reject' moves the phase from 'review' to 'draft', not to 'publi"):
+            app.append("t", ev.PhaseSet(phase="published", on="reject"))
+        assert (app.get("t").phase, app.get("t").seq) == ("review", before + 1)
+
+
+def test_the_log_s_machine_counts_when_the_code_has_another_by_now(app):
+    def body(task):
+        task.wait("go")
+        task.phase(on="submit")
+        return "moved"
+
+    app.run(agent(name="writer", phases=REVIEW)(body), id="t")
+    app.signal("t", "go")
+    done = app.run(agent(name="writer", phases=Machine({"a": ["b"], "b": []}))(body), id="t")
+    assert (done.result, done.phase) == ("moved", "review")
+
+
+def test_forks_and_rollbacks_keep_the_phase_and_the_machine(app):
+    @agent(phases=REVIEW)
+    def writer(task):
+        task.phase(on="submit")
+        task.step(lambda: 1, name="one")
+        task.phase(on="accept")
+        task.step(lambda: 2, name="two")
+
+    app.run(writer, id="t")
+    after_one = app.step("t", "one#1").after
+    fork = app.fork("t", at=after_one, id="f")
+    assert (fork.phase, fork.phases.start) == ("review", "draft")
+    with pytest.raises(InvalidTransition, match="'draft', 'published'"):
+        app.append("f", ev.PhaseSet(phase="planning"))
+    assert app.run(writer, id="f").phase == "published"
+    back = app.rollback("t", to=after_one)
+    assert (back.phase, back.phases.start) == ("review", "draft")
+    with pytest.raises(InvalidTransition):
+        app.append("t", ev.PhaseSet(phase="planning"))
+    assert app.run(writer, id="t").phase == "published"
+
+
+def test_a_replay_moves_no_phase_twice_and_sees_the_same(app, either):
+    seen, dead = [], [True]
+
+    @either(phases=REVIEW)
+    def writer(task):
+        task.phase(on="submit")
+        yield task.step(lambda: 1, name="one")
+        try:
+            task.phase(on="submit")
+        except InvalidTransition as error:
+            seen.append(str(error))
+        task.phase(on="accept")
+        yield task.step(lambda: 2, name="two")
+        if dead:
+            dead.clear()
+            raise Crash
+        return task.id
+
+    with pytest.raises(Crash):
+        app.run(writer, id="t")
+    assert app.run(writer, id="t").phase == "published"
+    assert [one.on for one in events(app, "phase_set")] == ["submit", "accept"]
+    assert seen[0] == seen[1]
+
+
+def test_a_crash_anywhere_leaves_the_phases_right():
+    @agent(phases=REVIEW)
+    def writer(task):
+        task.phase(on="submit")
+        task.step(lambda: 1, name="one")
+        task.phase(on="reject")
+        task.phase("review")
+        task.step(lambda: 2, name="two")
+        task.phase(on="accept")
+
+    def published(state, *_):
+        assert state.phase == "published"
+
+    report = crash_everywhere(writer, {}, check=published)
+    assert report.survived == report.tried > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "why", "remedy"),
+    [
+        (lambda: Machine({}), "has no phases", "give a dict"),
+        (lambda: Machine(["a", "b"]), "has no phases", "give a dict"),
+        (lambda: Machine({"a": ["b"]}), "'b', which is no phase", r"'b': \[\]"),
+        (lambda: Machine({"a": "b", "b": []}), "moves of 'a' are 'b'", "give a list"),
+        (lambda: Machine({"a": 3}), "moves of 'a' are 3", "give a list"),
+        (lambda: Machine({"a": [["b"]], "b": []}), "is not text", "give a str"),
+        (lambda: Machine({"a": ["b", "b"], "b": []}), "'b' twice", "once"),
+        (lambda: Machine({"a": [], "b": ["a"]}), r"\['b'\] cannot be reached from 'a'", "drop them"),
+        (lambda: Machine({"a": []}, start="x"), "start='x'", r"\['a'\]"),
+        (lambda: Machine({"a": []}, start=["a"]), "not text", "str"),
+        (lambda: Machine({"": []}), "0 characters", "use 1 to"),
+        (lambda: Machine({str(n): [] for n in range(201)}), "201 phases", "at most 200"),
+        (lambda: Machine({"a": ["b"], "b": []}, events={"go": {"a": "a"}}), "no move", r"'a' may go to \['b'\]"),
+        (lambda: Machine({"a": ["b"], "b": []}, events={"go": {"x": "a"}}), "no move", r"there are \['a', 'b'\]"),
+        (lambda: Machine({"a": ["b"], "b": []}, events={"go": {}}), "'go' moves nothing", "from where to where"),
+        (lambda: Machine({"a": ["b"], "b": []}, events={"go": "b"}), "'go' moves nothing", "from where to where"),
+        (lambda: Machine({"a": ["b"], "b": []}, events=["go"]), "cannot be followed", "each with its moves"),
+        (lambda: agent(name="x", phases={"a": []})(lambda task: None), "is no machine", r"phases=Machine"),
+    ],
+)
+def test_a_machine_that_cannot_work_is_refused_where_it_is_declared(make, why, remedy):
+    with pytest.raises(InvalidValue, match=why) as refused:
+        make()
+    assert refused.match(remedy)
+
+
+def test_a_machine_is_frozen_and_does_not_follow_what_it_was_made_of():
+    moves = {"a": ["b"], "b": []}
+    machine = Machine(moves)
+    moves["a"].append("a")
+    moves["c"] = []
+    assert machine.moves == {"a": ("b",), "b": ()}
+    with pytest.raises(AttributeError):
+        machine.start = "b"
+
+
+names = st.sampled_from("abcd")
+
+
+@given(st.dictionaries(names, st.lists(names, max_size=3, unique=True), min_size=1), st.lists(names, max_size=6))
+def test_any_machine_is_either_refused_or_followed_to_the_letter(table, wanted):
+    try:
+        machine = Machine(table)
+    except InvalidValue:
+        return
+    with holdfast.open("memory:") as app:
+        app.start(agent(name="x", phases=machine)(lambda task: None), id="t")
+        phase = next(iter(table))
+        for target in wanted:
+            if target in table[phase]:
+                app.append("t", ev.PhaseSet(phase=target))
+                phase = target
+            else:
+                with pytest.raises(InvalidTransition):
+                    app.append("t", ev.PhaseSet(phase=target))
+            assert app.get("t").phase == phase
