@@ -49,7 +49,7 @@ def test_named_events_go_through_the_usual_phases(app, either):
     assert moves[:2] == [("planning", "new_task"), ("executing", "plan_ready")]
     assert moves[-3:] == [("executing", "plan_ready"), ("reflecting", ""), ("done", "task_complete")]
     created = next(app.events("t")).event
-    assert created.phases is None and created.phase == "", "the usual machine needs no bytes"
+    assert created.phases is None, "the usual machine needs no bytes"
 
 
 @pytest.mark.parametrize(("on", "way"), USUAL.items())
