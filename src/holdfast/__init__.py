@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.core.patch import StatePatch
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
+    from holdfast.core.state_errors import InvalidState, InvalidTemplate, StateNotMigrated, UnknownName
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
     from holdfast.engine.agent import agent, tool
     from holdfast.engine.app import App, open
@@ -82,6 +83,7 @@ _PLACES = {
     "patch": ("StatePatch",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
+    "state_errors": ("InvalidState", "InvalidTemplate", "StateNotMigrated", "UnknownName"),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
     "engine.agent": ("agent", "tool"),
     "engine.app": ("App", "open"),
@@ -125,6 +127,8 @@ __all__ = [
     "InvalidEvent",
     "InvalidId",
     "InvalidInput",
+    "InvalidState",
+    "InvalidTemplate",
     "InvalidTransition",
     "InvalidUrl",
     "InvalidValue",
@@ -142,6 +146,7 @@ __all__ = [
     "Retry",
     "Secret",
     "SeqOutOfRange",
+    "StateNotMigrated",
     "StatePatch",
     "StepChanged",
     "StepFailed",
@@ -166,6 +171,7 @@ __all__ = [
     "TurnLimit",
     "Unknown",
     "UnknownEvent",
+    "UnknownName",
     "UnnamedThread",
     "ValueDamaged",
     "__version__",

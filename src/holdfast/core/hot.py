@@ -14,7 +14,7 @@ from holdfast.core import codec
 from holdfast.core.events import Effect, Failure, Fields, WaitKind
 from holdfast.core.records import Summary
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Changes when the same events fold to something else; older snapshots are then ignored."""
 
 ENDED = ("completed", "failed", "cancelled")
@@ -173,6 +173,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     notes: dict[str, Raw] = {}
     flags: list[str] = []
     bag: dict[str, Raw] = {}
+    state_version: int = 0
     messages: Messages = Messages()
     decisions: int = 0
     checkpoints: dict[str, int] = {}

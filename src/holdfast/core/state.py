@@ -84,7 +84,7 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us)
 
 
-_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block")
+_FROM_CREATION = ("input", "seed", "salt", "version", "stages", "goal", "block", "state_version")
 
 
 def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
@@ -339,9 +339,29 @@ def _without(items: list[str], gone: str) -> list[str]:
     return [item for item in items if item != gone]
 
 
-def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
+def _state_incremented(hot: Hot, event: ev.StateIncremented, seq: int, at_us: int) -> None:
+    grown = event.by if event.name in hot.bag else event.start + event.by
+    hot.bag[event.name] = codec.increased(hot.bag.get(event.name), grown)
+
+
+def _state_appended(hot: Hot, event: ev.StateAppended, seq: int, at_us: int) -> None:
+    start = None if event.start is UNSET else event.start
+    hot.bag[event.name] = codec.appended(hot.bag.get(event.name, start), event.value)
+
+
+def _state_migrated(hot: Hot, event: ev.StateMigrated, seq: int, at_us: int) -> None:
+    _join(hot, seq)
+    hot.bag, hot.state_version = dict(event.bag), event.version
+
+
+def _join(hot: Hot, seq: int) -> None:
+    """What a fork was patched with as it began is seen where it begins."""
     if hot.joint[1] == seq - 1 and hot.forked_from:
         hot.joint = (hot.joint[0], seq)
+
+
+def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
+    _join(hot, seq)
     patch = event.patch
     for fact in patch.append_facts:
         hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
@@ -403,12 +423,11 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepSettled: _step_settled,
     ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
     ev.StateSet: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, e.value),
-    ev.StateIncremented: lambda hot, e, seq, at: hot.bag.__setitem__(
-        e.name, codec.increased(hot.bag.get(e.name), e.by)
-    ),
-    ev.StateAppended: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, codec.appended(hot.bag.get(e.name), e.value)),
+    ev.StateIncremented: _state_incremented,
+    ev.StateAppended: _state_appended,
     ev.StateDeleted: lambda hot, e, seq, at: _drop(hot.bag, e.name),
     ev.StatePatched: _state_patched,
+    ev.StateMigrated: _state_migrated,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -24,6 +24,7 @@ from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
 from holdfast.core.records import Write
 from holdfast.engine import timeline
+from holdfast.engine.agent import Agent
 from holdfast.engine.log import Log, Logs, decoded
 
 Decide = Callable[[Hot], Sequence[Event]]
@@ -90,7 +91,9 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     return decide
 
 
-def patch(logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str) -> Decide:
+def patch(
+    logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str, agents: Mapping[str, Agent]
+) -> Decide:
     """Change what an agent knows. What others changed since `expect` must go together with it."""
 
     def decide(hot: Hot) -> Sequence[Event]:
@@ -101,9 +104,17 @@ def patch(logs: Logs, id: str, changes: Changes, expect: int | None, by: str, wh
                 raise _patch_conflict(logs, id, expect, *found)
         elif expect is not None and expect > hot.seq:
             raise SeqOutOfRange(id, expect, hot.seq)
-        return (ev.StatePatched(patch=changes, by=by, why=why),)
+        return admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
 
     return decide
+
+
+def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, Agent]) -> Sequence[Event]:
+    """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
+    from holdfast.engine.typed_bag import admitted as fitting
+
+    agent = agents.get(hot.summary.agent)
+    return fitting(None if agent is None else agent.states, hot, event, logs.blob)
 
 
 def _patch_conflict(logs: Logs, id: str, expect: int, mine: clash.Touch, theirs: clash.Touch) -> PatchConflict:

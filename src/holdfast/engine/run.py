@@ -39,6 +39,7 @@ from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
 from holdfast.engine.entries import Entry, Stop, settle
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.versions import version_of
 from holdfast.engine.views import Views
 from holdfast.engine.wants import undo_want
 from holdfast.store.protocol import Placed
@@ -107,7 +108,7 @@ class Run:
         self._begin(0, self.hot.begun)
 
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
-        self.views = Views(self.logs, self.log, first, messages)
+        self.views = Views(self.logs, self.log, first, messages, self.agent.states)
         self.root = Branch(seen=self.hot.joined(first), turn=turn)
 
     # Writing
@@ -134,7 +135,7 @@ class Run:
         if self._queue or self._flight is not None or self._failed is not None:
             return False
         try:
-            self.log.append((*self._buffer, *record.events) if self._buffer else record.events)
+            self.log.append(self._ready((*self._buffer, *record.events)) if self._buffer else record.events)
         except Conflict:
             return False
         except BaseException as error:
@@ -165,7 +166,7 @@ class Run:
             if self._failed is not None:
                 raise self._failed
             if events:
-                self.log.append(events, takes=record.takes, frees=record.frees, also=batch[0].also)
+                self.log.append(self._ready(events), takes=record.takes, frees=record.frees, also=batch[0].also)
         except Conflict:
             self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
         except KeyTaken as taken:
@@ -176,6 +177,11 @@ class Run:
         else:
             self._buffer.clear()
             settle(batch)
+
+    def _ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What is written: the first write under a new version of the state comes after the migrated value."""
+        states = self.agent.states
+        return events if states is None else states.preceded(events, self.hot, self.logs.blob)
 
     def _broke(self, batch: list[Entry], error: BaseException) -> None:
         """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
@@ -321,7 +327,7 @@ class Run:
             return
         record = batch[0].record if batch else Record()
         try:
-            write = self.log.draft(events, ours=True)
+            write = self.log.draft(self._ready(events), ours=True)
             group = Group((write, *(batch[0].also if batch else ())), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
@@ -390,10 +396,12 @@ class Run:
                 return
             if hot.ended and not replayed:
                 raise TaskFinished(hot.summary.id, hot.summary.status, type(event).__name__)
-            decide.check(self.views.of(branch), event)  # on replay too: what was refused then is refused now
+            decide.check(
+                self.views.of(branch, version_of(event)), event
+            )  # on replay too: what was refused then is refused now
             branch.said[identity] = count
             if replayed:
-                self.views.add(branch, (identity, count))
+                self.views.again(branch, (identity, count), event)
                 return
             self._buffer.append(replace(event, said=branch.mark))
             self.views.add(branch, event)

@@ -219,7 +219,7 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     user, thread = given.pop("user", None), given.pop("thread", None)
     declared: dict[str, Any] = {}
     if isinstance(agent, Agent):
-        declared = {"stages": agent.stages, "version": agent.version}
+        declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,
