@@ -109,6 +109,8 @@ class Agent:
 
     def read_state(self, task: Any) -> Any:
         """A task's state as an instance of this agent's model; older versions are upcast, nothing is written."""
+        if not hasattr(task, "state_version"):
+            raise InvalidValue(f"{task!r} is not a task's state", hint="write agent.read_state(app.get(id))")
         return task.read(self._declared())
 
     def _declared(self) -> States:

@@ -23,6 +23,7 @@ from holdfast.core.events import Event
 from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
 from holdfast.core.records import Write
+from holdfast.core.state_errors import StateNotMigrated
 from holdfast.engine import timeline
 from holdfast.engine.agent import Agent
 from holdfast.engine.log import Log, Logs, decoded
@@ -104,7 +105,9 @@ def patch(
                 raise _patch_conflict(logs, id, expect, *found)
         elif expect is not None and expect > hot.seq:
             raise SeqOutOfRange(id, expect, hot.seq)
-        return admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        events = admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        _refuse_migrating(logs, hot, events)
+        return events
 
     return decide
 
@@ -115,6 +118,17 @@ def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, 
 
     agent = agents.get(hot.summary.agent)
     return fitting(None if agent is None else agent.states, hot, event, logs.blob)
+
+
+def _refuse_migrating(logs: Logs, hot: Hot, events: Sequence[Event]) -> None:
+    """An agent at work reads the version it knows; it would not know a newer one."""
+    holder = hot.summary.holder
+    if len(events) > 1 and hot.state_version and holder is not None and logs.store.alive(holder):
+        raise StateNotMigrated(
+            f"is of version {hot.state_version}, and an agent of that version is at work on it; nothing was written",
+            hint="patch it when the task waits or has ended, or with the older agent",
+            found=hot.state_version,
+        )
 
 
 def _patch_conflict(logs: Logs, id: str, expect: int, mine: clash.Touch, theirs: clash.Touch) -> PatchConflict:

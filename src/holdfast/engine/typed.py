@@ -76,6 +76,12 @@ class Model:
             raise KeyError(name)
         return field.default()
 
+    def values(self, plain: Mapping[str, Any]) -> dict[str, Any]:
+        """Every field that has a value, set or by default."""
+        self.refuse_unknown(plain)
+        missing = self.missing(plain)
+        return {name: self.value(plain, name) for name in self.fields if name not in missing}
+
     def whole(self, plain: Mapping[str, Any]) -> Any:
         """An instance of the model."""
         self.refuse_unknown(plain)
@@ -107,8 +113,6 @@ class PydanticModel(Model):
         self._pydantic: Any = sys.modules["pydantic"]
         super().__init__(cls)
         self._partial = _partial(cls, self._pydantic)
-        recent = tuple(map(int, self._pydantic.VERSION.split(".")[:2])) >= (2, 11)
-        self._options: dict[str, Any] = {"strict": True, **({"by_name": True} if recent else {})}
 
     def fits(self, plain: Mapping[str, Any], touched: Iterable[str]) -> None:
         """Refuse JSON values that the model does not take: validators may look at all of them."""
@@ -120,6 +124,12 @@ class PydanticModel(Model):
             raise KeyError(name)
         return getattr(self._read(plain), name)
 
+    def values(self, plain: Mapping[str, Any]) -> dict[str, Any]:
+        """Every field that has a value, set or by default."""
+        self.refuse_unknown(plain)
+        missing, read = self.missing(plain), self._read(plain)
+        return {name: getattr(read, name) for name in self.fields if name not in missing}
+
     def whole(self, plain: Mapping[str, Any]) -> Any:
         """An instance of the model."""
         self.refuse_unknown(plain)
@@ -130,7 +140,7 @@ class PydanticModel(Model):
         known = {name: value for name, value in plain.items() if name in self.fields}
         cls: Any = self._partial if self.missing(known) else self.cls
         try:
-            return cls.model_validate_json(codec.text(known), **self._options)
+            return cls.model_validate_json(codec.text(known), **_options(self._pydantic))
         except self._pydantic.ValidationError as error:
             raise _pydantic_refusal(error, "state", self.name) from None
 
@@ -230,13 +240,19 @@ def _converted(value: Any, wanted: Any, path: str) -> Any:
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and _mentions(wanted, pydantic):
         try:
-            return pydantic.TypeAdapter(wanted).validate_json(codec.text(value), strict=True)
+            return pydantic.TypeAdapter(wanted).validate_json(codec.text(value), **_options(pydantic))
         except pydantic.ValidationError as error:
             raise _pydantic_refusal(error, path, _shown(wanted)) from None
     try:
         return msgspec.convert(value, wanted, strict=True, str_keys=True)
     except msgspec.ValidationError as error:
         raise _refusal(str(error), path, wanted, value) from None
+
+
+def _options(pydantic: Any) -> dict[str, Any]:
+    """A wrong type is refused, whatever it could be turned into; fields go by their names, as they are stored."""
+    knows_names = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
+    return {"strict": True, "by_name": True} if knows_names else {"strict": True}
 
 
 def _mentions(wanted: Any, pydantic: Any) -> bool:

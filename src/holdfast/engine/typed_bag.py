@@ -97,10 +97,7 @@ class TypedBag(Bag):
 
     def all(self) -> dict[str, Any]:
         """Every field that has a value, set or by default."""
-        model, plain = self.__states.model, self.__known()[1]
-        model.refuse_unknown(plain)
-        missing = model.missing(plain)
-        return {name: model.value(plain, name) for name in model.fields if name not in missing}
+        return self.__states.model.values(self.__known()[1])
 
     @property
     def model(self) -> Any:

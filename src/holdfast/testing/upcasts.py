@@ -52,7 +52,7 @@ def check_upcasts(agent: Agent, samples: str | os.PathLike[str] | Iterable[Sampl
         raise InvalidValue(f"agent {agent.name!r} declares no state", hint="write @agent(state=MyModel)")
     found = list(_samples(agent.name, samples))
     problems = [problem for name, sample in found if (problem := _problem(states, name, sample))]
-    seen = {sample.get("version") for _, sample in found}
+    seen = {sample.get("version") for _, sample in found if isinstance(sample, Mapping)}  # pyright: ignore
     problems += [
         f"version {version} has no sample: save one with save_sample(task, folder)"
         for version in states.versions
