@@ -276,6 +276,35 @@ def test_what_others_patch_meanwhile_is_migrated_too(tmp_path):
         assert kinds(app)[-5:] == ["state_patched", "state_migrated", "state_set", "step_completed", "task_completed"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("checkpoint", ["every_step", "before_effects", "on_state_change", "every_iteration"])
+def test_what_others_break_before_the_migration_is_an_error_and_can_be_mended(tmp_path, kind, checkpoint):
+    path = tmp_path / "a.db"
+    with holdfast.open(path) as app, holdfast.open(path) as stranger:
+        first_life(app, declarer(kind))
+        app.signal("t", "go")
+
+        def body(task):
+            yield task.step(lambda: 1, name="one")
+            yield task.wait("go")
+            task.state.last = "Moe"
+            if app.get("t").state["name"] == "Ana Lee":
+                stranger.patch("t", StatePatch(set={"name": 5}))
+            yield task.step(lambda: 2, name="two")
+            yield task.step(lambda: 3, name="three")
+            yield task.checkpoint("done")
+            return [task.state.first, task.state.last]
+
+        worker = of_version_two(declarer(kind), body, checkpoint=checkpoint)
+        with pytest.raises(StateNotMigrated, match="raised AttributeError: 'int' object has no attribute 'partition'"):
+            app.run(worker, id="t")
+        assert app.get("t").state == {"name": 5, "count": 5, "visits": 1} and app.get("t").state_version == 1
+        stranger.patch("t", StatePatch(set={"name": "Bob Ray"}))
+        done = app.run(worker, id="t")
+        assert done.result == ["Bob", "Moe"] and done.state_version == 2, done.failure
+        assert app.verify().ok
+
+
 def test_an_untyped_state_becomes_version_one(app, either):
     @either(name="worker")
     def untyped(task):
@@ -578,6 +607,21 @@ def test_one_way_leads_on_from_a_version_and_it_is_a_plain_function():
         with pytest.raises(InvalidValue) as refused:
             worker.upcast(start, 3)(fn)
         assert refused.value.hint
+
+
+def test_a_migrated_state_that_was_erased_keeps_its_version():
+    from holdfast.core.state import evolve
+
+    told = [
+        ev.TaskCreated(agent="worker", state_version=1),
+        ev.StateSet(name="name", value=holdfast.pack("Ana Lee")),
+        ev.Erased(),  # in the place of a StateMigrated
+        ev.StateAppended(name="names", value=holdfast.pack("Ana"), state_version=3),
+    ]
+    folded = None
+    for seq, event in enumerate(told, start=1):
+        folded = evolve(folded, "t", seq, seq, event)
+    assert folded.state_version == 3 and sorted(folded.bag) == ["name", "names"]
 
 
 # Samples

@@ -374,6 +374,8 @@ def test_a_models_aliases_and_odd_types_do_not_get_in_the_way(app):
         {"state": pydantic.dataclasses.dataclass(type("P", (), {"__annotations__": {"a": int}}))},
         {"state": dataclasses.make_dataclass("Clash", [("model", int)])},
         {"state": dataclasses.make_dataclass("Private", [("_x", int)])},
+        {"state": dataclasses.make_dataclass("Unknown", [("x", "Nowhere")])},
+        {"state": dataclasses.make_dataclass("Odd", [("x", Trip | STrip)])},
         {"state": Trip, "state_version": 0},
         {"state": Trip, "state_version": True},
         {"state": Trip, "state_version": "2"},
@@ -487,6 +489,32 @@ def test_an_agent_and_a_reader_fill_in_templates_with_what_they_see(app, either)
     with pytest.raises(UnknownName):
         done.render("{state.seats}")  # a reader sees what is in the log
     assert not any(isinstance(one, ev.LogWritten) for one in events(app, "log_written"))
+
+
+def test_a_block_of_the_same_name_has_no_model(app):
+    @agent(state=Trip, name="triage")
+    def worker(task): ...
+
+    app.run(worker, id="t")
+    with app.task("triage", id="block") as task:
+        task.state.anything = 1
+    with app.task("triage", id="open") as task:
+        app.patch("open", StatePatch(set={"anything": 2}))
+        task.step(lambda: 1, name="one")
+        assert task.state.anything == 2
+
+
+def test_a_default_that_is_no_json_is_refused_by_its_name(app):
+    @dataclasses.dataclass
+    class Odd:
+        x: object = dataclasses.field(default_factory=object)
+
+    @agent(state=Odd)
+    def worker(task):
+        with pytest.raises(holdfast.NotSerializable):
+            task.render("{state.x}")
+
+    assert app.run(worker, id="t").status == "completed"
 
 
 def test_an_untyped_state_fills_templates_too(app):

@@ -339,12 +339,30 @@ def _without(items: list[str], gone: str) -> list[str]:
     return [item for item in items if item != gone]
 
 
+def _state_set(hot: Hot, event: ev.StateSet, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    hot.bag[event.name] = event.value
+
+
+def _state_deleted(hot: Hot, event: ev.StateDeleted, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    hot.bag.pop(event.name, None)
+
+
+def _under(hot: Hot, version: int) -> None:
+    """A write under a new version follows the migrated state; should that one be erased, the version still holds."""
+    if version > hot.state_version:
+        hot.state_version = version
+
+
 def _state_incremented(hot: Hot, event: ev.StateIncremented, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
     grown = event.by if event.name in hot.bag else event.start + event.by
     hot.bag[event.name] = codec.increased(hot.bag.get(event.name), grown)
 
 
 def _state_appended(hot: Hot, event: ev.StateAppended, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
     start = None if event.start is UNSET else event.start
     hot.bag[event.name] = codec.appended(hot.bag.get(event.name, start), event.value)
 
@@ -362,6 +380,7 @@ def _join(hot: Hot, seq: int) -> None:
 
 def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
     _join(hot, seq)
+    _under(hot, event.state_version)
     patch = event.patch
     for fact in patch.append_facts:
         hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
@@ -422,10 +441,10 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
     ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
-    ev.StateSet: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, e.value),
+    ev.StateSet: _state_set,
     ev.StateIncremented: _state_incremented,
     ev.StateAppended: _state_appended,
-    ev.StateDeleted: lambda hot, e, seq, at: _drop(hot.bag, e.name),
+    ev.StateDeleted: _state_deleted,
     ev.StatePatched: _state_patched,
     ev.StateMigrated: _state_migrated,
     ev.WaitStarted: _wait_started,

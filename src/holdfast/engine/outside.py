@@ -116,7 +116,7 @@ def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, 
     """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
     from holdfast.engine.typed_bag import admitted as fitting
 
-    agent = agents.get(hot.summary.agent)
+    agent = None if hot.block else agents.get(hot.summary.agent)
     return fitting(None if agent is None else agent.states, hot, event, logs.blob)
 
 

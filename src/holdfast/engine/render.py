@@ -20,7 +20,7 @@ def render(text: str, hot: Hot, value: Value, state: Callable[[], Any], also: te
 
 def _roots(hot: Hot, value: Value, state: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     return {
-        "state": lambda: codec.as_json(dict(state())),
+        "state": lambda: codec.parse(codec.text(dict(state()))),
         "facts": lambda: {key: value(fact.value) for key, fact in hot.facts.items()},
         "notes": lambda: _values(hot.notes, value),
         "input": lambda: _values(hot.input, value),

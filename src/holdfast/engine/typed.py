@@ -37,8 +37,19 @@ class Model:
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.name = cls.__name__
-        self.fields = {field.name: field for field in _fields(cls)}
+        self.fields = {field.name: field for field in self._declared()}
         self._looks_at_all = hasattr(cls, "__post_init__")
+
+    def _declared(self) -> list[Field]:
+        try:
+            found = _fields(self.cls)
+        except (NameError, TypeError) as error:
+            raise InvalidValue(
+                f"the types of {self.name} cannot be found: {error}", hint="define what it names in its module"
+            ) from None
+        for field in found:
+            _refuse_unreadable(field, self.name)
+        return found
 
     def missing(self, plain: Mapping[str, Any]) -> list[str]:
         """The fields that must be set and are not."""
@@ -114,6 +125,9 @@ class PydanticModel(Model):
         super().__init__(cls)
         self._partial = _partial(cls, self._pydantic)
 
+    def _declared(self) -> list[Field]:
+        return _fields(self.cls)
+
     def fits(self, plain: Mapping[str, Any], touched: Iterable[str]) -> None:
         """Refuse JSON values that the model does not take: validators may look at all of them."""
         self._read(plain)
@@ -188,6 +202,18 @@ def _fields(cls: Any) -> list[Field]:
     types = typing.get_type_hints(cls, include_extras=True)
     plain = [one for one in dataclasses.fields(cls) if one.init]
     return [_field(one.name, types[one.name], one.default, one.default_factory, dataclasses.MISSING) for one in plain]
+
+
+def _refuse_unreadable(field: Field, model: str) -> None:
+    """Refuse a type that no value from the log could ever become."""
+    try:
+        _converted(None, field.type, field.name)
+    except InvalidState:
+        return
+    except TypeError as error:
+        raise InvalidValue(
+            f"{field.name!r} of {model} has a type that cannot be read: {error}", hint="use types that JSON can become"
+        ) from None
 
 
 def _field(name: str, type: Any, default: Any, factory: Any, nothing: Any) -> Field:
