@@ -275,7 +275,7 @@ def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
     snapshot = app.store.snapshot("t", version=FOLD_VERSION)
     from holdfast.core.records import Group, Snapshot, Write
 
-    lie = Snapshot(2, b"\0" * 32, 1, 0, snapshot.body)
+    lie = Snapshot(2, b"\0" * 32, FOLD_VERSION, 0, snapshot.body)
     app.store.append([Group((Write("t", (codec.draft(step("b#1"), 1)[0],), snapshot=lie),))])
     assert set(app.get("t").steps) == {"a#1", "b#1"}
     assert "does not confirm" in caplog.text

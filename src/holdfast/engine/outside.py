@@ -114,10 +114,12 @@ def patch(
 
 def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, Agent]) -> Sequence[Event]:
     """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
-    from holdfast.engine.typed_bag import admitted as fitting
-
     agent = None if hot.block else agents.get(hot.summary.agent)
-    return fitting(None if agent is None else agent.states, hot, event, logs.blob)
+    if agent is None or agent.states is None:
+        return (event,)
+    from holdfast.engine import typed_bag
+
+    return typed_bag.admitted(agent.states, hot, event, logs.blob)
 
 
 def _refuse_migrating(logs: Logs, hot: Hot, events: Sequence[Event]) -> None:

@@ -18,11 +18,10 @@ from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
 from holdfast.engine import together, toolcalls
 from holdfast.engine.agent import Agent, Tool, undo_name
+from holdfast.engine.bag import bag_of, fitting
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
-from holdfast.engine.render import render
 from holdfast.engine.run import Run
-from holdfast.engine.typed_bag import bag_of, patched
 from holdfast.engine.verbs import Verb
 from holdfast.engine.wants import call_want, step_want
 
@@ -203,10 +202,12 @@ class Task:
     def patch(self, patch: StatePatch, *, why: str = "") -> None:
         """Change several things at once, all or nothing."""
         said = ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why)
-        self._say(patched(self._run.agent.states, self._seen, said, self._run.logs.blob))
+        self._say(fitting(self._run, self._seen, said))
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
+        from holdfast.engine.render import render  # only agents that fill in templates need it
+
         return render(template, self._seen, self._run.value, self.state.all)
 
     def log(self, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -124,18 +124,13 @@ class TypedBag(Bag):
         self.__states.model.fits(plain, touched)
 
 
-def bag_of(run: Run, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> Bag:
-    """The state bag of a task: typed, if its agent declares a model."""
-    return Bag(run, branch, say) if run.agent.states is None else TypedBag(run, branch, say)
-
-
 # Patches
 
 
-def patched(states: States | None, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
+def patched(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
     """A patch as it is written, if what it makes of the state fits the model; InvalidState if not."""
     patch = event.patch
-    if states is None or not (patch.set or patch.increment or patch.append):
+    if not (patch.set or patch.increment or patch.append):
         return event
     known = states.seen(hot, fetch)
     plain: dict[str, Any] = {name: codec.unpack(raw, fetch) for name, raw in known.bag.items()}
@@ -164,10 +159,9 @@ def _begun(patch: Changes, begun: dict[str, Raw]) -> Changes:
     return replace(patch, set={**patch.set, **begun}, **left)
 
 
-def admitted(states: States | None, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> list[ev.Event]:
+def admitted(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> Sequence[ev.Event]:
     """A patch from outside, and before it the migrated state if it is the first write under a new version."""
-    checked = patched(states, hot, event, fetch)
-    return [checked] if states is None else list(states.preceded([checked], hot, fetch))
+    return states.preceded([patched(states, hot, event, fetch)], hot, fetch)
 
 
 # Numbers and lists that grow

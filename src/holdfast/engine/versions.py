@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
@@ -19,7 +19,9 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Event
 from holdfast.core.hot import Hot
 from holdfast.core.state_errors import StateNotMigrated
-from holdfast.engine.typed import Model, model_of
+
+if TYPE_CHECKING:
+    from holdfast.engine.typed import Model
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -28,6 +30,8 @@ class States:
     """The state an agent declares: its model, its version, and the way from older ones."""
 
     def __init__(self, agent: str, cls: Any, version: int) -> None:
+        from holdfast.engine.typed import model_of  # only agents that declare a state need it
+
         self.agent = agent
         self.model: Model = model_of(cls)
         self.version = _number(version, "state_version")

@@ -13,7 +13,6 @@ from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
 from holdfast.core.records import moment
-from holdfast.engine import render
 from holdfast.engine.log import Log, Logs, decoded
 
 T = TypeVar("T")
@@ -301,8 +300,9 @@ class TaskState:
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
-        value: Callable[[Any], Any] = lambda raw: codec.unpack(raw, self._logs.blob)  # noqa: E731
-        return render.render(template, self._hot, value, lambda: self.state)
+        from holdfast.engine.render import render
+
+        return render(template, self._hot, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
 
     @property
     def steps(self) -> Mapping[str, StepState]:
