@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from holdfast.core.phases import Machine
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
+    from holdfast.core.state_errors import InvalidState, InvalidTemplate, StateNotMigrated, UnknownName
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
     from holdfast.engine.agent import agent, tool
     from holdfast.engine.app import App, open
@@ -89,6 +90,7 @@ _PLACES = {
     "phases": ("Machine",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
+    "state_errors": ("InvalidState", "InvalidTemplate", "StateNotMigrated", "UnknownName"),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
     "engine.agent": ("agent", "tool"),
     "engine.app": ("App", "open"),
@@ -135,6 +137,8 @@ __all__ = [
     "InvalidEvent",
     "InvalidId",
     "InvalidInput",
+    "InvalidState",
+    "InvalidTemplate",
     "InvalidTransition",
     "InvalidUrl",
     "InvalidValue",
@@ -154,6 +158,7 @@ __all__ = [
     "Retry",
     "Secret",
     "SeqOutOfRange",
+    "StateNotMigrated",
     "StatePatch",
     "StepChanged",
     "StepFailed",
@@ -178,6 +183,7 @@ __all__ = [
     "TurnLimit",
     "Unknown",
     "UnknownEvent",
+    "UnknownName",
     "UnknownPrice",
     "UnnamedThread",
     "Usage",

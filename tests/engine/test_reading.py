@@ -11,6 +11,7 @@ import holdfast
 from holdfast import StatePatch
 from holdfast import events as ev
 from holdfast.core import codec, limits
+from holdfast.core.hot import FOLD_VERSION
 from tests.legal import histories
 
 P = codec.pack
@@ -262,7 +263,7 @@ def test_snapshots_are_taken_by_weight_and_rotate(app):
     for n in range(400):
         log.append([ev.StateSet(name=f"k{n % 5}", value=P("x" * 1000))])
     assert 1 <= app.stats().snapshots <= limits.SNAPSHOTS_KEPT
-    newest = app.store.snapshot("t", version=1)
+    newest = app.store.snapshot("t", version=FOLD_VERSION)
     assert newest.seq > 250, "the tail stays short"
 
 
@@ -271,10 +272,10 @@ def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
     log = app.logs.load("t")
     log._snapshot_at = -1
     log.append([step("a#1")])
-    snapshot = app.store.snapshot("t", version=1)
+    snapshot = app.store.snapshot("t", version=FOLD_VERSION)
     from holdfast.core.records import Group, Snapshot, Write
 
-    lie = Snapshot(2, b"\0" * 32, 1, 0, snapshot.body)
+    lie = Snapshot(2, b"\0" * 32, FOLD_VERSION, 0, snapshot.body)
     app.store.append([Group((Write("t", (codec.draft(step("b#1"), 1)[0],), snapshot=lie),))])
     assert set(app.get("t").steps) == {"a#1", "b#1"}
     assert "does not confirm" in caplog.text

@@ -20,6 +20,7 @@ PURE = {
         "collections",
         "compression",
         "datetime",
+        "difflib",
         "hashlib",
         "threading",
         "itertools",

@@ -73,6 +73,8 @@ def touches(event: Event) -> Iterator[Touch]:
             yield Touch(f"flags.{event.flag}", "clear")
         case ev.StatePatched():
             yield from patch_touches(event.patch)
+        case ev.StateMigrated():
+            yield from _bag(event.bag, "migrate")
         case ev.RolledBack():
             yield Touch("", "roll back")
         case _:

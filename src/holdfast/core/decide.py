@@ -233,7 +233,11 @@ def _has_name(field: str, what: str) -> Callable[[Hot, Any], None]:
 
 def _incremented(hot: Hot, event: ev.StateIncremented) -> None:
     _can_grow(hot, event.name, "number", "increment")
-    _stays_finite(hot, event.name, event.by)
+    _stays_finite(hot, event.name, event.by if event.name in hot.bag else event.start + event.by)
+
+
+def _state_migrated(hot: Hot, event: ev.StateMigrated) -> None:
+    _refuse(event.version <= hot.state_version, f"the state is of version {hot.state_version} already")
 
 
 def _stays_finite(hot: Hot, name: str, by: float) -> None:
@@ -333,4 +337,5 @@ _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.StateAppended: _appended,
     ev.StateDeleted: _deleted,
     ev.StatePatched: _patched,
+    ev.StateMigrated: _state_migrated,
 }

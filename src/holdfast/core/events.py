@@ -98,6 +98,7 @@ class TaskCreated(Event, frozen=True):
     constraints: Value | UnsetType = UNSET
     risks: tuple[str, ...] = ()
     contract: str = ""
+    state_version: int = 0
 
 
 class TaskForked(Event, frozen=True):
@@ -462,26 +463,36 @@ class LogWritten(Event, frozen=True):
     text: str
 
 
-# The state bag
+# The state bag. A write under a newer version of the state than the one in the log says so (`state_version`).
 
 
 class StateSet(Event, frozen=True):
     name: str
     value: Value
+    state_version: int = 0
 
 
 class StateIncremented(Event, frozen=True):
+    """A number grew; one that was not there began at `start`."""
+
     name: str
     by: int | float = 1
+    start: int | float = 0
+    state_version: int = 0
 
 
 class StateAppended(Event, frozen=True):
+    """A list grew; one that was not there began as `start`."""
+
     name: str
     value: Value
+    start: Value | UnsetType = UNSET
+    state_version: int = 0
 
 
 class StateDeleted(Event, frozen=True):
     name: str
+    state_version: int = 0
 
 
 class StatePatched(Event, frozen=True):
@@ -490,6 +501,14 @@ class StatePatched(Event, frozen=True):
     patch: Changes
     by: str = ""
     why: str = ""
+    state_version: int = 0
+
+
+class StateMigrated(Event, frozen=True):
+    """The whole bag as the agent's upcasters made it, before the first write under a new version."""
+
+    version: int
+    bag: Fields = {}
 
 
 # Logs of people and conversations

@@ -202,6 +202,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     notes: dict[str, Raw] = {}
     flags: list[str] = []
     bag: dict[str, Raw] = {}
+    state_version: int = 0
     messages: Messages = Messages()
     decisions: int = 0
     checkpoints: dict[str, int] = {}

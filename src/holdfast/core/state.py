@@ -93,7 +93,7 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
 
 _FROM_CREATION = (
     *("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers"),
-    *("phases", "constraints", "risks", "contract"),
+    *("phases", "constraints", "risks", "contract", "state_version"),
 )
 
 
@@ -370,9 +370,48 @@ def _without(items: list[str], gone: str) -> list[str]:
     return [item for item in items if item != gone]
 
 
-def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
+def _state_set(hot: Hot, event: ev.StateSet, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    hot.bag[event.name] = event.value
+
+
+def _state_deleted(hot: Hot, event: ev.StateDeleted, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    hot.bag.pop(event.name, None)
+
+
+def _under(hot: Hot, version: int) -> None:
+    """A write under a new version follows the migrated state; should that one be erased, the version still holds."""
+    if version > hot.state_version:
+        hot.state_version = version
+
+
+def _state_incremented(hot: Hot, event: ev.StateIncremented, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    grown = event.by if event.name in hot.bag else event.start + event.by
+    hot.bag[event.name] = codec.increased(hot.bag.get(event.name), grown)
+
+
+def _state_appended(hot: Hot, event: ev.StateAppended, seq: int, at_us: int) -> None:
+    _under(hot, event.state_version)
+    start = None if event.start is UNSET else event.start
+    hot.bag[event.name] = codec.appended(hot.bag.get(event.name, start), event.value)
+
+
+def _state_migrated(hot: Hot, event: ev.StateMigrated, seq: int, at_us: int) -> None:
+    _join(hot, seq)
+    hot.bag, hot.state_version = dict(event.bag), event.version
+
+
+def _join(hot: Hot, seq: int) -> None:
+    """What a fork was patched with as it began is seen where it begins."""
     if hot.joint[1] == seq - 1 and hot.forked_from:
         hot.joint = (hot.joint[0], seq)
+
+
+def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> None:
+    _join(hot, seq)
+    _under(hot, event.state_version)
     patch = event.patch
     for fact in patch.append_facts:
         hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
@@ -442,13 +481,12 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
     ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
-    ev.StateSet: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, e.value),
-    ev.StateIncremented: lambda hot, e, seq, at: hot.bag.__setitem__(
-        e.name, codec.increased(hot.bag.get(e.name), e.by)
-    ),
-    ev.StateAppended: lambda hot, e, seq, at: hot.bag.__setitem__(e.name, codec.appended(hot.bag.get(e.name), e.value)),
-    ev.StateDeleted: lambda hot, e, seq, at: _drop(hot.bag, e.name),
+    ev.StateSet: _state_set,
+    ev.StateIncremented: _state_incremented,
+    ev.StateAppended: _state_appended,
+    ev.StateDeleted: _state_deleted,
     ev.StatePatched: _state_patched,
+    ev.StateMigrated: _state_migrated,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

@@ -14,6 +14,7 @@ from holdfast.core.events import Effect
 from holdfast.core.phases import Machine
 from holdfast.core.policy import ONCE_ONLY, Duration, Retry, seconds
 from holdfast.engine.callables import Parameters, name_of
+from holdfast.engine.versions import States, Upcaster
 
 CheckpointStrategy = Literal["every_step", "every_iteration", "on_state_change", "before_effects"]
 OnChange = Literal["error", "rerun", "keep"]
@@ -42,13 +43,16 @@ class Agent:
         resume_within: Duration | None = None,
         tools: Sequence[Any] = (),
         budget: Budget | None = None,
+        state: type | None = None,
+        state_version: int | None = None,
     ) -> None:
         """Declare an agent.
 
         `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
         Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
         `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
-        may need in order to undo what it did in an earlier turn.
+        may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
+        msgspec Struct or a pydantic model, of version `state_version` (1).
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
@@ -74,6 +78,7 @@ class Agent:
             limits_of(budget)
         self.budget = budget
         self.is_async = self.parameters.is_async
+        self.states = _states(self.name, state, state_version)
         self.__doc__ = fn.__doc__
         self._check(fn)
 
@@ -100,6 +105,27 @@ class Agent:
     def input_schema(self) -> dict[str, Any]:
         """What it takes, as JSON Schema."""
         return self.parameters.schema()
+
+    @property
+    def state_version(self) -> int:
+        """The version of the state it declares; 0 if it declares none."""
+        return 0 if self.states is None else self.states.version
+
+    def upcast(self, start: int, to: int) -> Callable[[Upcaster], Upcaster]:
+        """Declare how a state of one version becomes one of a later version: a function from dict to dict."""
+        states = self._declared()
+        return lambda fn: states.add(start, to, fn)
+
+    def read_state(self, task: Any) -> Any:
+        """A task's state as an instance of this agent's model; older versions are upcast, nothing is written."""
+        if not hasattr(task, "state_version"):
+            raise InvalidValue(f"{task!r} is not a task's state", hint="write agent.read_state(app.get(id))")
+        return task.read(self._declared())
+
+    def _declared(self) -> States:
+        if self.states is None:
+            raise InvalidValue(f"agent {self.name!r} declares no state", hint="write @agent(state=MyModel)")
+        return self.states
 
 
 def nobody(name: str) -> Agent:
@@ -251,6 +277,12 @@ def _function(fn: Any) -> Any:
 def _may_be_a_task(annotation: Any) -> bool:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     return annotation is inspect.Parameter.empty or "Task" in text or text in ("Any", "object", "Block")
+
+
+def _states(agent: str, state: type | None, version: int | None) -> States | None:
+    if state is None and version is not None:
+        raise InvalidValue(f"state_version={version!r} of {agent!r} is of no state", hint="give state=MyModel too")
+    return None if state is None else States(agent, state, 1 if version is None else version)
 
 
 def _undoers(tools: Sequence[Any]) -> dict[str, Any]:

@@ -242,7 +242,8 @@ class App:
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
-        return self._change(id, outside.patch(self.logs, name, codec.changes(patch), expect, by, why))
+        changes, agents = codec.changes(patch), self._shop.agents
+        return self._change(id, outside.patch(self.logs, name, changes, expect, by, why, agents))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
@@ -308,7 +309,8 @@ class App:
         forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=chance(8), effects=effects, by=by)
         events: list[Event] = [forked]
         if patch is not None:
-            events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
+            patched = ev.StatePatched(patch=codec.changes(patch), by=by)
+            events += outside.admitted(self.logs, parent.state, patched, self._shop.agents)
         return TaskState(begin(self.logs, name, events, parent), self.logs)
 
     def rollback(

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core import codec
 from holdfast.core import events as ev
+from holdfast.core.hot import Hot
 from holdfast.core.wishes import Branch
 from holdfast.engine.run import Run
 
@@ -70,3 +71,21 @@ class Bag:
 
     def __seen(self) -> dict[str, Any]:
         return self.__run.see(self.__branch()).bag
+
+
+def bag_of(run: Run, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> Bag:
+    """The state bag of a task: typed, if its agent declares a model."""
+    if run.agent.states is None:
+        return Bag(run, branch, say)
+    from holdfast.engine.typed_bag import TypedBag  # only agents that declare a state need it
+
+    return TypedBag(run, branch, say)
+
+
+def fitting(run: Run, seen: Hot, event: ev.StatePatched) -> ev.StatePatched:
+    """An agent's own patch, if what it makes of the state fits the model."""
+    if run.agent.states is None:
+        return event
+    from holdfast.engine.typed_bag import patched
+
+    return patched(run.agent.states, seen, event, run.logs.blob)

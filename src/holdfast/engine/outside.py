@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -24,7 +24,9 @@ from holdfast.core.events import Event, Limits
 from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
 from holdfast.core.records import Write
+from holdfast.core.state_errors import StateNotMigrated
 from holdfast.engine import timeline
+from holdfast.engine.agent import Agent
 from holdfast.engine.log import Log, Logs, decoded
 
 Decide = Callable[[Hot], Sequence[Event]]
@@ -91,7 +93,9 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     return decide
 
 
-def patch(logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str) -> Decide:
+def patch(
+    logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str, agents: Mapping[str, Agent]
+) -> Decide:
     """Change what an agent knows. What others changed since `expect` must go together with it."""
 
     def decide(hot: Hot) -> Sequence[Event]:
@@ -102,9 +106,32 @@ def patch(logs: Logs, id: str, changes: Changes, expect: int | None, by: str, wh
                 raise _patch_conflict(logs, id, expect, *found)
         elif expect is not None and expect > hot.seq:
             raise SeqOutOfRange(id, expect, hot.seq)
-        return (ev.StatePatched(patch=changes, by=by, why=why),)
+        events = admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        _refuse_migrating(logs, hot, events)
+        return events
 
     return decide
+
+
+def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, Agent]) -> Sequence[Event]:
+    """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
+    agent = None if hot.block else agents.get(hot.summary.agent)
+    if agent is None or agent.states is None:
+        return (event,)
+    from holdfast.engine import typed_bag
+
+    return typed_bag.admitted(agent.states, hot, event, logs.blob)
+
+
+def _refuse_migrating(logs: Logs, hot: Hot, events: Sequence[Event]) -> None:
+    """An agent at work reads the version it knows; it would not know a newer one."""
+    holder = hot.summary.holder
+    if len(events) > 1 and hot.state_version and holder is not None and logs.store.alive(holder):
+        raise StateNotMigrated(
+            f"is of version {hot.state_version}, and an agent of that version is at work on it; nothing was written",
+            hint="patch it when the task waits or has ended, or with the older agent",
+            found=hot.state_version,
+        )
 
 
 def _patch_conflict(logs: Logs, id: str, expect: int, mine: clash.Touch, theirs: clash.Touch) -> PatchConflict:

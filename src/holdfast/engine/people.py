@@ -83,7 +83,7 @@ class User:
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
         self._logs.ensure(self._name, ev.UserCreated(salt=chance(8)))
-        decide = outside.patch(self._logs, self._name, changes, expect, by, why)
+        decide = outside.patch(self._logs, self._name, changes, expect, by, why, {})
         return UserState(self.id, outside.change(self._logs, self._name, decide).state, self._logs)
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:

@@ -39,6 +39,7 @@ from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
 from holdfast.engine.entries import Entry, Stop, settle
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.versions import version_of
 from holdfast.engine.views import Views
 from holdfast.engine.wants import undo_want
 from holdfast.store.protocol import Placed
@@ -109,7 +110,7 @@ class Run:
         self._begin(0, self.hot.begun)
 
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
-        self.views = Views(self.logs, self.log, first, messages)
+        self.views = Views(self.logs, self.log, first, messages, self.agent.states)
         self.root = Branch(seen=self.hot.joined(first), turn=turn)
 
     # Writing
@@ -136,7 +137,7 @@ class Run:
         if self._queue or self._flight is not None or self._failed is not None:
             return False
         try:
-            events = (*self._buffer, *record.events) if self._buffer else record.events
+            events = self._ready((*self._buffer, *record.events)) if self._buffer else record.events
             self.log.append(events, also=self.beside(events) if self.linked else ())
         except Conflict:
             return False
@@ -168,6 +169,7 @@ class Run:
             if self._failed is not None:
                 raise self._failed
             if events:
+                events = self._ready(events)
                 also = (*batch[0].also, *self.beside(events))
                 self.log.append(events, takes=record.takes, frees=record.frees, also=also)
         except Conflict:
@@ -180,6 +182,11 @@ class Run:
         else:
             self._buffer.clear()
             settle(batch)
+
+    def _ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What is written: the first write under a new version of the state comes after the migrated value."""
+        states = self.agent.states
+        return events if states is None else states.preceded(events, self.hot, self.logs.blob)
 
     def _broke(self, batch: list[Entry], error: BaseException) -> None:
         """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
@@ -325,6 +332,7 @@ class Run:
             return
         record = batch[0].record if batch else Record()
         try:
+            events = self._ready(events)
             write = self.log.draft(events, ours=True)
             also = (*(batch[0].also if batch else ()), *self.beside(events))
             group = Group((write, *also), record.takes, record.frees)
@@ -418,10 +426,12 @@ class Run:
                 return
             if hot.ended and not replayed:
                 raise TaskFinished(hot.summary.id, hot.summary.status, type(event).__name__)
-            decide.check(self.views.of(branch), event)  # on replay too: what was refused then is refused now
+            decide.check(
+                self.views.of(branch, version_of(event)), event
+            )  # on replay too: what was refused then is refused now
             branch.said[identity] = count
             if replayed:
-                self.views.add(branch, (identity, count))
+                self.views.again(branch, (identity, count), event)
                 return
             self._buffer.append(replace(event, said=branch.mark))
             self.views.add(branch, event)

@@ -20,7 +20,7 @@ from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
 from holdfast.engine import together, toolcalls
 from holdfast.engine.agent import Agent, Tool, undo_name
-from holdfast.engine.bag import Bag
+from holdfast.engine.bag import bag_of, fitting
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
@@ -46,7 +46,7 @@ class Task:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.state = Bag(run, self._here, self._say)
+        self.state = bag_of(run, self._here, self._say)
 
     # Waiting verbs
 
@@ -211,7 +211,14 @@ class Task:
 
     def patch(self, patch: StatePatch, *, why: str = "") -> None:
         """Change several things at once, all or nothing."""
-        self._say(ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why))
+        said = ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why)
+        self._say(fitting(self._run, self._seen, said))
+
+    def render(self, template: str) -> str:
+        """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
+        from holdfast.engine.render import render  # only agents that fill in templates need it
+
+        return render(template, self._seen, self._run.value, self.state.all)
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""

@@ -312,8 +312,23 @@ class TaskState:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state bag."""
+        """The state bag, as it is in the log."""
         return self._values(self._hot.bag)
+
+    @property
+    def state_version(self) -> int:
+        """The version of a typed state's last write; 0 if it has none."""
+        return self._hot.state_version
+
+    def read(self, states: Any) -> Any:
+        """The state as what an agent declares: `agent.read_state(task)`."""
+        return states.read(self._hot, self._logs.blob)
+
+    def render(self, template: str) -> str:
+        """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
+        from holdfast.engine.render import render
+
+        return render(template, self._hot, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
 
     @property
     def steps(self) -> Mapping[str, StepState]:

@@ -9,19 +9,28 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast.core.codec import JSON_NULL
-from holdfast.core.events import Event, MessageAdded, StepCompleted, StepSettled, WaitEnded
+from holdfast.core.events import Event, MessageAdded, StateMigrated, StepCompleted, StepSettled, WaitEnded
 from holdfast.core.hot import Hot
 from holdfast.core.state import evolve, saying
 from holdfast.core.wishes import Branch
 from holdfast.engine.log import Log, Logs, Told, decoded
+from holdfast.engine.versions import States, version_of
 from holdfast.engine.view import message_values
 
 
 class Views:
     """The past of one turn, as far as somebody looks at it."""
 
-    def __init__(self, logs: Logs, log: Log, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        log: Log,
+        first: int,
+        messages: list[tuple[int, Raw]] | None = None,
+        states: States | None = None,
+    ) -> None:
         self._logs = logs
+        self._states = states
         self._log = log
         self._first = first
         self._upto = log.head.seq
@@ -43,8 +52,11 @@ class Views:
         self._tail[:0] = before
         self._start = self._logs.load(name, upto=self._first).state
 
-    def of(self, branch: Branch) -> Hot:
-        """What a branch sees. Not to be changed, nor kept."""
+    def of(self, branch: Branch, version: int = 0) -> Hot:
+        """What a branch sees, its state of that version at least. Not to be changed, nor kept."""
+        return self._lifted(self._of(branch), version)
+
+    def _of(self, branch: Branch) -> Hot:
         if branch.sketch is not None:
             return branch.sketch
         past = self._log.state if branch.seen >= self._log.head.seq else self._past(branch)
@@ -102,8 +114,22 @@ class Views:
         if branch.sketch is not None:
             branch.sketch = self._told(branch.sketch, one)
 
+    def again(self, branch: Branch, which: tuple[str, int], now: Event) -> None:
+        """The branch says something again. What was said then counts, unless it is of an older form than the state."""
+        if self._states is not None and hasattr(now, "state_version"):
+            sees = self.of(branch).state_version
+            self.add(branch, now if version_of(self._said_before(which)) < sees else which)
+        else:
+            self.add(branch, which)
+
+    def _lifted(self, seen: Hot, version: int) -> Hot:
+        if version <= seen.state_version or self._states is None:
+            return seen
+        return self._states.lift(seen, version, self._logs.blob)
+
     def _told(self, sketch: Hot, one: Event | tuple[str, int]) -> Hot:
         event = one if isinstance(one, Event) else self._said_before(one)
+        sketch = self._lifted(sketch, version_of(event))
         return evolve(sketch, self._log.name, sketch.seq, sketch.updated_us, event)
 
     def _past(self, branch: Branch) -> Hot:
@@ -124,7 +150,8 @@ class Views:
         """What was said at that place the first time: its value counts, whatever the code says now."""
         if self._recorded is None:
             self.load()
-            self._recorded = _sayings(self._tail)
+            assert self._start is not None
+            self._recorded = _sayings(self._tail, self._start.state_version)
         return self._recorded[which]
 
 
@@ -149,12 +176,16 @@ def _oldest_first(own: Any) -> list[Any]:
     return found[::-1]
 
 
-def _sayings(tail: list[Told]) -> dict[tuple[str, int], Event]:
+def _sayings(tail: list[Told], version: int) -> dict[tuple[str, int], Event]:
+    """What was said, each with the version of the state that it was written to."""
     found: dict[tuple[str, int], Event] = {}
     counts: dict[str, int] = {}
     for told in tail:
+        if isinstance(told.event, StateMigrated):
+            version = told.event.version
         if told.event.said:
             identity = saying(told.event.said, told.event)
             counts[identity] = counts.get(identity, 0) + 1
-            found[identity, counts[identity]] = replace(told.event, said="")
+            under = {"state_version": version} if hasattr(told.event, "state_version") else {}
+            found[identity, counts[identity]] = replace(told.event, said="", **under)
     return found

@@ -234,7 +234,8 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     declared: dict[str, Any] = {}
     if isinstance(agent, Agent):
         budget = None if agent.budget is None else agent.budget.limits()
-        declared = {"stages": agent.stages, "version": agent.version, "phases": agent.phases, "budget": budget}
+        declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
+        declared |= {"phases": agent.phases, "budget": budget}
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,

@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.testing.crash import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.upcasts import UpcastFailed, check_upcasts, save_sample
     from holdfast.testing.world import World
 
-__all__ = ["CrashFailed", "CrashReport", "World", "crash_everywhere"]
+__all__ = [
+    "CrashFailed",
+    "CrashReport",
+    "UpcastFailed",
+    "World",
+    "check_upcasts",
+    "crash_everywhere",
+    "save_sample",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.testing.world import World
 
         return World
+    if name in ("UpcastFailed", "check_upcasts", "save_sample"):
+        from holdfast.testing import upcasts
+
+        return getattr(upcasts, name)
     if name in __all__:
         from holdfast.testing import crash
 
