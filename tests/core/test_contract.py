@@ -132,7 +132,7 @@ def contracts(draw):
                     "max_turns": counts,
                     "max_calls": counts,
                     "max_cost": st.floats(0, 1e9),
-                    "on_exceed": st.sampled_from(["stop", "ask"]),
+                    "on_exceed": st.just("ask"),
                 },
             )
         ),

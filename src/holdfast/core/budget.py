@@ -198,7 +198,7 @@ def press(hot: Hot, at_us: int) -> None:
     assert hot.budget is not None
     so_far = used(hot, at_us)
     for name, most in allowed(hot.budget):
-        if so_far[name] >= PRESSURE * most and name not in hot.pressed:
+        if so_far[name] >= PRESSURE * most and so_far[name] and name not in hot.pressed:
             hot.pressed = (*hot.pressed, name)
             if FLAG not in hot.flags:
                 hot.flags.append(FLAG)

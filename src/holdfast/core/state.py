@@ -41,7 +41,7 @@ def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot
         if event.said:
             identity = saying(event.said, event)
             hot.said[identity] = hot.said.get(identity, 0) + 1
-        if hot.budget is not None:
+        if hot.budget is not None and hot.begun:
             budget.press(hot, at_us)
     hot.seq = seq
     hot.updated_us = at_us
