@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.events import Event
-from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Undo, Wait
+from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Summarised, Undo, Wait
 from holdfast.core.records import Stored
 from holdfast.core.summary import SUMMARISED, first_summary, forked_summary, summarise
 
@@ -252,6 +252,15 @@ def _message_added(hot: Hot, event: ev.MessageAdded, seq: int, at_us: int) -> No
     hot.messages = Messages(hot.messages.count + 1, codec.running(hot.messages.digest, raw))
 
 
+def _messages_summarised(hot: Hot, event: ev.MessagesSummarised, seq: int, at_us: int) -> None:
+    """The newest summary counts. Its step goes with the turn, so what it gave is kept here."""
+    step = hot.steps.get(event.step)
+    text = event.summary if event.summary is not UNSET else step.result if step is not None else None
+    if text is not None:  # else its step was erased
+        told = {name: getattr(event, name) for name in ("covers", "model", "tokens_in", "tokens_out", "basis")}
+        hot.summarised = Summarised(text, **told, seq=seq)
+
+
 def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None:
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
     hot.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
@@ -395,6 +404,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepCompleted: _step_completed,
     ev.StepStarted: _step_started,
     ev.MessageAdded: _message_added,
+    ev.MessagesSummarised: _messages_summarised,
     ev.TurnStarted: _turn_started,
     ev.TaskClaimed: _task_claimed,
     ev.AttemptFailed: _attempt_failed,
