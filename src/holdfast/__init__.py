@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         InvalidEvent,
         InvalidId,
         InvalidInput,
+        InvalidMessage,
         InvalidTransition,
         InvalidUrl,
         InvalidValue,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         UnknownEvent,
         UnnamedThread,
         ValueDamaged,
+        WindowTooSmall,
     )
     from holdfast.core.events import Failure
     from holdfast.core.patch import StatePatch
@@ -125,6 +127,7 @@ __all__ = [
     "InvalidEvent",
     "InvalidId",
     "InvalidInput",
+    "InvalidMessage",
     "InvalidTransition",
     "InvalidUrl",
     "InvalidValue",
@@ -168,6 +171,7 @@ __all__ = [
     "UnknownEvent",
     "UnnamedThread",
     "ValueDamaged",
+    "WindowTooSmall",
     "__version__",
     "agent",
     "current_call",

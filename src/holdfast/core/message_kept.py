@@ -55,7 +55,7 @@ def read(value: Any, path: str = "message") -> Message:
 
 def counted(value: Any) -> Count | None:
     """What a reply is by its provider's count, if that stands with it and can be believed."""
-    reply = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    reply: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
     return reported(reply, estimate_tokens(read(reply)) // LEAST_SHARE) if reply.get("usage") else None
 
 

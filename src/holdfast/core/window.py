@@ -22,6 +22,7 @@ from holdfast.core.tally import Tally
 from holdfast.core.tokens import Basis, count
 
 Strategy = Literal["drop_oldest", "summarise"]
+STRATEGIES: tuple[Strategy, ...] = ("drop_oldest", "summarise")
 KEEP_LAST = 6
 """How many of the newest messages are kept in preference to all others when nobody says."""
 
@@ -68,8 +69,7 @@ class Window(Struct, frozen=True):
     @property
     def covers(self) -> tuple[range, ...]:
         """What the next summary covers, if it is made of the present one and of `summarise`."""
-        present = self.summary.covers if self.summary is not None else ()
-        return coalesced([*present, *self.summarise])
+        return joined(self.summary, self.summarise)
 
     @property
     def uncovered(self) -> tuple[range, ...]:
@@ -132,6 +132,11 @@ def summary_room(max_tokens: int, summary_tokens: int = SUMMARY_TOKENS) -> int:
     return room if room >= LEAST_SUMMARY_TOKENS else 0
 
 
+def joined(present: Summary | None, more: Sequence[range]) -> tuple[range, ...]:
+    """What a summary covers that is made of the present one and of these."""
+    return coalesced([*(present.covers if present is not None else ()), *more])
+
+
 def portion(tally: Tally, spans: Sequence[range], max_tokens: int) -> tuple[range, ...]:
     """The first whole groups of these ranges that have so many tokens together; one at the least."""
     starts, taken, left = tally.groups.starts, list[range](), max_tokens
@@ -166,7 +171,7 @@ def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int
     for name, value, least in (("max_tokens", max_tokens, 1), ("keep_last", keep_last, 0), ("reserve", reserve, 0)):
         if type(value) is not int or value < least:
             raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
-    if strategy not in ("drop_oldest", "summarise"):
+    if strategy not in STRATEGIES:
         raise InvalidValue(f"there is no strategy {strategy!r}", hint="use 'drop_oldest' or 'summarise'")
     for position in pinned:
         if not 0 <= position < len(tally):
