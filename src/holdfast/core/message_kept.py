@@ -67,9 +67,8 @@ def _admitted_typed(message: Message, known: Groups | None, path: str) -> Mappin
 
 
 def _kept(message: Message) -> Mapping[str, Any]:
-    whole = not messages.losses([message], "chat") and not message.extra
-    written = messages.render([message]) if whole else []
-    if len(written) == 1 and messages.parse(written[0]) == (message,):
+    written = messages.render([message]) if not messages.losses([message], "chat") else []
+    if len(written) == 1 and codec.as_json(messages.parse(written[0])) == codec.as_json([message]):
         return written[0]
     return codec.as_json(message)
 

@@ -323,6 +323,16 @@ class TaskState:
         return [codec.unpack(raw, self._logs.blob) for _, raw in message_values(self._logs, self.id, self.seq)]
 
     @property
+    def summarised(self) -> dict[str, Any] | None:
+        """What stands for earlier messages where they do not fit: its text, the ranges it covers, what it took."""
+        made = self._hot.summarised
+        if made is None:
+            return None
+        kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
+        text = codec.unpack(made.text, self._logs.blob)["text"]
+        return {"text": text, "covers": [list(span) for span in made.covers], **kept}
+
+    @property
     def created_at(self) -> datetime:
         return self._hot.summary.created_at
 
