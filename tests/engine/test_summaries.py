@@ -1,6 +1,7 @@
-"""Summaries: made once, as steps; in place of whole groups; the same on every replay; and what is asked of the model."""
+"""Summaries: made once, as steps; in place of whole groups; the same on every replay; and what a model is asked."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -107,7 +108,7 @@ def test_later_summaries_stand_on_earlier_ones_and_each_request_fits(app, either
     assert "question 1 " in notes.asked[0][1]["content"]
     assert not any("question 1 " in asked[1]["content"] for asked in notes.asked[1:]), "and not of its messages"
     covers = [event.covers for event in events(app, "messages_summarised")]
-    assert all(one[0][0] == 0 and one[-1][1] <= two[-1][1] for one, two in zip(covers, covers[1:], strict=False))
+    assert all(one[0][0] == 0 and one[-1][1] <= two[-1][1] for one, two in pairwise(covers))
 
 
 def test_a_long_past_is_summarised_in_several_requests_that_all_fit(app):

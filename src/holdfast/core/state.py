@@ -339,6 +339,12 @@ def _artifact_added(hot: Hot, event: ev.ArtifactAdded, seq: int, at_us: int) -> 
     hot.artifacts[event.artifact_id] = Artifact(event.type, event.summary, event.bytes, event.step, seq, event.data)
 
 
+def _learn(hot: Hot, key: str, fact: Fact) -> None:
+    """What was last learned, or learned anew, comes last."""
+    hot.facts.pop(key, None)
+    hot.facts[key] = fact
+
+
 def _raise_flag(hot: Hot, flag: str) -> None:
     if flag not in hot.flags:
         hot.flags.append(flag)
@@ -353,7 +359,7 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
         hot.joint = (hot.joint[0], seq)
     patch = event.patch
     for fact in patch.append_facts:
-        hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
+        _learn(hot, fact.key, Fact(fact.value, fact.source, at_us))
     if patch.replace_plan is not None:
         hot.plan = [PlanStep(text) for text in patch.replace_plan]
     if patch.complete_plan_step is not None:
@@ -427,7 +433,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.CompensationAdded: lambda hot, e, seq, at: hot.undo.append(Undo(e.name, input=e.input)),
     ev.UndoStarted: _undo_started,
     ev.SignalReceived: _signal_received,
-    ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
+    ev.FactLearned: lambda hot, e, seq, at: _learn(hot, e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),
     ev.PlanStepDone: lambda hot, e, seq, at: _plan_step_done(hot, e.step),
     ev.QuestionOpened: lambda hot, e, seq, at: _open_question(hot, e.question),

@@ -20,6 +20,11 @@ WORDS_PER_TOKEN = (3, 5)
 """How many words a model is asked for, for the tokens there are: rather too few."""
 
 
+def space(max_tokens: int, room: int) -> int:
+    """How many tokens of messages go well into one request, beside what is asked and the summary of before."""
+    return max(max_tokens // 4, (max_tokens - room) * 7 // 8 - 128)
+
+
 def request(
     messages: Sequence[Message], earlier: str, *, max_tokens: int, room: int, counter: Counter | None = None
 ) -> list[dict[str, Any]]:

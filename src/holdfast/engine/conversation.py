@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast, overload
 
 from msgspec import Raw
 
-from holdfast.core import hot, message_kept, messages, window
+from holdfast.core import hot, message_kept, messages, transcript, window
 from holdfast.core.codec import MessagesRef
 from holdfast.core.errors import WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer
@@ -230,7 +230,8 @@ class Conversation(Sequence[Any]):
             chosen, _ = self._chosen(tally, limits, limits.max_tokens, "summarise", self._known(tally, 0))
             if not chosen.summarise:
                 return None
-            spans = window.portion(tally, chosen.summarise, limits.max_tokens // 2)
+            room = window.summary_room(limits.max_tokens, limits.summary_tokens)
+            spans = window.portion(tally, chosen.summarise, transcript.space(limits.max_tokens, room))
             read = [self._counted.read[at] for span in spans for at in span]
             earlier = "" if chosen.summary is None else chosen.summary.text
             covers = window.joined(chosen.summary, spans)

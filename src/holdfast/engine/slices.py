@@ -32,7 +32,7 @@ def context_of(
             raise InvalidValue(f"{name} is {limit!r}", hint="give a whole number of at least 1", path=name)
     most = max_bytes if max_bytes is not None else 4 * (max_tokens or 0)
     artifacts = [_artifact(id, one, step, most, value) for id, one in hot.artifacts.items()]
-    facts = [Fact(key, value(one.value), one.source) for key, one in _by_age(hot)]
+    facts = [Fact(key, value(one.value), one.source) for key, one in hot.facts.items()]
     return slice_context(
         hot.goal or _goal(hot, value),
         step,
@@ -53,11 +53,6 @@ def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], An
         data = value(one.data)
         text = data if isinstance(data, str) else codec.text(data)
     return Artifact(id, one.type, one.summary, one.bytes, step if ours else one.step, text)
-
-
-def _by_age(hot: Hot) -> list[tuple[str, Any]]:
-    """Facts, the one that was last learned, or learned anew, last."""
-    return sorted(hot.facts.items(), key=lambda fact: fact[1].at_us)
 
 
 def _goal(hot: Hot, value: Callable[[Raw], Any]) -> str:
