@@ -126,10 +126,10 @@ def test_a_conversation_with_open_calls_fits_even_when_they_are_answered_afterwa
     assert not render(mended, form) or problems(render(mended, form), form) == []
 
 
-@given(conversations(max_turns=20), st.integers(300, 3_000), st.text("ab ", max_size=300))
-def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(conversation, limit, said):
+@given(conversations(max_turns=20), st.integers(300, 3_000), st.text("ab ", max_size=300), st.integers(0, 8))
+def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(conversation, limit, said, keep_last):
     """A conversation grows; whenever asked to, somebody summarises. All is always kept, covered or named."""
-    tally, summary, options = Tally(), None, {"max_tokens": limit, "strategy": "summarise", "keep_last": 2}
+    tally, summary, options = Tally(), None, {"max_tokens": limit, "strategy": "summarise", "keep_last": keep_last}
     for at, message in enumerate(conversation):
         tally.add(message)
         try:

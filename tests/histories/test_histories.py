@@ -31,6 +31,6 @@ def test_the_summary_of_an_old_conversation_still_stands_for_what_it_covers():
     with holdfast.open("memory:") as app:
         app.import_(FOLDER / "0010_talk.jsonl")
         made = app.get("talk").summarised
-        assert (made["text"], made["covers"], made["model"]) == ("They looked eight times.", [[1, 19]], "m-1")
+        assert (made["text"], made["covers"], made["model"]) == ("They looked eight times.", [[1, 16]], "m-1")
         assert (made["tokens_in"], made["tokens_out"], made["basis"]) == (80, 6, "reported")
         assert len(app.get("talk").messages) == 25

@@ -312,7 +312,7 @@ class _Plan:
         """Shorten results; if that is not enough, keep fewer of the recent groups."""
         over = 0
         for start in range(self.recent, self.count + 1):
-            results = self._results({*self.required, *range(start, self.count)} - self.pinned)
+            results = self._results({group for span in self._kept(_Choice(start)) for group in span} - self.pinned)
             over = self.cost(_Choice(start)) - allowed
             if over <= sum(size - floor for size, floor in results.values()):
                 return _Choice(start, _cut_down(results, over))
