@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import append, concurrent, conversation, imports, listing, load, resume, steps, waiting
+from benchmarks import append, concurrent, conversation, imports, listing, load, resume, steps, turns, waiting, window
 from benchmarks.table import Row, as_json, as_text
 from benchmarks.workload import workplace
 
@@ -22,6 +22,8 @@ SUBJECTS: dict[str, Callable[[Path], list[Row]]] = {
     "concurrent": concurrent.rows,
     "load": load.rows,
     "conversation": conversation.rows,
+    "window": window.rows,
+    "turns": turns.rows,
     "listing": listing.rows,
     "imports": imports.rows,
     "steps": steps.rows,

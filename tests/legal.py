@@ -72,6 +72,7 @@ any_event = st.one_of(
     st.builds(ev.FlagCleared, flag=names),
     st.builds(ev.MessageAdded, message=values),
     st.builds(ev.MessageAdded, step=keys),
+    st.builds(ev.MessagesSummarised, step=keys, covers=st.just(((0, 1),)), model=names),
     st.builds(ev.LogWritten, text=st.text(max_size=5)),
     st.builds(ev.StateSet, name=names, value=values),
     st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5)),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InvalidEvent,
         InvalidId,
         InvalidInput,
+        InvalidMessage,
         InvalidTransition,
         InvalidUrl,
         InvalidValue,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         UnknownEvent,
         UnnamedThread,
         ValueDamaged,
+        WindowTooSmall,
     )
     from holdfast.core.events import Failure, Usage
     from holdfast.core.patch import StatePatch
@@ -137,6 +139,7 @@ __all__ = [
     "InvalidEvent",
     "InvalidId",
     "InvalidInput",
+    "InvalidMessage",
     "InvalidState",
     "InvalidTemplate",
     "InvalidTransition",
@@ -188,6 +191,7 @@ __all__ = [
     "UnnamedThread",
     "Usage",
     "ValueDamaged",
+    "WindowTooSmall",
     "__version__",
     "agent",
     "current_call",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.core import codec
+from holdfast.core import codec, transcript
 from holdfast.core.context import Artifact, Fact, slice_context
 from holdfast.core.errors import InvalidValue
 from holdfast.core.message_anthropic import OPENING
@@ -23,9 +23,10 @@ from holdfast.core.messages import (
     repair,
     system,
 )
+from holdfast.core.spans import coalesced
 from holdfast.core.tally import Tally, shorten
-from holdfast.core.tokens import Count, count, estimate, estimate_tokens
-from holdfast.core.window import Summary, fitted, window
+from holdfast.core.tokens import Count, count, estimate, estimate_tokens, reported
+from holdfast.core.window import Summary, fitted, portion, summary_room, window
 from tests.conversations import FORMS, broken_conversations, conversations
 
 STRATEGIES = ("drop_oldest", "summarise")
@@ -125,10 +126,10 @@ def test_a_conversation_with_open_calls_fits_even_when_they_are_answered_afterwa
     assert not render(mended, form) or problems(render(mended, form), form) == []
 
 
-@given(conversations(max_turns=20), st.integers(300, 3_000), st.text("ab ", max_size=300))
-def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(conversation, limit, said):
+@given(conversations(max_turns=20), st.integers(300, 3_000), st.text("ab ", max_size=300), st.integers(0, 8))
+def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(conversation, limit, said, keep_last):
     """A conversation grows; whenever asked to, somebody summarises. All is always kept, covered or named."""
-    tally, summary, options = Tally(), None, {"max_tokens": limit, "strategy": "summarise", "keep_last": 2}
+    tally, summary, options = Tally(), None, {"max_tokens": limit, "strategy": "summarise", "keep_last": keep_last}
     for at, message in enumerate(conversation):
         tally.add(message)
         try:
@@ -426,3 +427,78 @@ def test_a_slice_without_a_limit_or_that_cannot_fit_is_refused(options):
     with pytest.raises(InvalidValue) as caught:
         slice_context("free space", "look", **options)
     assert caught.value.hint
+
+
+# Taken back, portioned, told in words
+
+
+@given(broken_conversations(), broken_conversations(), st.data())
+def test_a_tally_rewound_is_as_if_the_rest_had_never_come(conversation, other, data):
+    keep = data.draw(st.integers(0, len(conversation)))
+    cap = data.draw(st.sampled_from([None, 60]))
+    tally = Tally.of(conversation, max_result_tokens=cap)
+    tally.rewind(keep)
+    fresh = Tally.of(conversation[:keep], max_result_tokens=cap)
+    for message in [None, *other]:
+        if message is not None:
+            tally.add(message)
+            fresh.add(message)
+        mine, theirs = vars(tally) | vars(tally.groups), vars(fresh) | vars(fresh.groups)
+        del mine["groups"], theirs["groups"]
+        assert mine == theirs
+
+
+@given(conversations(max_turns=20), st.integers(10, 2_000), st.data())
+def test_a_portion_is_whole_groups_from_the_first_on_and_fits_unless_it_is_one(conversation, limit, data):
+    tally, whole = Tally.of(conversation), groups(conversation)
+    first = data.draw(st.integers(0, len(whole) - 1))
+    skipped = data.draw(st.sets(st.integers(first, len(whole) - 1)))
+    left = [group for at, group in enumerate(whole) if at >= first and at not in skipped]
+    if not left:
+        return
+    taken = portion(tally, coalesced(left), limit)
+    found = [group for group in left if any(group.start in span for span in taken)]
+    assert found == left[: len(found)] and found
+    assert [at for span in taken for at in span] == [at for group in found for at in group]
+    size = sum(map(tally.tokens, found))
+    assert size <= limit or len(found) == 1
+    assert found == left or size + tally.tokens(left[len(found)]) > limit
+
+
+@given(conversations(max_turns=20), st.integers(160, 2_000), st.text("ab \n", max_size=400), counters)
+def test_a_request_for_a_summary_fits_and_so_does_what_is_kept_of_the_answer(conversation, limit, said, counter):
+    room = summary_room(limit) or 40
+    earlier = transcript.brief(said, room, counter)
+    if earlier != said:
+        assert earlier.endswith("…")
+    floor = total([Summary(" …", ()).message()], counter)
+    assert total([Summary(earlier, ()).message()], counter) <= max(room, floor)
+    asked = transcript.request(conversation, earlier, max_tokens=limit * 4, room=room, counter=counter)
+    assert [one["role"] for one in asked] == ["system", "user"] and earlier in asked[1]["content"]
+    least = total(parse_all(transcript.request([], earlier, max_tokens=1, room=room, counter=counter)), counter)
+    lines = 20 * len(conversation)
+    assert total(parse_all(asked), counter) <= max(limit * 4, least + lines)
+
+
+def test_what_a_provider_reports_is_taken_if_it_can_be_believed():
+    said = {"role": "assistant", "content": "x"}
+    assert reported({**said, "usage": {"output_tokens": 9}}) == Count(13, "reported")
+    thought = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}
+    assert reported({**said, "usage": thought}) == Count(9, "reported")
+    for usage in (None, {}, 7, {"completion_tokens": 0}, {"completion_tokens": "9"}, {"completion_tokens": True}):
+        assert reported({**said, "usage": usage}) is None
+    assert reported({**said, "usage": {"output_tokens": 9}}, least=10) is None
+
+
+def test_a_window_with_room_for_all_needs_no_summary_and_one_without_names_what_is_uncovered():
+    conversation = [say(f"message number {n}") for n in range(40)]
+    summary = Summary("They counted.", (range(20),))
+    tally = Tally.of(conversation)
+    whole = window(tally, max_tokens=10_000, strategy="summarise", summary=summary)
+    assert whole.summary is None and not whole.left_out and not whole.uncovered
+    cut = window(tally, max_tokens=200, strategy="summarise", summary=summary)
+    assert cut.summary == summary and cut.uncovered == cut.summarise and cut.uncovered[0].start == 20
+    tight = window(tally, max_tokens=100, strategy="summarise", summary=summary)
+    assert tight.summary is None and tight.uncovered == tight.left_out and not tight.summarise, (
+        "too small to say a thing"
+    )

@@ -25,3 +25,12 @@ def test_an_old_log_folds_to_what_it_did(path):
 def test_every_kind_of_event_stands_in_some_old_log():
     seen = {json.loads(line).get("kind") for path in LOGS for line in path.read_bytes().splitlines()}
     assert set(KIND.values()) <= seen, f"add a history with {sorted(set(KIND.values()) - seen)}"
+
+
+def test_the_summary_of_an_old_conversation_still_stands_for_what_it_covers():
+    with holdfast.open("memory:") as app:
+        app.import_(FOLDER / "0010_talk.jsonl")
+        made = app.get("talk").summarised
+        assert (made["text"], made["covers"], made["model"]) == ("They looked eight times.", [[1, 16]], "m-1")
+        assert (made["tokens_in"], made["tokens_out"], made["basis"]) == (80, 6, "reported")
+        assert len(app.get("talk").messages) == 25

@@ -57,6 +57,8 @@ class MessagesRef(Struct, frozen=True, gc=False):
 
 def _plain(value: object) -> object:
     """Turn what msgspec does not know into what it does: models of pydantic, if the user brought it."""
+    if isinstance(getattr(value, "ref", None), MessagesRef):
+        return list(cast("Any", value))
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
         return cast("Any", value).model_dump(mode="json")

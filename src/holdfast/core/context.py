@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.tokens import Counter, estimate
 
 INLINE_SHARE = 4
@@ -139,7 +139,7 @@ class _Slicer:
         least = self._made(artifacts, facts)
         if least.size > self._limit:
             over = least.size - self._limit
-            raise InvalidValue(
+            raise WindowTooSmall(
                 f"goal, step and open questions alone are {least.size:,} {least.unit}, {over:,} more than the limit "
                 f"of {self._limit:,}",
                 hint="allow more, close questions, or say the goal in fewer words",

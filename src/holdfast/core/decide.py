@@ -154,6 +154,17 @@ def _message_added(hot: Hot, event: ev.MessageAdded) -> None:
     )
 
 
+def _messages_summarised(hot: Hot, event: ev.MessagesSummarised) -> None:
+    _refuse((event.summary is UNSET) == (not event.step), "a summary is either given or the result of a step")
+    step = hot.steps.get(event.step)
+    done = not event.step or (step is not None and step.status == "completed")
+    _refuse(not done, f"step {event.step!r} has no result that could be a summary")
+    edges = [edge for span in event.covers for edge in span]
+    _refuse(not edges, "a summary of no messages")
+    inside = bool(edges) and edges[0] >= 0 and edges[-1] <= hot.messages.count
+    _refuse(not inside or edges != sorted(set(edges)), f"{event.covers} are no ranges of {hot.messages.count} messages")
+
+
 def _wait_started(hot: Hot, event: ev.WaitStarted) -> None:
     _refuse(event.key in hot.waits or event.key in hot.steps, f"{event.key!r} is taken by another wait or step")
 
@@ -311,6 +322,7 @@ _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.StageSet: _stage_set,
     ev.PhaseSet: _phase_set,
     ev.MessageAdded: _message_added,
+    ev.MessagesSummarised: _messages_summarised,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

@@ -29,6 +29,8 @@ HoldfastError
 ├── InvalidValue          an argument is not what it must be
 │   ├── InvalidInput      arguments do not fit the function they are for
 │   ├── InvalidId         an id has characters or a length that is not allowed
+│   ├── InvalidMessage    no provider would take this message; says where
+│   ├── WindowTooSmall    what must be kept does not fit into the limit
 │   └── InvalidUrl        the store's address is not understood
 ├── NotSerializable       a value is not JSON; says where
 ├── UnknownEvent          an event of a kind this version does not know
@@ -53,30 +55,7 @@ from holdfast.core.control import Cancelled as Cancelled
 from holdfast.core.control import LeaseLost as LeaseLost
 from holdfast.core.control import Stopped as Stopped
 from holdfast.core.control import Suspended as Suspended
-
-
-class HoldfastError(Exception):
-    """Every error Holdfast raises on purpose."""
-
-    code = "holdfast"
-
-    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.details = details
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.hint, self.details)
-
-
-def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
-    error = cls.__new__(cls)
-    HoldfastError.__init__(error, message, hint=hint, **details)
-    return error
+from holdfast.core.error import HoldfastError as HoldfastError
 
 
 class TaskNotFound(HoldfastError):
@@ -385,6 +364,18 @@ class InvalidId(InvalidValue):
     """An id has characters or a length that is not allowed."""
 
     code = "invalid-id"
+
+
+class InvalidMessage(InvalidValue):
+    """No provider would take this message; says where."""
+
+    code = "invalid-message"
+
+
+class WindowTooSmall(InvalidValue):
+    """What must be kept does not fit into the limit."""
+
+    code = "window-too-small"
 
 
 class InvalidUrl(InvalidValue):

@@ -459,6 +459,21 @@ class MessageAdded(Event, frozen=True):
     step: str = ""
 
 
+class MessagesSummarised(Event, frozen=True):
+    """A summary (its own value, or a step's result) stands for the messages at these positions where they do not fit.
+
+    Each pair is a range, its end not included. A later one covers what the earlier ones did, and more.
+    """
+
+    covers: tuple[tuple[int, int], ...]
+    step: str = ""
+    summary: Value | UnsetType = UNSET
+    model: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    basis: str = "estimate"
+
+
 class LogWritten(Event, frozen=True):
     text: str
 

@@ -164,6 +164,18 @@ class Messages(Struct, frozen=True, omit_defaults=True, gc=False):
     digest: str = ""
 
 
+class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What stands for the messages at these positions (ranges, their ends not included), and what it took to make."""
+
+    text: Raw
+    covers: tuple[tuple[int, int], ...]
+    model: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    basis: str = "estimate"
+    seq: int = 0
+
+
 class Hot(Struct, omit_defaults=True, kw_only=True):
     """The hot state of a task. Private to whoever evolves it; everybody else gets a copy."""
 
@@ -204,6 +216,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     bag: dict[str, Raw] = {}
     state_version: int = 0
     messages: Messages = Messages()
+    summarised: Summarised | None = None
     decisions: int = 0
     checkpoints: dict[str, int] = {}
     kept: dict[str, Step] = {}

@@ -96,6 +96,9 @@ MAP_LIMIT = 8
 TRANSACTION_SECONDS = 30.0
 """How long a transaction tool may keep the store to itself when nobody says."""
 
+LEDGER_EVENTS = 1_000
+"""How many events after a call's message are searched for what came of it, if the message that says so is missing."""
+
 SECRET_LENGTH = 4
 """A secret shorter than this is not looked for in texts: too much would match."""
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast
 from msgspec import Raw, Struct
 
 from holdfast.core import codec
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidMessage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Form = Literal["chat", "responses", "anthropic"]
@@ -217,7 +217,7 @@ def _name(part: Part) -> str:
 
 def refuse(path: str, why: str, reason: str, hint: str = "nothing was written") -> NoReturn:
     """Refuse a message, naming the place, what is wrong there and the reason for programs."""
-    raise InvalidValue(f"{path} {why}", hint=hint, path=path, reason=reason)
+    raise InvalidMessage(f"{path} {why}", hint=hint, path=path, reason=reason)
 
 
 def an_object(value: Any, path: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ calls and all their results. Everything here takes messages and gives messages; 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from holdfast.core.message_parts import (
     refuse,
 )
 from holdfast.core.message_rules import problems
+from holdfast.core.spans import below
 
 __all__ = [
     "FORMS",
@@ -48,11 +49,13 @@ __all__ = [
     "ToolResult",
     "answer",
     "check",
+    "check_calls",
     "groups",
     "losses",
     "parse",
     "parse_all",
     "problems",
+    "refuse",
     "render",
     "repair",
     "system",
@@ -164,17 +167,42 @@ class Groups:
         self.starts: list[int] = []
         self.open: dict[str, int] = {}
         """Calls without a result, each with the position of its message."""
-        self._count = 0
+        self.seen: dict[str, int] = {}
+        """All calls, each with the position of the message that first made it."""
         self._last: Message | None = None
         self._thinking = False
+        self._before: list[_Before] = []
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._before)
 
     def add(self, message: Message) -> None:
         """Take the next message. A late result draws all that came since its call into one group."""
-        at = self._count
-        self._count += 1
+        at, whole = len(self), len(self.starts)
+        closes = message.result.call_id if message.role == "tool" else None
+        since = self.open.get(closes, at) if closes is not None else at
+        drawn = tuple(self.starts[below(self.starts, since + 1) :])
+        made = tuple((call.id, self.open.get(call.id), call.id not in self.seen) for call in message.calls)
+        closed = None if closes is None or since == at else (closes, since)
+        self._before.append(_Before(self._last, self._thinking, whole, drawn, closed, made))
+        self._take(message, at)
+
+    def rewind(self, count: int) -> None:
+        """Forget all but the first messages, as if they had never come."""
+        while len(self) > count:
+            was = self._before.pop()
+            self._last, self._thinking = was.last, was.thinking
+            self.starts[was.starts - len(was.drawn) :] = was.drawn
+            for id, opened, first in reversed(was.made):
+                self.open.pop(id, None)
+                if opened is not None:
+                    self.open[id] = opened
+                if first:
+                    self.seen.pop(id, None)
+            if was.closed is not None:
+                self.open[was.closed[0]] = was.closed[1]
+
+    def _take(self, message: Message, at: int) -> None:
         if message.role == "tool":
             called = self.open.pop(message.result.call_id, None)
             if called is None:
@@ -187,6 +215,7 @@ class Groups:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 self.open[part.id] = at
+                self.seen.setdefault(part.id, at)
             self._thinking = self._thinking or isinstance(part, Reasoning)
         self._last = message
 
@@ -202,6 +231,17 @@ class Groups:
         begins = bool(message.parts) and isinstance(message.parts[0], Reasoning)
         only_thought = all(isinstance(part, Reasoning) for part in self._last.parts) and bool(self._last.parts)
         return pending or only_thought or (self._thinking and not begins)
+
+
+class _Before(NamedTuple):
+    """What a message changed, to be able to take it back."""
+
+    last: Message | None
+    thinking: bool
+    starts: int
+    drawn: tuple[int, ...]
+    closed: tuple[str, int] | None
+    made: tuple[tuple[str, int | None, bool], ...]
 
 
 def groups(messages: Iterable[Message]) -> list[range]:
@@ -387,23 +427,32 @@ def check(
     """
     codec.pack(message, path)
     parsed = parse(message, form, path=path)
-    waiting, used = set(open), set(seen)
+    check_calls(parsed, open, seen, path)
     for one in parsed:
-        if one.role == "tool":
-            _check_result(one.result.call_id, waiting, used, path)
-        for call in one.calls:
-            if call.id in used or call.id in waiting:
-                refuse(path, f"uses the call id {call.id!r} again", "duplicate-call", "each call needs its own id")
-            used.add(call.id)
         # A model may say nothing; whoever says nothing at all has forgotten something.
         if not one.parts and (message.get("content") is None) and (one.role != "assistant" or one.extra is None):
             refuse(f"{path}.content", "is missing", "no-content", "say something, or add no message")
     return parsed
 
 
-def _check_result(id: str, waiting: set[str], used: set[str], path: str) -> None:
-    if id not in waiting:
-        why = "has its result already" if id in used else "is not in the conversation"
-        reason = "duplicate-result" if id in used else "orphan-result"
-        refuse(path, f"is the result of call {id!r}, which {why}", reason, "add the message with the call first")
-    waiting.discard(id)
+def check_calls(parsed: Iterable[Message], open: Collection[str], seen: Collection[str], path: str = "message") -> None:
+    """Refuse a result without a call that waits for it, and a call under an id that was used before."""
+    made: set[str] = set()
+    answered: set[str] = set()
+    for one in parsed:
+        if one.role == "tool":
+            id = one.result.call_id
+            _check_result(id, (id in open or id in made) and id not in answered, id in seen or id in answered, path)
+            answered.add(id)
+        for call in one.calls:
+            if call.id in seen or call.id in open or call.id in made:
+                refuse(path, f"uses the call id {call.id!r} again", "duplicate-call", "each call needs its own id")
+            made.add(call.id)
+
+
+def _check_result(id: str, waits: bool, known: bool, path: str) -> None:
+    if not waits:
+        why = "has its result already" if known else "is not in the conversation"
+        reason = "duplicate-result" if known else "orphan-result"
+        remedy = "a call has one result" if known else "add the message with the call first"
+        refuse(path, f"is the result of call {id!r}, which {why}", reason, remedy)

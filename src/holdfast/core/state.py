@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.core import budget, codec
 from holdfast.core import events as ev
 from holdfast.core.events import Event
-from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Undo, Wait
+from holdfast.core.hot import Approval, Artifact, Fact, Hot, Messages, PlanStep, Signal, Step, Summarised, Undo, Wait
 from holdfast.core.phases import DEFAULT
 from holdfast.core.records import Stored
 from holdfast.core.summary import SUMMARISED, first_summary, forked_summary, summarise
@@ -283,6 +283,15 @@ def _message_added(hot: Hot, event: ev.MessageAdded, seq: int, at_us: int) -> No
     hot.messages = Messages(hot.messages.count + 1, codec.running(hot.messages.digest, raw))
 
 
+def _messages_summarised(hot: Hot, event: ev.MessagesSummarised, seq: int, at_us: int) -> None:
+    """The newest summary counts. Its step goes with the turn, so what it gave is kept here."""
+    step = hot.steps.get(event.step)
+    text = event.summary if event.summary is not UNSET else step.result if step is not None else None
+    if text is not None:  # else its step was erased
+        told = {name: getattr(event, name) for name in ("covers", "model", "tokens_in", "tokens_out", "basis")}
+        hot.summarised = Summarised(text, **told, seq=seq)
+
+
 def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None:
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
     hot.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
@@ -361,6 +370,12 @@ def _artifact_added(hot: Hot, event: ev.ArtifactAdded, seq: int, at_us: int) -> 
     hot.artifacts[event.artifact_id] = Artifact(event.type, event.summary, event.bytes, event.step, seq, event.data)
 
 
+def _learn(hot: Hot, key: str, fact: Fact) -> None:
+    """What was last learned, or learned anew, comes last."""
+    hot.facts.pop(key, None)
+    hot.facts[key] = fact
+
+
 def _raise_flag(hot: Hot, flag: str) -> None:
     if flag not in hot.flags:
         hot.flags.append(flag)
@@ -414,7 +429,7 @@ def _state_patched(hot: Hot, event: ev.StatePatched, seq: int, at_us: int) -> No
     _under(hot, event.state_version)
     patch = event.patch
     for fact in patch.append_facts:
-        hot.facts[fact.key] = Fact(fact.value, fact.source, at_us)
+        _learn(hot, fact.key, Fact(fact.value, fact.source, at_us))
     if patch.replace_plan is not None:
         hot.plan = [PlanStep(text) for text in patch.replace_plan]
     if patch.complete_plan_step is not None:
@@ -474,6 +489,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepCompleted: _step_completed,
     ev.StepStarted: _step_started,
     ev.MessageAdded: _message_added,
+    ev.MessagesSummarised: _messages_summarised,
     ev.TurnStarted: _turn_started,
     ev.TaskClaimed: _task_claimed,
     ev.AttemptFailed: _attempt_failed,
@@ -500,7 +516,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.ThreadCreated: _set("salt", "salt"),
     ev.UserPatched: lambda hot, e, seq, at: setattr(hot, "user_changes", (*hot.user_changes, e.patch)),
     ev.SignalReceived: _signal_received,
-    ev.FactLearned: lambda hot, e, seq, at: hot.facts.__setitem__(e.key, Fact(e.value, e.source, at)),
+    ev.FactLearned: lambda hot, e, seq, at: _learn(hot, e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda hot, e, seq, at: setattr(hot, "plan", [PlanStep(text) for text in e.steps]),
     ev.PlanStepDone: lambda hot, e, seq, at: _plan_step_done(hot, e.step),
     ev.QuestionOpened: lambda hot, e, seq, at: _open_question(hot, e.question),

@@ -72,6 +72,19 @@ class Tally:
         self._exacts.append(self._exacts[-1] + (counted.basis == "exact"))
         return counted
 
+    def rewind(self, count: int) -> None:
+        """Forget all but the first messages."""
+        self.groups.rewind(count)
+        for position in range(count, len(self.roles)):
+            self.floors.pop(position, None)
+            self._pointers.pop(position, None)
+            self.capped.pop(position, None)
+        for sums in (self.totals, self._estimates, self._exacts):
+            del sums[count + 1 :]
+        for positions in (self.systems, self.users, self._capped_at):
+            del positions[below(positions, count) :]
+        del self.roles[count:]
+
     def _add_result(self, position: int, message: Message, tokens: int, pointer: str) -> int:
         floor = count(_cut(message, 0, pointer), self.counter).tokens
         if floor < tokens:

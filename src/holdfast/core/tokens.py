@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -40,6 +40,31 @@ def count(message: Message, counter: Counter | None = None) -> Count:
     extra = sum(_beside(part) for part in message.parts)
     counted = (counter or estimate)("\n".join([message.role, *_said(message)]))
     return Count(MESSAGE_TOKENS + extra + counted, "estimate" if counter is None else "exact")
+
+
+def reported(reply: Mapping[str, Any], least: int = 0) -> Count | None:
+    """What a reply is by its provider's own count (`usage`), without what it only thought; None if that is not told.
+
+    A number below `least` is not believed: some endpoints report nothing, or next to it.
+
+    >>> reported({"role": "assistant", "content": "Almost.", "usage": {"completion_tokens": 3}})
+    Count(tokens=7, basis='reported')
+    """
+    usage: Any = reply.get("usage")
+    if not isinstance(usage, Mapping):
+        return None
+    told = cast("Mapping[str, Any]", usage)
+    tokens = next((told[name] for name in ("completion_tokens", "output_tokens") if _is_count(told.get(name))), 0)
+    for name in ("completion_tokens_details", "output_tokens_details"):
+        details: Any = told.get(name)
+        if isinstance(details, Mapping):
+            thought: Any = cast("Mapping[str, Any]", details).get("reasoning_tokens")
+            tokens -= thought if _is_count(thought) else 0
+    return Count(MESSAGE_TOKENS + tokens, "reported") if tokens > 0 and tokens >= least else None
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
 
 
 def estimate_tokens(message: Message) -> int:

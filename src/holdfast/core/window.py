@@ -8,13 +8,13 @@ not enough, fewer of them are kept. What was left out is said.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.message_anthropic import OPENING
 from holdfast.core.messages import NO_RESULT, Message, Text, ToolCall, answer
 from holdfast.core.spans import below, coalesced, gaps, without
@@ -22,11 +22,15 @@ from holdfast.core.tally import Tally
 from holdfast.core.tokens import Basis, count
 
 Strategy = Literal["drop_oldest", "summarise"]
+STRATEGIES: tuple[Strategy, ...] = ("drop_oldest", "summarise")
 KEEP_LAST = 6
 """How many of the newest messages are kept in preference to all others when nobody says."""
 
 SUMMARY_TOKENS = 512
 """How much room a summary gets when nobody says; at most a quarter of the window."""
+
+LEAST_SUMMARY_TOKENS = 32
+"""With less room than this nothing is summarised: it would say nothing."""
 
 
 class Summary(Struct, frozen=True):
@@ -65,8 +69,13 @@ class Window(Struct, frozen=True):
     @property
     def covers(self) -> tuple[range, ...]:
         """What the next summary covers, if it is made of the present one and of `summarise`."""
-        present = self.summary.covers if self.summary is not None else ()
-        return coalesced([*present, *self.summarise])
+        return joined(self.summary, self.summarise)
+
+    @property
+    def uncovered(self) -> tuple[range, ...]:
+        """What is neither sent nor covered by the summary that is."""
+        covered = coalesced(self.summary.covers if self.summary is not None else ())
+        return tuple(span for one in self.left_out for span in without(one, covered))
 
     def __str__(self) -> str:
         words = [f"{sum(map(len, self.kept))} messages, {self.tokens:,} tokens ({self.basis})"]
@@ -88,8 +97,12 @@ def window(
     reserve: int = 0,
     summary: Summary | None = None,
     summary_tokens: int = SUMMARY_TOKENS,
+    answers: Mapping[str, Message] | None = None,
 ) -> Window:
     """Choose what to send. `reserve` is kept free: for the tools' schemas, say.
+
+    A call without a result will be given one, so there is room for it: for that of `answers`, by the call's id, or
+    for the words that there is none.
 
     With "summarise", what would be dropped is named in `summarise` and room is left for its summary; give that
     summary with what it covers (`covers`), and it is sent in their place. More than needed is summarised at a time,
@@ -103,14 +116,41 @@ def window(
     if not len(tally):
         return Window((), (), 0, 0, "exact")
     allowed = max_tokens - reserve
-    if strategy == "summarise":
+    plan = _Plan(tally, max_tokens, keep_last, pinned, answers)
+    room = summary_room(max_tokens, summary_tokens)
+    if strategy == "summarise" and room and plan.cost(_Choice(0)) > allowed:
         try:
-            plan = _Plan(tally, max_tokens, keep_last, pinned, summary)
-            return _summarising(plan, allowed, min(summary_tokens, max_tokens // 4))
-        except InvalidValue:
+            return _summarising(_Plan(tally, max_tokens, keep_last, pinned, answers, summary), allowed, room)
+        except WindowTooSmall:
             pass  # there is no room for a summary: without one it may fit
-    plan = _Plan(tally, max_tokens, keep_last, pinned)
     return plan.window(plan.choose(allowed))
+
+
+def summary_room(max_tokens: int, summary_tokens: int = SUMMARY_TOKENS) -> int:
+    """How many tokens a summary may have in such a window; 0 if that is too few to say anything."""
+    room = min(summary_tokens, max_tokens // 4)
+    return room if room >= LEAST_SUMMARY_TOKENS else 0
+
+
+def joined(present: Summary | None, more: Sequence[range]) -> tuple[range, ...]:
+    """What a summary covers that is made of the present one and of these."""
+    return coalesced([*(present.covers if present is not None else ()), *more])
+
+
+def portion(tally: Tally, spans: Sequence[range], max_tokens: int) -> tuple[range, ...]:
+    """The first whole groups of these ranges that have so many tokens together; one at the least."""
+    starts, taken, left = tally.groups.starts, list[range](), max_tokens
+    for span in spans:
+        stop = span.start
+        while stop < span.stop:
+            group = below(starts, stop + 1)
+            after = min(starts[group] if group < len(starts) else len(tally), span.stop)
+            left -= tally.tokens(range(stop, after))
+            if left < 0 and (taken or stop > span.start):
+                return coalesced([*taken, range(span.start, stop)])
+            stop = after
+        taken.append(span)
+    return coalesced(taken)
 
 
 def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Message]:
@@ -131,7 +171,7 @@ def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int
     for name, value, least in (("max_tokens", max_tokens, 1), ("keep_last", keep_last, 0), ("reserve", reserve, 0)):
         if type(value) is not int or value < least:
             raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
-    if strategy not in ("drop_oldest", "summarise"):
+    if strategy not in STRATEGIES:
         raise InvalidValue(f"there is no strategy {strategy!r}", hint="use 'drop_oldest' or 'summarise'")
     for position in pinned:
         if not 0 <= position < len(tally):
@@ -168,6 +208,7 @@ class _Plan:
         max_tokens: int,
         keep_last: int,
         pinned: Collection[int],
+        answers: Mapping[str, Message] | None = None,
         summary: Summary | None = None,
     ) -> None:
         self.tally = tally
@@ -183,7 +224,8 @@ class _Plan:
         covers = coalesced(summary.covers if summary is not None else ())
         self.covered = [span for span in map(self._within, covers) if span]
         self.spent = self._count(summary.message()) if summary is not None else 0
-        unanswered = [answer(ToolCall(id, ""), NO_RESULT, is_error=True) for id in tally.groups.open]
+        told = answers or {}
+        unanswered = [told.get(id) or answer(ToolCall(id, ""), NO_RESULT, is_error=True) for id in tally.groups.open]
         self._fixed = self.spent + sum(map(self._count, unanswered))
 
     def choose(self, allowed: int, at_most: int | None = None) -> _Choice:
@@ -270,13 +312,13 @@ class _Plan:
         """Shorten results; if that is not enough, keep fewer of the recent groups."""
         over = 0
         for start in range(self.recent, self.count + 1):
-            results = self._results({*self.required, *range(start, self.count)} - self.pinned)
+            results = self._results({group for span in self._kept(_Choice(start)) for group in span} - self.pinned)
             over = self.cost(_Choice(start)) - allowed
             if over <= sum(size - floor for size, floor in results.values()):
                 return _Choice(start, _cut_down(results, over))
             over -= sum(size - floor for size, floor in results.values())
         needed = self._max_tokens + over
-        raise InvalidValue(
+        raise WindowTooSmall(
             f"the conversation cannot be made to fit: what must be kept, with its results cut short, needs {needed:,} "
             f"tokens, {over:,} more than the {self._max_tokens:,} there are",
             hint="allow more tokens, pin less, or shorten the system message and the newest ones",

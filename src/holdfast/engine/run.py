@@ -453,15 +453,14 @@ class Run:
 
     def messages(self, branch: Branch) -> Conversation:
         """The conversation as far as a branch sees it."""
-        from holdfast.engine.conversation import Conversation, Counted  # only agents that talk need it
+        from holdfast.engine.conversation import Conversation, Counted, Ledger, Shown  # only agents that talk need it
 
         with self.lock:
-            self._counted = self._counted or Counted()
-            shown = [self.value(raw) for raw in self.views.messages(branch)]
-            seen = self.views.of(branch).messages
-            said = sum(isinstance(one, ev.MessageAdded) for one in self.views.own(branch))
-            ref = codec.MessagesRef(self.log.name, seen.count, seen.digest)
-            return Conversation(shown, ref, self._counted, len(shown) - said)
+            ledger = Ledger(self.logs, self.log.name, self.value)
+            self._counted = self._counted or Counted(self.value, ledger, self.lock)
+            shown, seen = Shown(*self.views.messages(branch), branch.seen), self.views.of(branch)
+            ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)
+            return Conversation(shown, ref, self._counted, seen.summarised)
 
     def branch_here(self, verb: str, name: str | None = None) -> Branch:
         """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, flows, life, limits, waits
 from holdfast.core import events as ev
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
 
+    from holdfast.core.context import ContextSlice
+    from holdfast.core.message_parts import Form, Message
+    from holdfast.core.tokens import Counter
     from holdfast.engine.conversation import Conversation
     from holdfast.engine.loop import LoopRun
 
@@ -82,6 +85,7 @@ class Task:
         Gives those messages, in the order of the calls.
         """
         calls = toolcalls.of_reply(reply, tools, self._call_want)
+        toolcalls.refuse_unsaid(calls, self.messages.calls().open)
         wants = [call.want for call in calls if call.want is not None]
 
         def say(outcomes: Sequence[Any]) -> list[dict[str, Any]]:
@@ -135,6 +139,35 @@ class Task:
         given = self._child_input(agent, input or {})
         return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given)
 
+    def summarise(
+        self,
+        model: Callable[[list[dict[str, Any]]], Any],
+        *,
+        max_tokens: int,
+        keep_last: int = 6,
+        pinned: Collection[int] = (),
+        reserve: int = 0,
+        counter: Counter | None = None,
+        name: str = "summary",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """What fits into so many tokens, with a summary in place of what does not; gives that window.
+
+        `model` is a function of messages that gives a text or a message. If nothing new has to be summarised it is not
+        asked. A summary is a step, made once; the messages stay in the log.
+        """
+        from holdfast.engine.summaries import Limits, Summariser
+
+        limits = Limits(max_tokens, keep_last, tuple(pinned), reserve, counter)
+        summariser = Summariser(model, limits, name=name, retry=retry, timeout=timeout)
+        cut: dict[str, Any] = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve, "pinned": pinned}
+
+        def windowed(_: Any) -> Any:
+            return self.messages.window(**cut, counter=counter, strategy="summarise")
+
+        return self._drive("summarise", windowed, summariser.flow)
+
     def checkpoint(self, label: str) -> Any:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
         return self._drive("checkpoint", None, waits.checkpoint, label)
@@ -171,11 +204,14 @@ class Task:
         """Note an open question."""
         self._say(ev.QuestionOpened(question=text))
 
-    def artifact(self, data: Any, *, type: str = "text", summary: str = "") -> str:
-        """Keep something made; gives its id."""
+    def artifact(self, data: Any, *, type: str = "text", summary: str = "", step: str = "") -> str:
+        """Keep something made, by the last step if nobody says by which; gives its id."""
         raw = pack(data, "artifact")
         artifact_id = f"{type}-{codec.fingerprint([type, bytes(raw).decode()])[:12]}"
-        event = ev.ArtifactAdded(artifact_id=artifact_id, type=type, data=raw, summary=summary, bytes=len(raw))
+        last = self._here("artifact").last
+        made_by = step or (last[0] if last is not None else "")
+        added: dict[str, Any] = {"type": type, "data": raw, "summary": summary, "bytes": len(raw), "step": made_by}
+        event = ev.ArtifactAdded(artifact_id=artifact_id, **added)
         self._say(event)
         return artifact_id
 
@@ -187,12 +223,15 @@ class Task:
         """Raise a flag."""
         self._say(ev.FlagRaised(flag=name))
 
-    def message(self, message: Mapping[str, Any]) -> None:
-        """Add a message to the conversation."""
-        given: Any = message
-        if not isinstance(given, Mapping) or not isinstance(cast("Mapping[str, Any]", given).get("role"), str):
-            raise InvalidValue(f"{given!r} is not a message", hint='give {"role": "user", "content": …}')
-        raw = pack(message, "message")
+    def message(self, message: Mapping[str, Any] | Message, *, form: Form = "chat") -> None:
+        """Add a message to the conversation: in a provider's form, or typed. What nobody would take is refused."""
+        from holdfast.core import message_kept  # only agents that talk need it
+
+        known = self.messages.calls() if message_kept.has_calls(message, form) else None
+        for one in message_kept.admitted(message, form, known):
+            self._add_message(pack(one, "message"))
+
+    def _add_message(self, raw: Raw) -> None:
         branch = self._here("message")
         last = branch.last
         step = None if last is None else self._run.hot.steps_of(branch.turn).get(last[0])
@@ -264,6 +303,20 @@ class Task:
     def messages(self) -> Conversation:
         """The conversation, as far as this branch sees it; `.window(max_tokens=…)` gives what fits."""
         return self._run.messages(self._here("messages"))
+
+    def context(
+        self,
+        step: str,
+        *,
+        max_bytes: int | None = None,
+        max_tokens: int | None = None,
+        counter: Counter | None = None,
+    ) -> ContextSlice:
+        """What a step needs to know, within a limit: goal, step, open questions; then artifacts and facts that fit."""
+        from holdfast.engine.slices import context_of
+
+        limits = {"max_bytes": max_bytes, "max_tokens": max_tokens}
+        return context_of(self._seen, step, self._run.value, **limits, counter=counter)
 
     def now(self) -> datetime:
         """The time of the last event this branch sees; the same on every replay."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from holdfast.core import codec
-from holdfast.core.errors import EffectConflict, HoldfastError, InvalidValue, StepFailed
+from holdfast.core.errors import EffectConflict, HoldfastError, InvalidMessage, InvalidValue, StepFailed
 from holdfast.core.wishes import Want
 from holdfast.engine.agent import Tool
 
@@ -54,6 +54,18 @@ def _requested(
         return Requested(call["id"], want_of(known[name], cast("Mapping[str, Any]", arguments)))
     except (ValueError, RecursionError, HoldfastError) as error:
         return Requested(call["id"], None, f"the arguments of {name!r} do not fit: {error}")
+
+
+def refuse_unsaid(calls: Sequence[Requested], open: Collection[str]) -> None:
+    """Refuse calls whose results could not become messages, before any of them is made."""
+    for call in calls:
+        if call.id not in open:
+            raise InvalidMessage(
+                f"call {call.id!r} of the reply does not wait for a result in the conversation; no call was made",
+                hint="add the reply first: task.message(reply)",
+                path="reply.tool_calls",
+                reason="orphan-result",
+            )
 
 
 def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence[Any]) -> list[dict[str, Any]]:

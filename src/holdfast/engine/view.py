@@ -367,7 +367,17 @@ class TaskState:
     @property
     def messages(self) -> list[Any]:
         """The conversation up to here."""
-        return [codec.unpack(raw, self._logs.blob) for raw in message_values(self._logs, self.id, self.seq)]
+        return [codec.unpack(raw, self._logs.blob) for _, raw in message_values(self._logs, self.id, self.seq)]
+
+    @property
+    def summarised(self) -> dict[str, Any] | None:
+        """What stands for earlier messages where they do not fit: its text, the ranges it covers, what it took."""
+        made = self._hot.summarised
+        if made is None:
+            return None
+        kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
+        text = codec.unpack(made.text, self._logs.blob)["text"]
+        return {"text": text, "covers": [list(span) for span in made.covers], **kept}
 
     @property
     def created_at(self) -> datetime:
@@ -437,14 +447,14 @@ class TaskState:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
 
 
-def message_values(logs: Logs, id: str, upto: int) -> list[Raw]:
-    """The messages of a log, encoded. One made from a step's result is looked up there."""
-    found: list[Raw] = []
+def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
+    """The messages of a log, encoded, with their seqs. One made from a step's result is looked up there."""
+    found: list[tuple[int, Raw]] = []
     for row in logs.rows_of_kind(id, "message_added", upto=upto):
         event = decoded(id, row)
         if isinstance(event, ev.MessageAdded):
             stored = event.message
-            found.append(_result_before(logs, id, row.seq, event.step) if stored is UNSET else stored)
+            found.append((row.seq, _result_before(logs, id, row.seq, event.step) if stored is UNSET else stored))
     return found
 
 

@@ -71,16 +71,18 @@ class Views:
     def load_conversation(self) -> None:
         """Read the messages before this turn. Happens by itself when somebody looks."""
         if self._messages is None:
-            before = message_values(self._logs, self._log.name, self._first)
-            self._messages = [(self._first, raw) for raw in before]
+            self._messages = message_values(self._logs, self._log.name, self._first)
 
-    def messages(self, branch: Branch) -> list[Raw]:
-        """The conversation as far as a branch sees it, encoded. What was read once is not read again."""
+    def messages(self, branch: Branch) -> tuple[list[tuple[int, Raw]], int, list[Raw]]:
+        """The conversation as far as a branch sees it, encoded: so many of those in the log, and what it said since.
+
+        What was read once is not read again, and costs nothing: the list only grows.
+        """
         self._grow()
         assert self._messages is not None
-        found = [raw for _, raw in self._messages[: bisect_right(self._messages, branch.seen, key=_first)]]
         said = [event for event in self.own(branch) if isinstance(event, MessageAdded)]
-        return found + [_text_of(event, self._results) for event in said]
+        settled = bisect_right(self._messages, branch.seen, key=_first)
+        return self._messages, settled, [_text_of(event, self._results) for event in said]
 
     def own(self, branch: Branch) -> list[Event]:
         """What a branch has said since its last waiting verb."""

@@ -48,7 +48,7 @@ def step_want(
     arguments = parameters.bind(args, kwargs)
     want = Want(
         name=parameters.name,
-        fn=lambda: fn(*args, **kwargs),
+        fn=lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()}),
         input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
@@ -149,6 +149,12 @@ def _packed(value: Any, path: str) -> Raw:
     """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
     ref: Any = getattr(value, "ref", None)
     return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, path)
+
+
+def _handed(value: Any) -> Any:
+    """An argument as the function gets it: a conversation as a list of its messages, which it may change."""
+    ref: Any = getattr(value, "ref", None)
+    return value[:] if isinstance(ref, codec.MessagesRef) and not hasattr(value, "append") else value
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.core import codec
+from holdfast.core import codec, message_kept
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.agent import Tool
 
@@ -17,7 +17,7 @@ Message = dict[str, Any]
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What endpoints take as a tool's name."""
 
-KEPT_ASIDE = ("usage", "model", "finish_reason")
+KEPT_ASIDE = message_kept.ASIDE
 """What a reply says about itself. It is kept with the message and not sent back."""
 
 
@@ -41,15 +41,18 @@ def tool_schema(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def tidy(reply: Any, messages: Sequence[Message]) -> Message:
-    """A reply as it is kept: an assistant's message that endpoints take back, every call with an id of its own."""
+def tidy(reply: Any, known: Collection[str], number: int) -> Message:
+    """A reply as it is kept: an assistant's message that endpoints take back, every call with an id of its own.
+
+    `known` are the ids of earlier calls, `number` how many messages come before it.
+    """
     if not isinstance(reply, Mapping):
         raise InvalidValue(f"the model gave a {type(reply).__name__}", hint="give a chat-completions message, a dict")
     kept: Message = {"content": None, **cast("Mapping[str, Any]", reply), "role": "assistant"}
     calls = kept.pop("tool_calls", None)
     if calls:
-        taken = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
-        kept["tool_calls"] = [_call(call, taken, f"call_{len(messages)}_{n}") for n, call in enumerate(calls)]
+        taken: set[str] = set()
+        kept["tool_calls"] = [_call(call, known, taken, f"call_{number}_{n}") for n, call in enumerate(calls)]
     elif kept["content"] is None:
         kept["content"] = ""
     return kept
@@ -68,11 +71,11 @@ def text_of(reply: Message) -> str:
     return "".join(part.get("text") or "" for part in content)
 
 
-def _call(call: Mapping[str, Any], taken: set[str], spare: str) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], known: Collection[str], taken: set[str], spare: str) -> dict[str, Any]:
     """A call with an id nobody else has: some endpoints give none, or the same ones in every reply."""
     id = str(call.get("id") or "")
-    if not id or id in taken:
-        id = spare
+    while not id or id in taken or id in known:
+        id, spare = spare, f"{spare}_"
     taken.add(id)
     function: Mapping[str, Any] = call.get("function") or {}
     arguments: Any = function.get("arguments") or "{}"

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
+from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
 from holdfast.core.policy import Duration, Retry
+from holdfast.core.tokens import estimate
+from holdfast.core.window import KEEP_LAST, STRATEGIES, Strategy
 from holdfast.engine.agent import Agent, Tool, agent
+from holdfast.engine.conversation import Sent
+from holdfast.engine.counters import installed
 from holdfast.engine.task import AsyncTask
 from holdfast.llm import chat
 from holdfast.llm.answers import Answers
@@ -35,13 +38,18 @@ def loop_agent(
     retry: Retry | int | None = None,
     timeout: Duration | None = None,
     on_token: OnToken | None = None,
+    max_tokens: int | None = None,
+    strategy: Strategy = "drop_oldest",
+    keep_last: int = KEEP_LAST,
     **options: Any,
 ) -> Agent:
     """Make an agent that works towards a goal: `app.run(weather, {"goal": "Is it warm in Rome?"})`.
 
     `model` is anything that answers messages; a name stands for `OpenAIModel(name)`. `retry` and `timeout` are for its
     calls. With `answer_type` the answer is JSON of that type, and the model is asked again until it is. `on_token` is
-    told the text of replies as it comes. The other options are those of `@agent`.
+    told the text of replies as it comes. With `max_tokens` the model is shown a window of the conversation, tools
+    included; by the strategy "summarise" it is asked for summaries of what does not fit, each of them a step. The other
+    options are those of `@agent`.
 
     >>> from holdfast.llm import ScriptedModel, say
     >>> loop_agent("greeter", ScriptedModel([say("Hello!")]))
@@ -50,6 +58,7 @@ def loop_agent(
     answers = Answers(answer_type)
     loop = _Loop(OpenAIModel(model) if isinstance(model, str) else model, tools, instructions, answers)
     loop.retry, loop.timeout, loop.on_token = retry, timeout, on_token
+    loop.limit(max_tokens, strategy, keep_last)
 
     async def turn(task: AsyncTask, goal: str) -> Any:
         return await loop.turn(task, goal)
@@ -59,30 +68,13 @@ def loop_agent(
     return agent(name=name, loop=True, max_turns=max_turns, tools=tools, **options)(turn)
 
 
-class Shown(Struct, dict=True):
-    """What a model is shown. Of it only the number is recorded with the step: the messages are in the log already."""
-
-    messages: int
-
-    @classmethod
-    def of(cls, messages: Sequence[chat.Message]) -> Shown:
-        """These messages."""
-        shown = cls(len(messages))
-        vars(shown)["all"] = list(messages)
-        return shown
-
-    @property
-    def all(self) -> list[chat.Message]:
-        """The messages themselves."""
-        return vars(self)["all"]
-
-
 class _Loop:
     """What is the same for every task of a looping agent."""
 
     retry: Retry | int | None = None
     timeout: Duration | None = None
     on_token: OnToken | None = None
+    _strategy: Strategy = "drop_oldest"
 
     def __init__(self, model: Model, tools: Sequence[Tool], instructions: str, answers: Answers) -> None:
         if not callable(model):
@@ -94,6 +86,23 @@ class _Loop:
             raise InvalidValue(f"two of {sorted(tool.name for tool in tools)} have one name", hint="@tool(name=…)")
         self._system = "\n\n".join(part for part in (instructions, answers.request) if part)
         self._answers = answers
+        self._window: dict[str, Any] = {}
+
+    def limit(self, max_tokens: int | None, strategy: Strategy, keep_last: int) -> None:
+        """Show the model no more than this."""
+        if strategy not in STRATEGIES:
+            raise InvalidValue(f"there is no strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
+        if max_tokens is None:
+            if strategy != "drop_oldest":
+                raise InvalidValue("without a limit nothing is left out to be summarised", hint="give max_tokens=…")
+            return
+        count = installed() or estimate
+        reserve = count(codec.text(self._schemas)) if self._schemas else 0
+        if type(max_tokens) is not int or max_tokens <= reserve:
+            least = f"give a whole number of more than {reserve:,}: what the tools' schemas take"
+            raise InvalidValue(f"max_tokens is {max_tokens!r}", hint=least)
+        self._strategy = strategy
+        self._window = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve}
 
     async def turn(self, task: AsyncTask, goal: str) -> Any:
         """Ask, act on the reply, and give the answer if it is one.
@@ -103,7 +112,7 @@ class _Loop:
         """
         if task.turn == 1:
             self._begin(task, goal)
-        shown = Shown.of(task.messages)
+        shown = await self._fitting(task)
         reply = await task.step(self._ask, shown, name="model", retry=self._retry, timeout=self.timeout)
         task.message(reply)
         _count(task, reply)
@@ -121,12 +130,24 @@ class _Loop:
             task.message({"role": "system", "content": self._system})
         task.message({"role": "user", "content": goal})
 
-    async def _ask(self, shown: Shown) -> dict[str, Any]:
+    async def _fitting(self, task: AsyncTask) -> Sent:
+        if self._strategy == "drop_oldest":
+            return task.messages.window(**self._window)
+        return await task.summarise(self._summary, **self._window, retry=self._retry, timeout=self.timeout)
+
+    async def _ask(self, messages: Sent) -> dict[str, Any]:
         listened = {} if self.on_token is None else {"on_token": _careful(self.on_token)}
-        reply = self._model(chat.sent(shown.all), self._schemas, **listened)
+        reply = await self._reply(messages, self._schemas, **listened)
+        return chat.tidy(reply, messages.calls.seen, messages.ref.to)
+
+    async def _summary(self, messages: list[chat.Message]) -> chat.Message:
+        return await self._reply(messages, [])
+
+    def _reply(self, messages: list[chat.Message], tools: list[dict[str, Any]], **options: Any) -> Any:
+        reply = self._model(chat.sent(messages), tools, **options)
         if not hasattr(reply, "__await__"):
             raise InvalidValue(f"{self._model!r} is not async", hint="write `async def` for a model")
-        return chat.tidy(await reply, shown.all)
+        return reply
 
     def _answer(self, task: AsyncTask, reply: chat.Message) -> Any:
         try:
