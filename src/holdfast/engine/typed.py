@@ -78,6 +78,17 @@ class Model:
         if self._looks_at_all and not self.missing(plain):
             self.whole(plain)
 
+    def takes_item(self, name: str, item: Any) -> bool:
+        """Whether an item fits whatever the list holds already. If not, the whole list must be looked at."""
+        wanted = self.fields[name].type
+        if self._looks_at_all or typing.get_origin(wanted) is not list:
+            return False
+        try:
+            _converted([item], wanted, name)
+        except InvalidState:
+            return False
+        return True
+
     def value(self, plain: Mapping[str, Any], name: str) -> Any:
         """A field as the model has it. KeyError if it is neither set nor has a default."""
         field = self.fields[name]
@@ -127,6 +138,10 @@ class PydanticModel(Model):
 
     def _declared(self) -> list[Field]:
         return _fields(self.cls)
+
+    def takes_item(self, name: str, item: Any) -> bool:
+        """Whether an item fits whatever the list holds already: its validators may look at the whole."""
+        return False
 
     def fits(self, plain: Mapping[str, Any], touched: Iterable[str]) -> None:
         """Refuse JSON values that the model does not take: validators may look at all of them."""

@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from holdfast.core import codec
@@ -90,9 +90,7 @@ class TypedBag(Bag):
     def append(self, name: str, value: Any) -> None:
         """Add to a list; one that is not set begins as the model's default, or empty."""
         packed = codec.pack(value, f"state.{name}")
-        start = grown_from(self.__states, self.__known()[1], name, [])
-        self.__change(name, _longer(name, start, self.__plain(packed)))
-        fresh = codec.pack(start) if start and name not in self else UNSET
+        fresh = UNSET if self.__takes_item(name, packed) else self.__checked_start(name, packed)
         self.__say(ev.StateAppended(name=name, value=packed, start=fresh, state_version=self.__mark))
 
     def all(self) -> dict[str, Any]:
@@ -111,6 +109,18 @@ class TypedBag(Bag):
     @property
     def __mark(self) -> int:
         return self.__states.mark(self.__run.see(self.__branch()))
+
+    def __takes_item(self, name: str, packed: Raw) -> bool:
+        """Whether a list that is there may grow without a look at all of it."""
+        bag, model = self.__known()[0].bag, self.__states.model
+        model.refuse_unknown([name, *bag])
+        return name in bag and codec.shape(bag[name]) == "list" and model.takes_item(name, self.__plain(packed))
+
+    def __checked_start(self, name: str, packed: Raw) -> Raw | UnsetType:
+        """What a list begins as, if it is not there; refuses what the grown one must not be."""
+        start = grown_from(self.__states, self.__known()[1], name, [])
+        self.__change(name, _longer(name, start, self.__plain(packed)))
+        return codec.pack(start) if start and name not in self else UNSET
 
     def __plain(self, packed: Raw) -> Any:
         return self.__run.value(packed)
