@@ -14,6 +14,7 @@ HoldfastError
 ├── EffectConflict        a unique key was used for another call
 ├── UnnamedThread         a verb was used in a bare thread without a name of its own
 ├── NotRecorded           a fork that only replays came to a call nobody made
+├── NoMock                a mock task came to a call of a tool without a mock
 ├── ResumeExpired         the task is older than its agent resumes
 ├── ToolExited            a tool tried to end the process
 ├── NotDone               raised by a tool: nothing happened, so it may be tried again
@@ -53,30 +54,16 @@ from holdfast.core.control import Cancelled as Cancelled
 from holdfast.core.control import LeaseLost as LeaseLost
 from holdfast.core.control import Stopped as Stopped
 from holdfast.core.control import Suspended as Suspended
-
-
-class HoldfastError(Exception):
-    """Every error Holdfast raises on purpose."""
-
-    code = "holdfast"
-
-    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.details = details
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.hint, self.details)
-
-
-def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
-    error = cls.__new__(cls)
-    HoldfastError.__init__(error, message, hint=hint, **details)
-    return error
+from holdfast.core.error_root import HoldfastError as HoldfastError
+from holdfast.core.store_errors import MissingExtra as MissingExtra
+from holdfast.core.store_errors import NotAStore as NotAStore
+from holdfast.core.store_errors import StoreBusy as StoreBusy
+from holdfast.core.store_errors import StoreClosed as StoreClosed
+from holdfast.core.store_errors import StoreError as StoreError
+from holdfast.core.store_errors import StoreFull as StoreFull
+from holdfast.core.store_errors import StorePoisoned as StorePoisoned
+from holdfast.core.store_errors import StoreReadOnly as StoreReadOnly
+from holdfast.core.store_errors import StoreTooNew as StoreTooNew
 
 
 class TaskNotFound(HoldfastError):
@@ -218,6 +205,20 @@ class NotRecorded(HoldfastError):
             hint="give the tool a mock, or fork with effects='ask'",
             step=key,
             parent=parent,
+        )
+
+
+class NoMock(HoldfastError):
+    """A mock task came to a call of a tool without a mock."""
+
+    code = "no-mock"
+
+    def __init__(self, tool: str, key: str) -> None:
+        super().__init__(
+            f"tool {tool!r} has no mock, and in a mock task nothing else is called: {key!r} was not made",
+            hint=f"declare one, @tool(mock=…), or give one: app.run(…, mock={{{tool!r}: …}})",
+            tool=tool,
+            step=key,
         )
 
 
@@ -442,57 +443,3 @@ class ValueDamaged(HoldfastError):
 
     def __init__(self, hash: str, why: str) -> None:
         super().__init__(f"the value {hash[:12]}… {why}", hint="verify names the events that refer to it", hash=hash)
-
-
-class StoreError(HoldfastError):
-    """The store cannot do what was asked."""
-
-    code = "store-error"
-
-
-class NotAStore(StoreError):
-    """The file is not a Holdfast database."""
-
-    code = "not-a-store"
-
-
-class StoreTooNew(StoreError):
-    """Written by a newer version."""
-
-    code = "store-too-new"
-
-
-class StoreReadOnly(StoreError):
-    """The place cannot be written to."""
-
-    code = "store-read-only"
-
-
-class StoreFull(StoreError):
-    """No room left."""
-
-    code = "store-full"
-
-
-class StoreBusy(StoreError):
-    """Others kept the store locked for too long."""
-
-    code = "store-busy"
-
-
-class StorePoisoned(StoreError):
-    """A write's fate is unknown after an I/O error; reopen."""
-
-    code = "store-poisoned"
-
-
-class StoreClosed(StoreError):
-    """The store was closed, or belongs to another process."""
-
-    code = "store-closed"
-
-
-class MissingExtra(StoreError):
-    """An optional part is not installed."""
-
-    code = "missing-extra"

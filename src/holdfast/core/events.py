@@ -48,7 +48,11 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
 
 class TaskCreated(Event, frozen=True):
-    """The first event of a task. One that lives in a `with` block has no agent that others could call."""
+    """The first event of a task.
+
+    One that lives in a `with` block has no agent that others could call. In a `mock` one every call of a tool is
+    answered by its mock, whoever works on it.
+    """
 
     agent: str
     input: Fields = {}
@@ -65,6 +69,7 @@ class TaskCreated(Event, frozen=True):
     goal: str = ""
     salt: str = ""
     block: bool = False
+    mock: bool = False
 
 
 class TaskForked(Event, frozen=True):

@@ -189,6 +189,11 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
 
+    @property
+    def mock(self) -> bool:
+        """Whether every call of a tool is answered by its mock."""
+        return self.summary.mock
+
     def copy(self) -> Hot:
         """A state of its own: containers are copied, the frozen things in them are shared."""
         return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})

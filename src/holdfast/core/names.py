@@ -29,6 +29,17 @@ def user_log(id: str) -> str:
     return "@user/" + _checked(id, "user id")
 
 
+MOCK_KEYS = "@mock/"
+"""What unique keys of mock tasks begin with, and no other may."""
+
+
+def unique_key(key: str, tool: str) -> str:
+    """A unique key that users chose; refuses one that could be taken for a mock task's."""
+    if key.startswith(MOCK_KEYS):
+        raise InvalidValue(f"the unique key {key!r} of {tool!r} belongs to mock tasks", hint="let it begin otherwise")
+    return key
+
+
 def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import events as ev
 from holdfast.core.events import Effect, Event, Fields
@@ -159,7 +159,7 @@ class Want(Struct, frozen=True, kw_only=True, gc=False):
     reconcile_after: float = 2.0
     on_doubt: str = "ask"
     on_change: str = "error"
-    mock: Any = None
+    mock: Any = UNSET
     secrets: tuple[str, ...] = ()
     is_async: bool = False
 

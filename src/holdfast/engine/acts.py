@@ -10,7 +10,7 @@ from holdfast.core import events as ev
 from holdfast.core.errors import HoldfastError, TimeLimit, ToolExited
 from holdfast.core.records import Group, Take
 from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unknown
-from holdfast.engine import outside
+from holdfast.engine import mocks, outside
 from holdfast.engine.calls import Call, calling
 from holdfast.engine.run import Run
 from holdfast.failpoints import failpoint
@@ -26,11 +26,14 @@ class Acting:
         self._act = act
         self._run = run
         self.given: dict[str, Any] = {}
+        self.fn, filled = want.fn, want.given
+        if want.tool and (run.hot.mock or run.hot.effects == "recorded"):
+            self.fn, filled = mocks.stand_in(want)
         if want.tool:
             self.given = dict(want.arguments)
-            if "idempotency_key" in want.given:
+            if "idempotency_key" in filled:
                 self.given["idempotency_key"] = act.idempotency_key
-            if "connection" in want.given:
+            if "connection" in filled:
                 self.given["connection"] = connection
 
     @property
@@ -46,14 +49,6 @@ class Acting:
             idempotency_key=act.idempotency_key,
             time_left=want.timeout,
         )
-
-    @property
-    def fn(self) -> Callable[..., Any]:
-        """What is called: the function, or its stand-in where nothing may be touched."""
-        if self._run.hot.effects == "recorded" and self.want.tool:
-            mock: Any = self.want.mock
-            return mock if callable(mock) else _constant(mock)
-        return self.want.fn
 
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
@@ -113,13 +108,6 @@ class Acting:
 def is_awaitable(value: object) -> bool:
     """Whether something can be awaited. What `inspect` offers takes longer than many a step."""
     return hasattr(value, "__await__")
-
-
-def _constant(value: Any) -> Callable[..., Any]:
-    def give(**given: Any) -> Any:
-        return value
-
-    return give
 
 
 class Transacting:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal, get_args, overload
 
+from msgspec import UNSET
+
 from holdfast.core import limits, names
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
@@ -121,7 +123,7 @@ class Tool:
         unique: str = "",
         on_doubt: OnDoubt = "ask",
         redact: Sequence[str] = (),
-        mock: Any = None,
+        mock: Any = UNSET,
     ) -> None:
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
@@ -179,7 +181,8 @@ class Tool:
         if not self.unique:
             return ""
         try:
-            return self.unique.format_map(dict(arguments))
+            key = self.unique.format_map(dict(arguments))
+            return names.unique_key(key, self.name)
         except (KeyError, IndexError, AttributeError) as error:
             raise InvalidValue(
                 f"unique={self.unique!r} of {self.name!r} needs {error}", hint=f"it was given {sorted(arguments)}"

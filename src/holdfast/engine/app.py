@@ -18,7 +18,7 @@ from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import blocks, execute, outside, timeline, upkeep, urls
+from holdfast.engine import blocks, execute, mocks, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
@@ -30,6 +30,7 @@ from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, begin, created, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
+_GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock"}
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
 
@@ -96,11 +97,13 @@ class App:
         queue: str = "default",
         priority: int = 0,
         deadline: Duration | None = None,
+        mock: bool | Mapping[Any, Any] = False,
     ) -> TaskState:
-        """Record a new task; it is pending until somebody works on it."""
+        """Record a new task; it is pending until somebody works on it. `mock`: tools are answered by their mocks."""
         given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
-        given |= {"stages": stages, "deadline": deadline}
-        return TaskState(self._shop.begin(self._name(id), self._first(agent, input, given)), self.logs)
+        given |= {"stages": stages, "deadline": deadline, "mock": mock}
+        name = self._name(id)
+        return TaskState(self._shop.begin(name, self._first(name, agent, input, given)), self.logs)
 
     def run(
         self,
@@ -164,27 +167,30 @@ class App:
         A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
         Entering it again replays what was done.
         """
-        return blocks.block(self._shop, self._name(id), self._first(name, input, {**given, "block": True}))
+        log = self._name(id)
+        return blocks.block(self._shop, log, self._first(log, name, input, {**given, "block": True}))
 
     def _job(
         self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
     ) -> Job:
         name = self._name(id)
-        first = self._first(self._shop.know(agent), input, given)
+        first = self._first(name, self._shop.know(agent), input, given)
         return Job(name, agent, lambda: self._shop.enter(name, agent, first), seconds(hold, "hold"))
 
-    def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> ev.TaskCreated:
+    def _first(
+        self, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
+    ) -> ev.TaskCreated:
         """The first event of a task, if what it is given fits."""
-        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block"}
+        unknown = sorted(set(given) - _GIVEN)
         if unknown:
-            name = sorted(unknown)[0]
-            raise InvalidValue(f"a task has no {name!r}", hint=f'input is given as a dict: {{"{name}": …}}')
+            raise InvalidValue(f"a task has no {unknown[0]!r}", hint=f'input is given as a dict: {{"{unknown[0]}": …}}')
         fields = _fields({} if input is None else input, "input")
         if isinstance(agent, Agent):
             self._shop.know(agent).parameters.check(input or {})
         stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
         if stages:
             given["stages"] = _stages(stages)
+        given["mock"] = mocks.kept(self._shop.mocks, name, given.get("mock", False))
         limit = self._deadline(agent, deadline)
         return created(agent, fields, deadline_us=limit, **given)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw
@@ -33,7 +33,7 @@ from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
-from holdfast.engine import outside
+from holdfast.engine import mocks, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
@@ -67,6 +67,7 @@ class Run:
         self.called: dict[str, Want] = {}
         self.over: BaseException | None = None
         self.children: Any = None
+        self.mocks: Mapping[str, Any] = {}
         self.body: Callable[[], Any] = _no_body
         self.busy = 0
         self.thread_waits: list[Park] = []
@@ -442,6 +443,8 @@ class Run:
     def undoing(self, one: Undo) -> Want:
         """The step that undoes something."""
         found = self.undoers.get(one.name)
+        if self.hot.mock:
+            return mocks.undo_want(found, one, self.log.name, self.value, self.mocks)
         if found is None:
             raise InvalidValue(
                 f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",

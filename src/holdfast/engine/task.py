@@ -16,7 +16,7 @@ from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
-from holdfast.engine import together, toolcalls
+from holdfast.engine import mocks, together, toolcalls
 from holdfast.engine.agent import Agent, Tool, undo_name
 from holdfast.engine.bag import Bag
 from holdfast.engine.callables import parameters_of
@@ -275,7 +275,7 @@ class Task:
     def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
-        want = call_want(self._run.agent, tool, arguments)
+        want = mocks.mocked(call_want(self._run.agent, tool, arguments), self._run.mocks, self._run.hot.mock)
         self._run.secrets.update(want.secrets)
         if want.undo:
             self._run.undoers.setdefault(want.undo, tool.compensate)

@@ -176,7 +176,7 @@ class TaskState:
         self.digest = log.head.digest.hex()
 
     def __repr__(self) -> str:
-        return f"<task {self.id} {self.status} at seq {self.seq}>"
+        return f"<{'mock ' if self.mock else ''}task {self.id} {self.status} at seq {self.seq}>"
 
     @property
     def agent(self) -> str:
@@ -231,6 +231,11 @@ class TaskState:
     @property
     def waiting(self) -> Waiting | None:
         return None if self._hot.summary.waiting is None else Waiting(self._hot, self._logs)
+
+    @property
+    def mock(self) -> bool:
+        """Whether its calls of tools are answered by mocks."""
+        return self._hot.mock
 
     @property
     def user(self) -> str | None:
@@ -363,6 +368,7 @@ class TaskState:
             "checkpoints": dict(self.checkpoints),
             "created_at": iso(self._hot.summary.created_us),
             "updated_at": iso(self._hot.updated_us),
+            **({"mock": True} if self.mock else {}),
         }
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:

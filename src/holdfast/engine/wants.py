@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue
@@ -89,10 +89,15 @@ def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
     )
 
 
-def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -> Want:
-    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments."""
+def undo_want(
+    undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], instead: Callable[..., Any] | None = None
+) -> Want:
+    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments.
+
+    `instead` is what is called in a mock task.
+    """
     arguments = {name: value(raw) for name, raw in one.input.items()}
-    plain = undo.fn if isinstance(undo, Tool) else undo
+    plain = instead or (undo.fn if isinstance(undo, Tool) else undo)
     if one.step:
         known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
         call = Call(task_id, one.step, 1, **known, result=value(one.result))
@@ -114,6 +119,7 @@ def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -
         reconcile_after=2.0 if tool is None else tool.reconcile_after,
         on_doubt="ask" if tool is None else tool.on_doubt,
         on_change="keep",
+        mock=UNSET if instead is None else fn,
         is_async=parameters_of(plain).is_async,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core import events as ev
@@ -13,7 +13,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import execute
+from holdfast.engine import execute, mocks
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.entries import Stop
 from holdfast.engine.log import Log, Logs
@@ -50,6 +50,7 @@ class Workshop:
         self.logs = logs
         self.agents: dict[str, Agent] = {}
         self.busy = execute.Busy(logs.store.holder)
+        self.mocks: dict[str, Mapping[str, Any]] = {}
         self._on_wait = on_wait
 
     def know(self, agent: Agent) -> Agent:
@@ -80,7 +81,7 @@ class Workshop:
                 log, go_on = self._take(job)
                 if go_on:
                     run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                    run.children = self.child
+                    run.children, run.mocks = self.child, self.mocks.get(job.id, {})
                     execute.work(run)
             self._tell(log)
             return log
@@ -109,7 +110,7 @@ class Workshop:
             log, go_on = await asyncio.to_thread(self._take, job)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                run.children_async = self._child_async
+                run.children_async, run.mocks = self._child_async, self.mocks.get(job.id, {})
                 await work_async(run)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
@@ -156,7 +157,9 @@ class Workshop:
         parent = run.hot.summary
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
-        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority, "mock": parent.mock}
+        if run.mocks:
+            self.mocks[wish.id] = run.mocks
         first = created(wish.agent, wish.input, deadline_us=limit, **given)
         return Job(wish.id, wish.agent, lambda: self.enter(wish.id, wish.agent, first), run.hold, run.stop)
 
@@ -174,6 +177,7 @@ class Workshop:
         log = self.logs.load(name)
         execute.same_input(self.logs, log, first.input)
         execute.check_agent(log, agent)
+        mocks.refuse_real(log, first.mock)
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False

@@ -1,0 +1,29 @@
+"""HoldfastError: what every error raised on purpose has, a stable code, the values concerned and a remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HoldfastError(Exception):
+    """Every error Holdfast raises on purpose."""
+
+    code = "holdfast"
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.details)
+
+
+def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
+    error = cls.__new__(cls)
+    HoldfastError.__init__(error, message, hint=hint, **details)
+    return error
