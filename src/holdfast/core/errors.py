@@ -104,8 +104,10 @@ class TaskFinished(HoldfastError):
 
     def __init__(self, id: str, status: str, what: str) -> None:
         super().__init__(
-            f"task {id!r} is {status}: {what} was not written",
-            hint="fork it to go on from any point of it; a failed task can be reopened",
+            f"task {id!r} is {status}: too late for {what}; nothing was written",
+            hint="app.resume(id, agent) lets it go on, unless it was undone"
+            if status == "failed"
+            else "fork it to go on from any point of it: app.fork(id, at=…)",
             id=id,
             status=status,
         )
@@ -133,7 +135,9 @@ class InputConflict(HoldfastError):
     def __init__(self, id: str, recorded: Any, given: Any) -> None:
         super().__init__(
             f"task {id!r} was started with {recorded!r}, not with {given!r}; nothing was written",
-            hint="use another id for other work, or the first input to go on",
+            hint="use another id for other work, or the first input to go on"
+            if given
+            else "give the first input again, or go on without it: app.resume(id, agent); other work needs another id",
             id=id,
             recorded=recorded,
             given=given,
@@ -256,7 +260,10 @@ class NestedStep(HoldfastError):
 
     def __init__(self, verb: str, step: str) -> None:
         super().__init__(
-            f"{verb} was used inside the step {step!r}", hint="use it in the agent's own body", verb=verb, step=step
+            f"{f'task.{verb}' if verb.isidentifier() else verb} was used inside the step {step!r}",
+            hint="use it in the agent's own body, or spawn a child task there",
+            verb=verb,
+            step=step,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from holdfast.core.patch import Changes
+from holdfast.core.wording import shown
 
 Value = Raw
 Fields = dict[str, Raw]
@@ -42,6 +43,9 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
     said: str = field(name="@", default="")
     nonce: str = field(name="~", default="")
+
+    def __repr__(self) -> str:
+        return shown(self, kind_of(type(self)))
 
 
 # The life of a task
@@ -326,9 +330,12 @@ class ApprovalRefused(Event, frozen=True):
 
 
 class SignalReceived(Event, frozen=True):
+    """Something happened outside. One that is `unawaited` came while the task waited for other things: it stays so."""
+
     name: str
     value: Value
     by: str = ""
+    unawaited: bool = False
 
 
 # What the agent knows

@@ -48,6 +48,7 @@ from holdfast.core.wishes import (
     Record,
     Sleep,
     Transact,
+    Unfit,
     Want,
 )
 
@@ -281,6 +282,10 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
             return
         if isinstance(answer, DidNotHappen):
             yield _not_happened(known, "reconcile")
+            return
+        if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
+            if (yield Record((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
+                yield Park("doubt")
             return
     if want.on_doubt == "retry":
         yield _not_happened(known, "policy")

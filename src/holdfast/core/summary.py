@@ -59,6 +59,8 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             return {"status": "pending", "holder": None}
         case ev.TaskSuspended():
             return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
+        case ev.SignalReceived(unawaited=True):
+            return {}
         case (
             ev.SignalReceived()
             | ev.WaitEnded()

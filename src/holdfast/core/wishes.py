@@ -52,7 +52,7 @@ class Transact(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """Ask the destination whether a call happened; answered with Happened, DidNotHappen or Unknown."""
+    """Ask the destination whether a call happened; answered with Happened, DidNotHappen, Unknown or Unfit."""
 
     step: Step
     want: Want
@@ -129,6 +129,13 @@ class Unknown:
     """Nobody can tell whether a call in doubt happened."""
 
 
+class Unfit:
+    """A call in doubt did happen, says its destination, with a result that cannot be one. Never given by users."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
 class Outcome(Struct, frozen=True, gc=False):
     """What became of calling a function: a value, an error, or no answer in time."""
 
@@ -161,6 +168,7 @@ class Want(Struct, frozen=True, kw_only=True, gc=False):
     on_change: str = "error"
     mock: Any = UNSET
     secrets: tuple[str, ...] = ()
+    result: Callable[[Any], Any] | None = None
     is_async: bool = False
 
 

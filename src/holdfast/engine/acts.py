@@ -9,7 +9,7 @@ from holdfast.core import codec, failures
 from holdfast.core import events as ev
 from holdfast.core.errors import HoldfastError, TimeLimit, ToolExited
 from holdfast.core.records import Group, Take
-from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unknown
+from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unfit, Unknown, Want
 from holdfast.engine import mocks, outside
 from holdfast.engine.calls import Call, calling
 from holdfast.engine.run import Run
@@ -151,8 +151,15 @@ def question(wish: Ask, run: Run) -> Call:
     )
 
 
-def answer(given: Any) -> Happened | DidNotHappen | Unknown:
-    """What the destination said. An answer that is none is Unknown."""
+def answer(given: Any, want: Want) -> Happened | DidNotHappen | Unknown | Unfit:
+    """What the destination said. An answer that is none is Unknown; a result the tool cannot have is Unfit."""
+    if isinstance(given, Happened):
+        try:
+            value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
+            if want.result is not None:
+                want.result(value)
+        except HoldfastError as error:
+            return Unfit(f"reconcile says it happened, but {error.message}")
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
 
 

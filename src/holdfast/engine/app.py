@@ -7,7 +7,6 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -18,7 +17,7 @@ from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import blocks, execute, mocks, outside, timeline, upkeep, urls
+from holdfast.engine import blocks, execute, forks, mocks, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
@@ -27,7 +26,7 @@ from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
-from holdfast.engine.workshop import Job, OnWait, Workshop, begin, created, deadline_us
+from holdfast.engine.workshop import Job, OnWait, Workshop, created, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
 _GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock"}
@@ -117,6 +116,7 @@ class App:
     ) -> TaskState:
         """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe.
 
+        A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
         Timed waits are sat out up to `hold`. If another process has the task, TaskBusy is raised, after `wait`; when
         that process dies, this one takes over. What else may be given is what `start` takes.
         """
@@ -153,7 +153,7 @@ class App:
         known = self._shop.agent_of(log, agent)
         execute.check_resumable(self.logs, log, known, anyway=anyway)
         if log.state.summary.status in ("completed", "cancelled"):
-            raise TaskFinished(id, log.state.summary.status, "a resumption")
+            raise TaskFinished(id, log.state.summary.status, "app.resume")
         if log.state.ended:
             log = outside.change(self.logs, id, outside.reopen(by, why))
         job = Job(log.name, known, lambda: (log, False), seconds(hold, "hold"))
@@ -288,18 +288,13 @@ class App:
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
-        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was."""
-        parent = self._load(task, at)
-        if patch is not None and not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
-        if effects not in ("ask", "live", "recorded"):
-            raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
+        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was.
+
+        The same fork asked for again, by the same `id`, is found as it is now.
+        """
         name = names.task_log(id if id is not None else f"{task}~{_chance(4)}")
-        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=_chance(8), effects=effects, by=by)
-        events: list[Event] = [forked]
-        if patch is not None:
-            events.append(ev.StatePatched(patch=codec.changes(patch), by=by))
-        return TaskState(begin(self.logs, name, events, parent), self.logs)
+        wanted = forks.Wanted(name, at, patch, effects, by, _chance(8))
+        return TaskState(forks.fork(self.logs, self._load(task, at), wanted), self.logs)
 
     def rollback(
         self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
@@ -409,18 +404,15 @@ class App:
     def gc(
         self,
         *,
-        older_than: timedelta | None = None,
+        older_than: Duration | None = None,
         keep: int | None = None,
-        snapshots_older_than: timedelta | None = None,
+        snapshots_older_than: Duration | None = None,
         why: str = "retention",
     ) -> Collected:
-        """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`.
+        """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`, such as "7d".
 
         Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks.
         """
-        for given in (older_than, snapshots_older_than):
-            if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidValue(f"{given} is not an age", hint="give a positive timedelta")
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
         return upkeep.collect(
@@ -446,8 +438,8 @@ class App:
         self.logs.committer.close()
         self.store.close()
 
-    def _before(self, age: timedelta | None) -> int | None:
-        return None if age is None else self.clock.now_us() - int(age.total_seconds() * 1_000_000)
+    def _before(self, age: Duration | None) -> int | None:
+        return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)

@@ -24,7 +24,7 @@ def kept(mocks: dict[str, Mapping[str, Any]], id: str, given: Any) -> bool:
         return given
     if not isinstance(given, Mapping):
         raise InvalidValue(f"mock={given!r} is neither a bool nor a mapping", hint="give True, or {tool: value}")
-    mocks[id] = {_name(tool): mock for tool, mock in given.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    mocks[id] = {_name(tool): mock for tool, mock in given.items()}  # pyright: ignore[reportUnknownVariableType]
     return True
 
 

@@ -33,6 +33,7 @@ from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
+from holdfast.core.wording import verb_of
 from holdfast.engine import mocks, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
@@ -380,7 +381,7 @@ class Run:
 
     def say(self, branch: Branch, event: Event) -> None:
         """An immediate verb: kept until the next durable write, or recognised as said before."""
-        self.refuse_inside_a_step(type(event).__name__)
+        self.refuse_inside_a_step(verb_of(event, said=True))
         with self.lock:
             hot = self.hot
             identity = saying(branch.mark, event)
@@ -390,7 +391,7 @@ class Run:
             if hot.undoing and not replayed:
                 return
             if hot.ended and not replayed:
-                raise TaskFinished(hot.summary.id, hot.summary.status, type(event).__name__)
+                raise TaskFinished(hot.summary.id, hot.summary.status, verb_of(event, said=True))
             decide.check(self.views.of(branch), event)  # on replay too: what was refused then is refused now
             branch.said[identity] = count
             if replayed:

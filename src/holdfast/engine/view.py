@@ -12,7 +12,7 @@ from holdfast.core import codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
-from holdfast.core.records import moment
+from holdfast.core.records import Record, moment
 from holdfast.engine.log import Log, Logs, decoded
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class StepState:
         return self.raw.last_seq
 
     def __repr__(self) -> str:
-        return f"<step {self.key} {self.status}>"
+        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -304,6 +304,17 @@ class TaskState:
         """Those steps that called a tool."""
         called = {key: step for key, step in self._hot.steps.items() if step.tool}
         return Values(called, lambda step: StepState(step, self._logs, self.turn))
+
+    def all_steps(self) -> list[StepState]:
+        """The steps of every turn up to here, in the order in which they were recorded."""
+        from holdfast.engine import timeline  # which shows states, and so imports this
+
+        return sorted(timeline.steps(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
+
+    def events(self) -> Iterator[Record]:
+        """The events that led here, a fork's inherited ones included; those that were rolled back do not count."""
+        for log, row in self._logs.live_rows(self.id, upto=self.seq):
+            yield Record(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
 
     @property
     def checkpoints(self) -> Mapping[str, int]:

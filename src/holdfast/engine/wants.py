@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET, Raw
@@ -16,7 +16,7 @@ from holdfast.core.hot import Undo
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.secrets import Secret
 from holdfast.core.wishes import Want
-from holdfast.engine.agent import Agent, Tool, as_retry, undo_name
+from holdfast.engine.agent import Agent, Tool, as_errors, as_retry, undo_name
 from holdfast.engine.callables import Parameters, parameters_of
 from holdfast.engine.calls import Call
 
@@ -35,6 +35,7 @@ def step_want(
     *,
     name: str | None = None,
     retry: Retry | int | None = None,
+    retry_on: Sequence[type[BaseException]] = (),
     timeout: Duration | None = None,
 ) -> tuple[Want, Parameters]:
     """A plain step: any function with arguments."""
@@ -51,6 +52,7 @@ def step_want(
         input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
+        retry_on=as_errors(retry_on, parameters.name),
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
@@ -85,6 +87,7 @@ def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
         on_change=agent.on_change,
         mock=tool.mock,
         secrets=secrets,
+        result=tool.parameters.result,
         is_async=tool.is_async,
     )
 
