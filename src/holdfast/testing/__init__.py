@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.testing.crash import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.expectations import ANYTHING, Expect, expect
     from holdfast.testing.world import World
 
-__all__ = ["CrashFailed", "CrashReport", "World", "crash_everywhere"]
+__all__ = ["ANYTHING", "CrashFailed", "CrashReport", "Expect", "World", "crash_everywhere", "expect"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.testing.world import World
 
         return World
+    if name in ("ANYTHING", "Expect", "expect"):
+        from holdfast.testing import expectations
+
+        return getattr(expectations, name)
     if name in __all__:
         from holdfast.testing import crash
 
