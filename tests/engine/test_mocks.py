@@ -343,3 +343,37 @@ def test_a_mock_that_makes_no_sense_is_refused_and_nothing_is_written(app, outsi
     with pytest.raises(InvalidValue, match=why):
         app.run(shop, {"amount": 1}, id="a", mock=given)
     assert app.list() == []
+
+
+def test_export_and_import_keep_a_mock_task_one(app, outside, tmp_path):
+    shop, _ = paying(outside, mock={"receipt": "pretended"}, risk="payment")
+    app.run(shop, {"amount": 1}, id="a", mock=True)
+    app.export("a", tmp_path / "a.jsonl")
+    with holdfast.open("memory:") as other:
+        other.import_(tmp_path / "a.jsonl")
+        assert other.get("a").mock and other.list()[0].mock
+        other.approve("a", "pay#1")
+        assert other.run(shop, {"amount": 1}, id="a").result == "pretended" and outside == []
+
+
+def test_a_rolled_back_mock_task_is_still_one(app, outside):
+    shop, _ = paying(outside, mock={"receipt": "pretended"})
+    app.run(shop, {"amount": 1}, id="a", mock=True)
+    assert app.rollback("a", 1).mock and app.run(shop, {"amount": 1}, id="a").result == "pretended"
+    assert outside == []
+
+
+def test_a_replay_needs_no_mock_for_what_is_recorded(tmp_path, outside):
+    _, pay = paying(outside)
+
+    @agent
+    def shop(task):
+        receipt = task.call(pay, amount=1)["receipt"]
+        task.wait("go")
+        return receipt
+
+    with holdfast.open(tmp_path / "a.db") as app:
+        app.run(shop, id="a", mock={pay: {"receipt": "pretended"}})
+    with holdfast.open(tmp_path / "a.db") as app:
+        app.signal("a", "go")
+        assert app.resume("a", shop).result == "pretended" and outside == []
