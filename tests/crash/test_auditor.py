@@ -86,7 +86,8 @@ FINDINGS = {
     f"update tasks set status = 'completed' where {ONE}": "one: is completed in tasks, but not ended",
     "update tasks set status = 'pending' where status = 'cancelled'": "two: is pending in tasks, but cancelled",
     "insert into tasks select 99, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue,"
-    " priority, wake, deadline, created, changed, anchor_seq, anchor_digest from tasks limit 1": "a task without a log",
+    " priority, wake, deadline, created, changed, anchor_seq, anchor_digest, mock"
+    " from tasks limit 1": "a task without a log",
     "delete from blobs": "which is missing",
     "delete from blobs where hash not in (select hash from blobs limit 1)": "refers to blob",
     "update blob_uses set log = 99": "but is no log",

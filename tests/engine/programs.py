@@ -422,7 +422,7 @@ class Story:
         return self._got(line, marker, value, marker)
 
     def _tool(self, effect):
-        def work(place: str) -> str:
+        def work(place: str, *, connection=None) -> str:
             made, life, pauses = self._before[place]
             for _ in range(pauses):
                 time.sleep(0)

@@ -161,7 +161,7 @@ def test_a_bare_thread_must_name_its_steps(app):
 @pytest.mark.parametrize("effect", ["read", "idempotent", "once", "transaction"])
 def test_a_tool_that_exits_does_not_end_the_process(app, either, effect):
     @tool(effect=effect)
-    def leave() -> None:
+    def leave(*, connection) -> None:
         sys.exit(3)
 
     @either()

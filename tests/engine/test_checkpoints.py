@@ -30,7 +30,7 @@ def test_all_that_came_before_is_durable_when_a_call_that_changes_something_begi
     seen = []
 
     @tool(effect=effect)
-    def act() -> None:
+    def act(*, connection) -> None:
         if effect == "transaction":
             seen.append(("step_completed", "fact_learned"))  # the store is busy with this very transaction
         else:

@@ -106,7 +106,7 @@ def test_a_tool_that_was_tried_again_keeps_its_key_and_its_kind(app, either, eff
     keys = []
 
     @tool(effect=effect, retry=FAST)
-    def look(city: str, *, idempotency_key: str) -> str:
+    def look(city: str, *, idempotency_key: str, connection) -> str:
         keys.append(idempotency_key)
         if len(keys) < 3:
             raise ConnectionError("503")

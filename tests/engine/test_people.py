@@ -26,7 +26,7 @@ def risky(either, made, amounts=(3,), **options):
     given = list(amounts)
 
     @tool(effect=options.pop("effect", "once"), risk="money")
-    def pay(amount: int) -> str:
+    def pay(amount: int, *, connection=None) -> str:
         made.append(amount)
         return f"paid {amount}"
 

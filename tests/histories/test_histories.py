@@ -29,7 +29,7 @@ def test_every_kind_of_event_stands_in_some_old_log():
 
 def test_the_summary_of_an_old_conversation_still_stands_for_what_it_covers():
     with holdfast.open("memory:") as app:
-        app.import_(FOLDER / "0010_talk.jsonl")
+        app.import_(FOLDER / "0007_talk.jsonl")
         made = app.get("talk").summarised
         assert (made["text"], made["covers"], made["model"]) == ("They looked eight times.", [[1, 16]], "m-1")
         assert (made["tokens_in"], made["tokens_out"], made["basis"]) == (80, 6, "reported")

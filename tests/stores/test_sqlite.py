@@ -78,6 +78,18 @@ def test_an_old_file_opens_without_being_migrated_again(path):
     assert path.read_bytes() == before
 
 
+def test_a_file_from_before_mock_tasks_learns_of_them_and_keeps_its_tasks(path):
+    raw = apsw.Connection(str(path))
+    raw.execute("alter table tasks drop column mock; delete from migrations where version = 2; pragma user_version = 1")
+    raw.close()
+    with holdfast.open(path) as app:
+        app.start("a", id="m", mock=True)
+        assert {one.id: one.mock for one in app.list()} == {"t": False, "m": True}
+        assert app.get("t").seq == 2 and app.verify().ok
+    with holdfast.open(path) as app:
+        assert app.list()[0].mock and app.get("m").mock
+
+
 def test_listing_uses_an_index_for_every_filter(path):
     from holdfast.store import sqlite_queries as q
 

@@ -16,6 +16,7 @@ from holdfast.core import events as ev
 from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.hot import Hot, Step
+from holdfast.core.wording import verb_of
 
 _AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent)
 
@@ -30,7 +31,7 @@ def check(hot: Hot | None, event: Event) -> None:
         names.short_name(event.agent, "agent's name")
         return
     if hot.ended and not isinstance(event, _AFTER_THE_END):
-        raise TaskFinished(hot.summary.id, hot.summary.status, _name(event))
+        raise TaskFinished(hot.summary.id, hot.summary.status, verb_of(event))
     rule = _RULES.get(type(event))
     if rule is not None:
         rule(hot, event)
@@ -111,7 +112,7 @@ def _attempt_failed(hot: Hot, event: ev.AttemptFailed) -> None:
 
 def _step_doubted(hot: Hot, event: ev.StepDoubted) -> None:
     step = hot.steps.get(event.key)
-    _refuse(step is None or step.status not in ("running", "retrying"), f"step {event.key!r} is not under way")
+    _refuse(step is None or not step.open, f"step {event.key!r} is not under way")
 
 
 def _step_settled(hot: Hot, event: ev.StepSettled) -> None:

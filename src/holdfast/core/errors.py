@@ -14,6 +14,7 @@ HoldfastError
 ├── EffectConflict        a unique key was used for another call
 ├── UnnamedThread         a verb was used in a bare thread without a name of its own
 ├── NotRecorded           a fork that only replays came to a call nobody made
+├── NoMock                a mock task came to a call of a tool without a mock
 ├── ResumeExpired         the task is older than its agent resumes
 ├── ToolExited            a tool tried to end the process
 ├── NotDone               raised by a tool: nothing happened, so it may be tried again
@@ -56,6 +57,15 @@ from holdfast.core.control import LeaseLost as LeaseLost
 from holdfast.core.control import Stopped as Stopped
 from holdfast.core.control import Suspended as Suspended
 from holdfast.core.error import HoldfastError as HoldfastError
+from holdfast.core.store_errors import MissingExtra as MissingExtra
+from holdfast.core.store_errors import NotAStore as NotAStore
+from holdfast.core.store_errors import StoreBusy as StoreBusy
+from holdfast.core.store_errors import StoreClosed as StoreClosed
+from holdfast.core.store_errors import StoreError as StoreError
+from holdfast.core.store_errors import StoreFull as StoreFull
+from holdfast.core.store_errors import StorePoisoned as StorePoisoned
+from holdfast.core.store_errors import StoreReadOnly as StoreReadOnly
+from holdfast.core.store_errors import StoreTooNew as StoreTooNew
 
 
 class TaskNotFound(HoldfastError):
@@ -96,8 +106,10 @@ class TaskFinished(HoldfastError):
 
     def __init__(self, id: str, status: str, what: str) -> None:
         super().__init__(
-            f"task {id!r} is {status}: {what} was not written",
-            hint="fork it to go on from any point of it; a failed task can be reopened",
+            f"task {id!r} is {status}: too late for {what}; nothing was written",
+            hint="app.resume(id, agent) lets it go on, unless it was undone"
+            if status == "failed"
+            else "fork it to go on from any point of it: app.fork(id, at=…)",
             id=id,
             status=status,
         )
@@ -125,7 +137,9 @@ class InputConflict(HoldfastError):
     def __init__(self, id: str, recorded: Any, given: Any) -> None:
         super().__init__(
             f"task {id!r} was started with {recorded!r}, not with {given!r}; nothing was written",
-            hint="use another id for other work, or the first input to go on",
+            hint="use another id for other work, or the first input to go on"
+            if given
+            else "give the first input again, or go on without it: app.resume(id, agent); other work needs another id",
             id=id,
             recorded=recorded,
             given=given,
@@ -200,6 +214,20 @@ class NotRecorded(HoldfastError):
         )
 
 
+class NoMock(HoldfastError):
+    """A mock task came to a call of a tool without a mock."""
+
+    code = "no-mock"
+
+    def __init__(self, tool: str, key: str) -> None:
+        super().__init__(
+            f"tool {tool!r} has no mock, and in a mock task nothing else is called: {key!r} was not made",
+            hint=f"declare one, @tool(mock=…), or give one: app.run(…, mock={{{tool!r}: …}})",
+            tool=tool,
+            step=key,
+        )
+
+
 class ResumeExpired(HoldfastError):
     """The task is older than its agent resumes."""
 
@@ -234,7 +262,10 @@ class NestedStep(HoldfastError):
 
     def __init__(self, verb: str, step: str) -> None:
         super().__init__(
-            f"{verb} was used inside the step {step!r}", hint="use it in the agent's own body", verb=verb, step=step
+            f"{f'task.{verb}' if verb.isidentifier() else verb} was used inside the step {step!r}",
+            hint="use it in the agent's own body, or spawn a child task there",
+            verb=verb,
+            step=step,
         )
 
 
@@ -433,57 +464,3 @@ class ValueDamaged(HoldfastError):
 
     def __init__(self, hash: str, why: str) -> None:
         super().__init__(f"the value {hash[:12]}… {why}", hint="verify names the events that refer to it", hash=hash)
-
-
-class StoreError(HoldfastError):
-    """The store cannot do what was asked."""
-
-    code = "store-error"
-
-
-class NotAStore(StoreError):
-    """The file is not a Holdfast database."""
-
-    code = "not-a-store"
-
-
-class StoreTooNew(StoreError):
-    """Written by a newer version."""
-
-    code = "store-too-new"
-
-
-class StoreReadOnly(StoreError):
-    """The place cannot be written to."""
-
-    code = "store-read-only"
-
-
-class StoreFull(StoreError):
-    """No room left."""
-
-    code = "store-full"
-
-
-class StoreBusy(StoreError):
-    """Others kept the store locked for too long."""
-
-    code = "store-busy"
-
-
-class StorePoisoned(StoreError):
-    """A write's fate is unknown after an I/O error; reopen."""
-
-    code = "store-poisoned"
-
-
-class StoreClosed(StoreError):
-    """The store was closed, or belongs to another process."""
-
-    code = "store-closed"
-
-
-class MissingExtra(StoreError):
-    """An optional part is not installed."""
-
-    code = "missing-extra"

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from holdfast.core.patch import Changes
 from holdfast.core.phases import Moves
+from holdfast.core.wording import shown
 
 Value = Raw
 Fields = dict[str, Raw]
@@ -66,15 +67,20 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     said: str = field(name="@", default="")
     nonce: str = field(name="~", default="")
 
+    def __repr__(self) -> str:
+        return shown(self, kind_of(type(self)))
+
 
 # The life of a task
 
 
 class TaskCreated(Event, frozen=True):
-    """The first event of a task. One that lives in a `with` block has no agent that others could call.
+    """The first event of a task.
 
-    `phases` is its machine, if it is not the default one. A task that begins with a contract has its constraints word
-    for word, the risks among them whose calls wait for an approval, its budget, and the identity of all of it.
+    One that lives in a `with` block has no agent that others could call. In a `mock` one every call of a tool is
+    answered by its mock, whoever works on it. `phases` is its machine, if it is not the default one. A task that begins
+    with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
+    budget, and the identity of all of it.
     """
 
     agent: str
@@ -99,6 +105,7 @@ class TaskCreated(Event, frozen=True):
     risks: tuple[str, ...] = ()
     contract: str = ""
     state_version: int = 0
+    mock: bool = False
 
 
 class TaskForked(Event, frozen=True):
@@ -388,9 +395,12 @@ class ApprovalRefused(Event, frozen=True):
 
 
 class SignalReceived(Event, frozen=True):
+    """Something happened outside. One that is `unawaited` came while the task waited for other things: it stays so."""
+
     name: str
     value: Value
     by: str = ""
+    unawaited: bool = False
 
 
 # What the agent knows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, failures, limits
 from holdfast.core import events as ev
@@ -17,6 +17,7 @@ from holdfast.core.errors import (
     Cancelled,
     EffectConflict,
     KeyTaken,
+    NoMock,
     NotDone,
     NotRecorded,
     StepChanged,
@@ -48,6 +49,7 @@ from holdfast.core.wishes import (
     Record,
     Sleep,
     Transact,
+    Unfit,
     Want,
 )
 
@@ -102,7 +104,10 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
         return True
     if hot.effects == "recorded":
         return (yield from _replayed(desk, key, want))
-    if want.approval or (want.risk and want.risk in hot.risks) or (hot.effects == "ask" and want.effect == "once"):
+    if hot.mock and want.mock is UNSET:
+        raise NoMock(want.tool, key)
+    forked = hot.effects == "ask" and want.effect == "once" and not hot.mock
+    if want.approval or (want.risk and want.risk in hot.risks) or forked:
         return not (yield from _approved(desk, key, want))
     return False
 
@@ -120,7 +125,9 @@ def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
     started_us: int = yield Now()
     act = Act(key, want, attempt, same["idempotency_key"])
     ended: dict[str, Any] = {**same, "attempts": attempt, "started_us": started_us}
-    if want.effect == "transaction":
+    if desk.hot.mock:
+        ended["source"] = "mock"
+    if want.effect == "transaction" and not desk.hot.mock:
         outcome: Outcome | None = yield Transact(
             act, lambda value: ev.StepCompleted(**ended, result=value, undo=want.undo)
         )
@@ -264,6 +271,8 @@ def settle_all(desk: Desk, wants: Mapping[str, Want]) -> Part:
         want = wants.get(known.key)
         if want is not None:
             yield from _settle(desk, known, want)
+        elif known.status == "running" and desk.hot.mock:
+            yield _not_happened(known, "mock")
         elif known.status == "running":
             yield Record((ev.StepDoubted(key=known.key, why="announced, and not come back to"),), decided=True)
         else:
@@ -274,10 +283,13 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
     """A call that was announced and has no outcome: ask the destination, else follow the policy, else ask a person."""
     if known.first_seq <= desk.hot.forked_at and (yield from _settled_by_parent(known)):
         return
+    if known.status == "running" and desk.hot.mock:
+        yield _not_happened(known, "mock")  # a mock was cut off, and the world saw nothing of it
+        return
     if known.status == "running":
         yield Record((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
         return
-    if want.reconcile is not None and desk.hot.effects != "recorded":
+    if want.reconcile is not None and desk.hot.effects != "recorded" and not desk.hot.mock:
         yield from until((known.announced_us or known.started_us) + int(want.reconcile_after * 1_000_000))
         answer = yield Ask(known, want)
         if isinstance(answer, Happened):
@@ -286,6 +298,10 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
             return
         if isinstance(answer, DidNotHappen):
             yield _not_happened(known, "reconcile")
+            return
+        if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
+            if (yield Record((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
+                yield Park("doubt")
             return
     if want.on_doubt == "retry":
         yield _not_happened(known, "policy")
@@ -322,8 +338,8 @@ def _replayed(desk: Desk, key: str, want: Want) -> Part:
     parent = desk.hot.forked_from
     if theirs is not None and theirs.done and theirs.input == want.input:
         yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
-    elif want.mock is not None:
-        outcome: Outcome = yield Act(key, want, 1)
+    elif want.mock is not UNSET:
+        outcome: Outcome = yield Act(key, want, 1, idempotency_key(desk.hot, key, want))
         same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
         same |= {"input": want.input, "source": "mock"}
         if outcome.value is not None:

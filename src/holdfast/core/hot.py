@@ -241,6 +241,11 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     pins: Pins = Pins()
     user_changes: tuple[Changes, ...] = ()
 
+    @property
+    def mock(self) -> bool:
+        """Whether every call of a tool is answered by its mock."""
+        return self.summary.mock
+
     def copy(self) -> Hot:
         """A state of its own: containers are copied, the frozen things in them are shared."""
         return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})

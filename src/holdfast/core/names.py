@@ -29,6 +29,17 @@ def user_log(id: str) -> str:
     return "@user/" + _checked(id, "user id")
 
 
+MOCK_KEYS = "@mock/"
+"""What unique keys of mock tasks begin with, and no other may."""
+
+
+def unique_key(key: str, tool: str) -> str:
+    """A unique key that users chose; refuses one that could be taken for a mock task's."""
+    if key.startswith(MOCK_KEYS):
+        raise InvalidValue(f"the unique key {key!r} of {tool!r} belongs to mock tasks", hint="let it begin otherwise")
+    return key
+
+
 def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -43,11 +54,19 @@ def short_name(value: str, what: str) -> str:
 
 def _checked(id: str, what: str) -> str:
     if not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidId(f"{id!r} is not a {what}: it is not text", hint="give a str", id=str(id)[:80])
+        hint = f"give a str: {str(id)!r}" if isinstance(id, int) else "give a str"
+        raise InvalidId(f"{id!r} is not a {what}: it is not text", hint=hint, id=str(id)[:80])
     if len(id) > limits.MAX_ID_LENGTH or not _ID.fullmatch(id):
         raise InvalidId(
             f"{str(id)[:80]!r} cannot be a {what}",
-            hint=f"use letters, digits and _.:/~#+=,- but not first; at most {limits.MAX_ID_LENGTH} characters",
+            hint=f"letters, digits and any of _.:/~#+=,- are allowed, a letter or digit first, "
+            f"{limits.MAX_ID_LENGTH} characters at most; for example {_allowed(id)!r}",
             id=str(id)[:80],
         )
     return id
+
+
+def _allowed(id: str) -> str:
+    """An id that is as close as can be to one that is not allowed."""
+    close = re.sub(r"[^A-Za-z0-9_.:/~#+=,-]+", "-", id)
+    return re.sub(r"^[^A-Za-z0-9]+", "", close)[: min(40, limits.MAX_ID_LENGTH)].rstrip("-") or "task-1"

@@ -40,8 +40,10 @@ def seconds(value: Duration, what: str = "duration") -> float:
         if not parts or "".join(number + unit for number, unit in parts) != value:
             raise InvalidValue(f"{value!r} is not a {what}", hint='write seconds, a timedelta, or text like "1h30m"')
         length = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    else:
+    elif isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         length = float(value)
+    else:
+        raise InvalidValue(f"{value!r} is not a {what}", hint='write seconds, a timedelta, or text like "1h30m"')
     if not 0 <= length < 1e10:
         raise InvalidValue(f"{value!r} is not a {what}", hint="give a length of time that is not negative")
     return length

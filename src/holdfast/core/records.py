@@ -89,6 +89,7 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     deadline_us: int | None = None
     created_us: int = 0
     changed_us: int = 0
+    mock: bool = False
 
     @property
     def created_at(self) -> datetime:

@@ -32,7 +32,7 @@ def changes_summary(event: Event) -> bool:
 
 def first_summary(log: str, event: Event, at_us: int) -> Summary:
     """What a list shows of a task that has just begun."""
-    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us")
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock")
     given: dict[str, Any] = (
         {name: getattr(event, name) for name in same} if isinstance(event, ev.TaskCreated) else {"agent": ""}
     )
@@ -43,7 +43,7 @@ def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) 
     """What a list shows of a fresh fork."""
     return Summary(
         id=log,
-        **{name: getattr(parent, name) for name in ("agent", "stage", "user", "thread", "queue", "priority")},
+        **{name: getattr(parent, name) for name in ("agent", "stage", "user", "thread", "queue", "priority", "mock")},
         deadline_us=event.deadline_us,
         created_us=at_us,
         changed_us=at_us,
@@ -59,6 +59,8 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             return {"status": "pending", "holder": None}
         case ev.TaskSuspended():
             return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
+        case ev.SignalReceived(unawaited=True):
+            return {}
         case (
             ev.SignalReceived()
             | ev.WaitEnded()

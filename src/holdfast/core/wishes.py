@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import events as ev
 from holdfast.core.events import Effect, Event, Fields, Usage
@@ -52,7 +52,7 @@ class Transact(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """Ask the destination whether a call happened; answered with Happened, DidNotHappen or Unknown."""
+    """Ask the destination whether a call happened; answered with Happened, DidNotHappen, Unknown or Unfit."""
 
     step: Step
     want: Want
@@ -139,6 +139,13 @@ class Unknown:
     """Nobody can tell whether a call in doubt happened."""
 
 
+class Unfit:
+    """A call in doubt did happen, says its destination, with a result that cannot be one. Never given by users."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
 class Outcome(Struct, frozen=True, gc=False):
     """What became of calling a function: a value, an error, or no answer in time."""
 
@@ -170,8 +177,9 @@ class Want(Struct, frozen=True, kw_only=True, gc=False):
     reconcile_after: float = 2.0
     on_doubt: str = "ask"
     on_change: str = "error"
-    mock: Any = None
+    mock: Any = UNSET
     secrets: tuple[str, ...] = ()
+    result: Callable[[Any], Any] | None = None
     is_async: bool = False
     estimate: Usage | None = None
 

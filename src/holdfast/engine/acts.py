@@ -14,8 +14,8 @@ from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolEx
 from holdfast.core.events import Usage
 from holdfast.core.hot import Hot
 from holdfast.core.records import Group, Take
-from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unknown
-from holdfast.engine import outside
+from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unfit, Unknown, Want
+from holdfast.engine import mocks, outside
 from holdfast.engine.calls import Call, calling
 from holdfast.engine.run import Run
 from holdfast.failpoints import failpoint
@@ -32,11 +32,14 @@ class Acting:
         self._run = run
         self.usage: Usage | None = None
         self.given: dict[str, Any] = {}
+        self.fn, filled = want.fn, want.given
+        if want.tool and (run.hot.mock or run.hot.effects == "recorded"):
+            self.fn, filled = mocks.stand_in(want)
         if want.tool:
             self.given = dict(want.arguments)
-            if "idempotency_key" in want.given:
+            if "idempotency_key" in filled:
                 self.given["idempotency_key"] = act.idempotency_key
-            if "connection" in want.given:
+            if "connection" in filled:
                 self.given["connection"] = connection
 
     @property
@@ -52,14 +55,6 @@ class Acting:
             idempotency_key=act.idempotency_key,
             time_left=want.timeout,
         )
-
-    @property
-    def fn(self) -> Callable[..., Any]:
-        """What is called: the function, or its stand-in where nothing may be touched."""
-        if self._run.hot.effects == "recorded" and self.want.tool:
-            mock: Any = self.want.mock
-            return mock if callable(mock) else _constant(mock)
-        return self.want.fn
 
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
@@ -131,13 +126,6 @@ def is_awaitable(value: object) -> bool:
     return hasattr(value, "__await__")
 
 
-def _constant(value: Any) -> Callable[..., Any]:
-    def give(**given: Any) -> Any:
-        return value
-
-    return give
-
-
 class Transacting:
     """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
 
@@ -182,8 +170,15 @@ def question(wish: Ask, run: Run) -> Call:
     )
 
 
-def answer(given: Any) -> Happened | DidNotHappen | Unknown:
-    """What the destination said. An answer that is none is Unknown."""
+def answer(given: Any, want: Want) -> Happened | DidNotHappen | Unknown | Unfit:
+    """What the destination said. An answer that is none is Unknown; a result the tool cannot have is Unfit."""
+    if isinstance(given, Happened):
+        try:
+            value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
+            if want.result is not None:
+                want.result(value)
+        except HoldfastError as error:
+            return Unfit(f"reconcile says it happened, but {error.message}")
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal, get_args, overload
 
+from msgspec import UNSET
+
 from holdfast.core import limits, names
 from holdfast.core.budget import Budget, limits_of
 from holdfast.core.errors import InvalidValue
@@ -156,7 +158,7 @@ class Tool:
         unique: str = "",
         on_doubt: OnDoubt = "ask",
         redact: Sequence[str] = (),
-        mock: Any = None,
+        mock: Any = UNSET,
     ) -> None:
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
@@ -164,7 +166,7 @@ class Tool:
         self.effect = _one_of(effect, Effect, "effect")
         self.risk = risk
         self.retry = None if retry is None else as_retry(retry)
-        self.retry_on = tuple(retry_on)
+        self.retry_on = as_errors(retry_on, self.name)
         limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
         self.timeout = None if limit is None else seconds(limit, "timeout")
         self.reconcile = reconcile
@@ -181,9 +183,16 @@ class Tool:
     def _check(self) -> None:
         if self.effect == "transaction" and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
+        if self.effect == "transaction" and "connection" not in self.parameters.given:
+            raise InvalidValue(
+                f"transaction tool {self.name!r} takes no connection, so it could not write with its record",
+                hint=f"write def {self.parameters.name}(…, *, connection), or declare another effect",
+            )
         for what, function in (("reconcile", self.reconcile), ("compensate", self.compensate)):
             if function is not None and not callable(function):
                 raise InvalidValue(f"{what}={function!r} of {self.name!r} cannot be called", hint="give a function")
+        if self.compensate is not None:
+            undo_name(self.compensate)
         known = self.parameters.names
         named = [field for _, field, _, _ in Formatter().parse(self.unique) if field] if self.unique else []
         fields = {field.split(".")[0].split("[")[0] for field in named}
@@ -214,7 +223,8 @@ class Tool:
         if not self.unique:
             return ""
         try:
-            return self.unique.format_map(dict(arguments))
+            key = self.unique.format_map(dict(arguments))
+            return names.unique_key(key, self.name)
         except (KeyError, IndexError, AttributeError) as error:
             raise InvalidValue(
                 f"unique={self.unique!r} of {self.name!r} needs {error}", hint=f"it was given {sorted(arguments)}"
@@ -296,7 +306,21 @@ def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
 
 def undo_name(undo: Any) -> str:
     """What something that undoes is called in the log."""
+    if getattr(undo, "__name__", "") == "<lambda>":
+        raise InvalidValue(
+            "a lambda cannot undo anything: the log names what does, and a resumed task finds it by that name",
+            hint="give a named function: def undo(…)",
+        )
     return undo.name if isinstance(undo, Tool) else name_of(undo)
+
+
+def as_errors(given: Any, name: str) -> tuple[type[BaseException], ...]:
+    """Errors that are worth another try; one may be given as it is."""
+    listed: tuple[Any, ...] = (given,) if isinstance(given, type) else tuple(given)
+    for one in listed:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise InvalidValue(f"retry_on= of {name!r} has {one!r}", hint="give exceptions: retry_on=[ConnectionError]")
+    return listed
 
 
 def as_retry(given: Retry | int | None) -> Retry:

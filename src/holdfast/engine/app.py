@@ -7,7 +7,6 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -20,7 +19,7 @@ from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import blocks, contracts, execute, outside, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, contracts, execute, forks, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
@@ -32,7 +31,7 @@ from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
-from holdfast.engine.workshop import Job, OnWait, Workshop, begin, created, deadline_us
+from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -107,11 +106,19 @@ class App:
         deadline: Duration | None = None,
         contract: contracts.Given | None = None,
         phases: Machine | None = None,
+        mock: bool | Mapping[Any, Any] = False,
+        budget: Budget | None = None,
     ) -> TaskState:
-        """Record a new task, perhaps with a contract; it is pending until somebody works on it."""
+        """Record a new task; it is pending until somebody works on it.
+
+        `contract` is what it is to do and knows, `mock` has tools answered by their mocks.
+        """
         given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
-        given |= {"stages": stages, "deadline": deadline, "contract": contract, "phases": phases}
-        return TaskState(self._shop.begin(self._name(id), *self._first(agent, input, given)), self.logs)
+        given |= {"stages": stages, "deadline": deadline, "contract": contract, "phases": phases, "mock": mock}
+        name = self._name(id)
+        return TaskState(
+            self._shop.begin(name, *self._first(name, agent, input, {**given, "budget": budget})), self.logs
+        )
 
     def run(
         self,
@@ -125,6 +132,7 @@ class App:
     ) -> TaskState:
         """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe.
 
+        A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
         Timed waits are sat out up to `hold`. If another process has the task, TaskBusy is raised, after `wait`; when
         that process dies, this one takes over. What else may be given is what `start` takes.
         """
@@ -161,7 +169,7 @@ class App:
         known = self._shop.agent_of(log, agent)
         execute.check_resumable(self.logs, log, known, anyway=anyway)
         if log.state.summary.status in ("completed", "cancelled"):
-            raise TaskFinished(id, log.state.summary.status, "a resumption")
+            raise TaskFinished(id, log.state.summary.status, "app.resume")
         if log.state.ended:
             log = outside.change(self.logs, id, outside.reopen(by, why))
         job = Job(log.name, known, lambda: (log, False), seconds(hold, "hold"))
@@ -175,37 +183,24 @@ class App:
         A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
         Entering it again replays what was done.
         """
-        return blocks.block(self._shop, self._name(id), *self._first(name, input, {**given, "block": True}))
+        log = self._name(id)
+        return blocks.block(self._shop, log, *self._first(log, name, input, {**given, "block": True}))
 
     def _job(
         self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
     ) -> Job:
         name = self._name(id)
-        first = self._first(self._shop.know(agent), input, given)
+        first = self._first(name, self._shop.know(agent), input, given)
         return Job(name, agent, lambda: self._shop.enter(name, agent, *first), seconds(hold, "hold"), first=first)
 
-    def _first(self, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]) -> contracts.First:
+    def _first(
+        self, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
+    ) -> contracts.First:
         """The first event of a task and what follows it at once, if what it is given fits."""
-        taken, then = contracts.taken(given)
-        unknown = set(given) - {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block"}
-        if unknown:
-            name = sorted(unknown)[0]
-            raise InvalidValue(f"a task has no {name!r}", hint=f'input is given as a dict: {{"{name}": …}}')
-        fields = _fields({} if input is None else input, "input")
-        if isinstance(agent, Agent):
-            self._shop.know(agent).parameters.check(input or {})
-        stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
-        if stages:
-            given["stages"] = _stages(stages)
-        limit = self._deadline(agent, deadline)
-        return created(agent, fields, deadline_us=limit, **given, **taken), then
+        return beginnings.first(self._shop, name, agent, input, given)
 
     def _name(self, id: str | None) -> str:
-        return names.task_log(id if id is not None else _new_id(self.clock.now_us()))
-
-    def _deadline(self, agent: Agent | str, given: Duration | None) -> int | None:
-        own = agent.deadline if isinstance(agent, Agent) else None
-        return deadline_us(self.clock.now_us(), own if given is None else seconds(given, "deadline"))
+        return names.task_log(id if id is not None else beginnings.new_id(self.clock.now_us()))
 
     # From outside
 
@@ -299,19 +294,13 @@ class App:
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
-        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was."""
-        parent = self._load(task, at)
-        if patch is not None and not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
-        if effects not in ("ask", "live", "recorded"):
-            raise InvalidValue(f"effects={effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
+        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was.
+
+        The same fork asked for again, by the same `id`, is found as it is now.
+        """
         name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
-        forked = ev.TaskForked(parent=task, at=parent.head.seq, seed=chance(8), effects=effects, by=by)
-        events: list[Event] = [forked]
-        if patch is not None:
-            patched = ev.StatePatched(patch=codec.changes(patch), by=by)
-            events += outside.admitted(self.logs, parent.state, patched, self._shop.agents)
-        return TaskState(begin(self.logs, name, events, parent), self.logs)
+        wanted = forks.Wanted(name, at, patch, effects, by, chance(8))
+        return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._shop.agents), self.logs)
 
     def rollback(
         self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
@@ -425,18 +414,15 @@ class App:
     def gc(
         self,
         *,
-        older_than: timedelta | None = None,
+        older_than: Duration | None = None,
         keep: int | None = None,
-        snapshots_older_than: timedelta | None = None,
+        snapshots_older_than: Duration | None = None,
         why: str = "retention",
     ) -> Collected:
-        """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`.
+        """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`, such as "7d".
 
         Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks.
         """
-        for given in (older_than, snapshots_older_than):
-            if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidValue(f"{given} is not an age", hint="give a positive timedelta")
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
         return upkeep.collect(
@@ -462,17 +448,11 @@ class App:
         self.logs.committer.close()
         self.store.close()
 
-    def _before(self, age: timedelta | None) -> int | None:
-        return None if age is None else self.clock.now_us() - int(age.total_seconds() * 1_000_000)
+    def _before(self, age: Duration | None) -> int | None:
+        return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)
-
-
-def _stages(stages: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(stages, str) or len(set(stages)) != len(stages):
-        raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
-    return tuple(names.short_name(stage, "stage") for stage in stages)
 
 
 _OWN_VERBS: dict[type[Event], str] = {ev.TaskCreated: "start", ev.TaskForked: "fork", ev.RolledBack: "rollback"}
@@ -498,16 +478,5 @@ def _records(write: Write, placed: Placed) -> list[Record]:
     return records
 
 
-def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
-    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"the {what} is not a mapping with names as keys", hint='give a dict, {"name": value}')
-    return {name: codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
-
-
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _new_id(at_us: int) -> str:
-    """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
-    return f"{at_us // 1000:012x}{chance(8)}"

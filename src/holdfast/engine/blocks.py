@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core import events, life
 from holdfast.core.errors import InvalidValue, TaskExists
-from holdfast.engine import contracts, execute, outside
+from holdfast.engine import contracts, execute, mocks, outside
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.drive import drive
 from holdfast.engine.log import Log
@@ -29,7 +29,7 @@ def block(
         if not log.state.ended:
             execute.claim(log)
         run = Run(shop.logs, log, agent)
-        run.children = shop.child
+        run.children, run.mocks = shop.child, shop.mocks.get(id, {})
         if run.hot.turn:
             run.begin_prelude()
         task = Block(run)
@@ -76,6 +76,7 @@ def _entered(shop: Workshop, id: str, created: events.TaskCreated, then: tuple[e
         )
     execute.same_input(logs, log, created.input)
     contracts.same_contract(logs, log, created, then)
+    mocks.refuse_real(log, created.mock)
     if log.state.summary.status == "failed" and not log.state.undoing:
         log = outside.change(logs, id, outside.reopen("", "entered again"))
     return log

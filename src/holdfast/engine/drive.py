@@ -118,7 +118,7 @@ def _ask(wish: Ask, run: Run) -> Any:
     assert wish.want.reconcile is not None
     try:
         given = wish.want.reconcile(acts.question(wish, run))
-        return acts.answer(_in_own_loop(given).value() if acts.is_awaitable(given) else given)
+        return acts.answer(_in_own_loop(given).value() if acts.is_awaitable(given) else given, wish.want)
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
 

@@ -159,7 +159,7 @@ async def _ask_async(wish: Ask, run: LoopRun) -> Any:
     reconcile, call = wish.want.reconcile, acts.question(wish, run)
     try:
         given = await asyncio.to_thread(reconcile, call)
-        return acts.answer(await given if asyncio.iscoroutine(given) else given)
+        return acts.answer(await given if asyncio.iscoroutine(given) else given, wish.want)
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
 

@@ -19,6 +19,7 @@ from holdfast.core.errors import (
     SeqOutOfRange,
     StepNotFound,
     TaskCollected,
+    TaskFinished,
 )
 from holdfast.core.events import Event, Limits
 from holdfast.core.hot import Hot, Step
@@ -57,9 +58,15 @@ def here(hot: Hot, key: str) -> str:
 
 
 def signal(name: str, value: Any, by: str) -> Decide:
-    """Something happened that the task may wait for, now or later."""
-    event = ev.SignalReceived(name=name, value=codec.pack(value, "the signal's value"), by=by)
-    return lambda hot: (event,)
+    """Something happened that the task may wait for, now or later. One that waits for other things goes on waiting."""
+    packed = codec.pack(value, "the signal's value")
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        awaited = any(wait.kind == "signal" and wait.name == name for wait in hot.waits.values())
+        other = hot.summary.status == "waiting" and not awaited
+        return (ev.SignalReceived(name=name, value=packed, by=by, unawaited=other),)
+
+    return decide
 
 
 def answer(question: str, value: Any, by: str, why: str) -> Decide:
@@ -70,12 +77,29 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
         asked = {key: wait for key, wait in hot.waits.items() if wait.kind == "person"}
         named = here(hot, question)
         keys = [named] if named in asked else [key for key, wait in asked.items() if wait.name == question]
+        if hot.ended:
+            raise TaskFinished(hot.summary.id, hot.summary.status, "app.answer")
         if len(keys) != 1:
             wrong = f"{question!r} may be one of {keys}" if keys else f"nobody asked {question!r}"
-            raise InvalidEvent(wrong, hint=f"open questions: {sorted(asked)}")
+            raise InvalidEvent(wrong, hint=_other_verb(hot, question) or f"open questions: {sorted(asked)}")
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
 
     return decide
+
+
+def _other_verb(hot: Hot, name: str) -> str:
+    """What ends the wait that somebody took for a question; empty if there is none of that name."""
+    key = here(hot, name)
+    for one in hot.approvals.values():
+        if one.status == "asked" and (one.key == key or name in (one.tool, one.name)):
+            return f"it waits for consent: app.approve(id, {one.key!r}) or app.reject(id, {one.key!r})"
+    for wait in hot.waits.values():
+        if wait.kind == "signal" and (wait.key == key or wait.name == name):
+            return f"it waits for a signal: app.signal(id, {wait.name!r}, value)"
+    for step in hot.steps.values():
+        if step.status == "doubt" and (step.key == key or name in (step.tool, step.name)):
+            return f"it is in doubt: app.settle(id, {step.key!r}, happened=…)"
+    return ""
 
 
 def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw
@@ -33,7 +33,8 @@ from holdfast.core.hot import Hot, Undo
 from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
-from holdfast.engine import beside, outside
+from holdfast.core.wording import verb_of
+from holdfast.engine import beside, mocks, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
@@ -69,6 +70,7 @@ class Run:
         self.called: dict[str, Want] = {}
         self.over: BaseException | None = None
         self.children: Any = None
+        self.mocks: Mapping[str, Any] = {}
         self.body: Callable[[], Any] = _no_body
         self.busy = 0
         self.thread_waits: list[Park] = []
@@ -415,7 +417,7 @@ class Run:
 
     def say(self, branch: Branch, event: Event) -> None:
         """An immediate verb: kept until the next durable write, or recognised as said before."""
-        self.refuse_inside_a_step(type(event).__name__)
+        self.refuse_inside_a_step(verb_of(event, said=True))
         with self.lock:
             hot = self.hot
             identity = saying(branch.mark, event)
@@ -425,10 +427,9 @@ class Run:
             if hot.undoing and not replayed:
                 return
             if hot.ended and not replayed:
-                raise TaskFinished(hot.summary.id, hot.summary.status, type(event).__name__)
-            decide.check(
-                self.views.of(branch, version_of(event)), event
-            )  # on replay too: what was refused then is refused now
+                raise TaskFinished(hot.summary.id, hot.summary.status, verb_of(event, said=True))
+            seen = self.views.of(branch, version_of(event))
+            decide.check(seen, event)  # on replay too: what was refused then is refused now
             branch.said[identity] = count
             if replayed:
                 self.views.again(branch, (identity, count), event)
@@ -479,6 +480,8 @@ class Run:
     def undoing(self, one: Undo) -> Want:
         """The step that undoes something."""
         found = self.undoers.get(one.name)
+        if self.hot.mock:
+            return mocks.undo_want(found, one, self.log.name, self.value, self.mocks)
         if found is None:
             raise InvalidValue(
                 f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",

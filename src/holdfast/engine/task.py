@@ -18,7 +18,8 @@ from holdfast.core.phases import moved
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
-from holdfast.engine import together, toolcalls
+from holdfast.core.wording import verb_of
+from holdfast.engine import mocks, together, toolcalls
 from holdfast.engine.agent import Agent, Tool, undo_name
 from holdfast.engine.bag import bag_of, fitting
 from holdfast.engine.callables import parameters_of
@@ -59,16 +60,18 @@ class Task:
         *args: Any,
         name: str | None = None,
         retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
         timeout: Duration | None = None,
         estimate: Usage | int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Do this once, ever; the same value on every replay.
+        """Do this once, ever; the same value on every replay. Only errors in `retry_on`, if given, are tried again.
 
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
-        options: dict[str, Any] = {"name": name, "retry": retry, "timeout": timeout, "estimate": estimate}
+        options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
+        options["estimate"] = estimate
         want, parameters = step_want(self._run.agent, fn, args, kwargs, **options)
         return self._drive("step", parameters.result, flows.step, want, name=name)
 
@@ -101,6 +104,7 @@ class Task:
         limit: int = limits.MAP_LIMIT,
         name: str | None = None,
         retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
         timeout: Duration | None = None,
     ) -> Any:
         """A step per item, `limit` of them at once; results in the order of the items.
@@ -110,7 +114,7 @@ class Task:
         if limit < 1:
             raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
         parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
-        options: dict[str, Any] = {"name": name, "retry": retry, "timeout": timeout}
+        options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
         works = [self._work_of(fn, item, options) for item in items]
 
         def typed(outcomes: Sequence[Any]) -> list[Any]:
@@ -345,15 +349,15 @@ class Task:
 
     @property
     def _seen(self) -> Hot:
-        return self._run.see(self._here("reading"))
+        return self._run.see(self._here("reading the state"))
 
     def _say(self, event: ev.Event) -> None:
-        self._run.say(self._here(type(event).__name__), event)
+        self._run.say(self._here(verb_of(event, said=True)), event)
 
     def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
-        want = call_want(self._run.agent, tool, arguments)
+        want = mocks.mocked(call_want(self._run.agent, tool, arguments), self._run.mocks, self._run.hot.mock)
         self._run.secrets.update(want.secrets)
         if want.undo:
             self._run.undoers.setdefault(want.undo, tool.compensate)
@@ -431,7 +435,7 @@ class AsyncTask(Task):
         return finish(value)
 
     def _say(self, event: ev.Event) -> None:
-        branch = self._here(type(event).__name__)
+        branch = self._here(verb_of(event, said=True))
         self._run.say(branch, event)
         self._run.moved(branch)
 

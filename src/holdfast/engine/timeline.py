@@ -78,17 +78,17 @@ def difference(before: Any, after: Any) -> list[dict[str, Any]]:
     return list(jsonpatch.make_patch(before, after))
 
 
-def steps(logs: Logs, id: str, turn: int | None = None) -> list[StepState]:
+def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
     """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""
-    starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started"))]
+    starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
     if turn is not None and not 0 <= turn <= starts[-1][0]:
         raise StepNotFound(id, f"{turn}/…")
-    ends = [seq - 1 for _, seq in starts[1:]] + [None]
+    ends = [seq - 1 for _, seq in starts[1:]] + [upto]
     return [
         StepState(step, logs, number)
         for (number, start), end in zip(starts, ends, strict=True)
         if turn in (None, number)
-        for step in _steps_between(logs, id, number, start, end)
+        for step in _steps_between(logs, id, number, start, end, upto)
     ]
 
 
@@ -131,7 +131,9 @@ def _turn(id: str, row: Stored) -> int:
     return getattr(decoded(id, row), "turn", 0)
 
 
-def _steps_between(logs: Logs, id: str, turn: int, after: int, upto: int | None) -> Iterable[Step]:
+def _steps_between(
+    logs: Logs, id: str, turn: int, after: int, upto: int | None, last: int | None = None
+) -> Iterable[Step]:
     """Fold only what concerns the steps of one turn; what it left open may have ended in a later one."""
     hot = Hot(summary=Summary(id=id, agent=""))
     for log, row in logs.live_rows(id, after=after, upto=upto):
@@ -141,7 +143,7 @@ def _steps_between(logs: Logs, id: str, turn: int, after: int, upto: int | None)
                 evolve(hot, log, row.seq, row.at_us, event)
     left = {address(turn, key): key for key, step in hot.steps.items() if step.open} | {key: key for key in hot.waits}
     if upto is not None and left:
-        for log, row in logs.live_rows(id, after=upto):
+        for log, row in logs.live_rows(id, after=upto, upto=last):
             event = decoded(log, row)
             key = left.get(getattr(event, "key", ""))
             if key is not None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from holdfast.core.errors import InvalidUrl, MissingExtra
 from holdfast.store.protocol import Store
+
+if TYPE_CHECKING:
+    from holdfast.store.sqlite_file import Durability
 
 DEFAULT_URL = "holdfast.db"
 _HELP = "use a path, sqlite:///path or memory:"
@@ -18,6 +22,7 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
         raise InvalidUrl(f"{address!r} is not the address of a store", hint=_HELP)
     if snapshots_kept < 1:
         raise InvalidUrl(f"snapshots_kept={snapshots_kept} keeps none", hint="keep at least 1")
+    level = _durability(durability)
     scheme, colon, rest = address.partition(":")
     if address in ("memory:", "memory://"):
         from holdfast.store.memory import MemoryStore
@@ -32,7 +37,7 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
 
         quoted, _, asked = rest.removeprefix("///").partition("?")
         options = parse_qs(asked, keep_blank_values=True)
-        durability = durability or options.pop("durability", [None])[0]
+        level = level or _durability(options.pop("durability", [None])[0])
         if options or "#" in quoted:
             odd = sorted(options)[0] if options else "#"
             raise InvalidUrl(f"{address!r} has the unknown part {odd!r}", hint="?durability=process; write # as %23")
@@ -41,16 +46,18 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
         raise InvalidUrl(f"{address!r} has the unknown scheme {scheme!r}", hint=_HELP)
     else:
         path = address
-    return _open_sqlite(path, durability or "full", snapshots_kept, at_us)
+    return _open_sqlite(path, level or "full", snapshots_kept, at_us)
 
 
-def _open_sqlite(path: str, durability: str, snapshots_kept: int, at_us: int) -> Store:
-    if durability not in ("full", "process"):
-        raise InvalidUrl(
-            f"{durability!r} is not a durability", hint="'full' survives power loss, 'process' the process"
-        )
+def _open_sqlite(path: str, durability: Durability, snapshots_kept: int, at_us: int) -> Store:
     if not path or path.endswith(":memory:"):
         raise InvalidUrl(f"{path!r} is not a file", hint="memory: gives a store in memory")
     from holdfast.store.sqlite import SqliteStore
 
     return SqliteStore(path, durability=durability, at_us=at_us, snapshots_kept=snapshots_kept)
+
+
+def _durability(asked: str | None) -> Durability | None:
+    if asked is None or asked == "full" or asked == "process":
+        return asked
+    raise InvalidUrl(f"{asked!r} is not a durability", hint="'full' survives power loss, 'process' the process")

@@ -13,7 +13,7 @@ from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.records import moment
+from holdfast.core.records import Record, moment
 from holdfast.engine.budget_view import BudgetState
 from holdfast.engine.log import Log, Logs, decoded
 
@@ -83,7 +83,7 @@ class StepState:
         return self.raw.last_seq
 
     def __repr__(self) -> str:
-        return f"<step {self.key} {self.status}>"
+        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -191,7 +191,7 @@ class TaskState:
         self.digest = log.head.digest.hex()
 
     def __repr__(self) -> str:
-        return f"<task {self.id} {self.status} at seq {self.seq}>"
+        return f"<{'mock ' if self.mock else ''}task {self.id} {self.status} at seq {self.seq}>"
 
     @property
     def agent(self) -> str:
@@ -251,6 +251,11 @@ class TaskState:
     @property
     def waiting(self) -> Waiting | None:
         return None if self._hot.summary.waiting is None else Waiting(self._hot, self._logs)
+
+    @property
+    def mock(self) -> bool:
+        """Whether its calls of tools are answered by mocks."""
+        return self._hot.mock
 
     @property
     def user(self) -> str | None:
@@ -340,6 +345,17 @@ class TaskState:
         """Those steps that called a tool."""
         called = {key: step for key, step in self._hot.steps.items() if step.tool}
         return Values(called, lambda step: StepState(step, self._logs, self.turn))
+
+    def all_steps(self) -> list[StepState]:
+        """The steps of every turn up to here, in the order in which they were recorded."""
+        from holdfast.engine import timeline  # which shows states, and so imports this
+
+        return sorted(timeline.steps(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
+
+    def events(self) -> Iterator[Record]:
+        """The events that led here, a fork's inherited ones included; those that were rolled back do not count."""
+        for log, row in self._logs.live_rows(self.id, upto=self.seq):
+            yield Record(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
 
     @property
     def budget(self) -> BudgetState:
@@ -435,6 +451,7 @@ class TaskState:
             "updated_at": iso(self._hot.updated_us),
             **self._budget(),
             **({"constraints": self.constraints} if self.constraints else {}),
+            **({"mock": True} if self.mock else {}),
         }
 
     def _budget(self) -> dict[str, Any]:

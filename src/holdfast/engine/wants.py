@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue
@@ -16,7 +16,7 @@ from holdfast.core.hot import Undo
 from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.secrets import Secret
 from holdfast.core.wishes import Want
-from holdfast.engine.agent import Agent, Tool, as_retry, undo_name
+from holdfast.engine.agent import Agent, Tool, as_errors, as_retry, undo_name
 from holdfast.engine.callables import Parameters, parameters_of
 from holdfast.engine.calls import Call
 
@@ -35,6 +35,7 @@ def step_want(
     *,
     name: str | None = None,
     retry: Retry | int | None = None,
+    retry_on: Sequence[type[BaseException]] = (),
     timeout: Duration | None = None,
     estimate: Usage | int | None = None,
 ) -> tuple[Want, Parameters]:
@@ -52,6 +53,7 @@ def step_want(
         input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
+        retry_on=as_errors(retry_on, parameters.name),
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
@@ -94,14 +96,20 @@ def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
         on_change=agent.on_change,
         mock=tool.mock,
         secrets=secrets,
+        result=tool.parameters.result,
         is_async=tool.is_async,
     )
 
 
-def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -> Want:
-    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments."""
+def undo_want(
+    undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], instead: Callable[..., Any] | None = None
+) -> Want:
+    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments.
+
+    `instead` is what is called in a mock task.
+    """
     arguments = {name: value(raw) for name, raw in one.input.items()}
-    plain = undo.fn if isinstance(undo, Tool) else undo
+    plain = instead or (undo.fn if isinstance(undo, Tool) else undo)
     if one.step:
         known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
         call = Call(task_id, one.step, 1, **known, result=value(one.result))
@@ -123,6 +131,7 @@ def undo_want(undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any]) -
         reconcile_after=2.0 if tool is None else tool.reconcile_after,
         on_doubt="ask" if tool is None else tool.on_doubt,
         on_change="keep",
+        mock=UNSET if instead is None else fn,
         is_async=parameters_of(plain).is_async,
     )
 

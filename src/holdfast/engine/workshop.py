@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core import events as ev
@@ -12,7 +12,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import contracts, execute
+from holdfast.engine import contracts, execute, mocks
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
@@ -54,6 +54,7 @@ class Workshop:
         self.prices = prices or Prices()
         self.agents: dict[str, Agent] = {}
         self.busy = execute.Busy(logs.store.holder)
+        self.mocks: dict[str, Mapping[str, Any]] = {}
         self._on_wait = on_wait
 
     def know(self, agent: Agent) -> Agent:
@@ -84,7 +85,7 @@ class Workshop:
                 log, go_on = self._take(job)
                 if go_on:
                     run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                    run.children, run.priced = self.child, self.prices.priced
+                    run.children, run.priced, run.mocks = self.child, self.prices.priced, self.mocks.get(job.id, {})
                     execute.work(run)
             self._tell(log)
             return log
@@ -116,6 +117,7 @@ class Workshop:
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
                 run.children_async, run.priced = self._child_async, self.prices.priced
+                run.mocks = self.mocks.get(job.id, {})
                 await work_async(run)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
@@ -162,8 +164,10 @@ class Workshop:
         parent = run.hot.summary
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
         given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
-        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority}
+        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority, "mock": parent.mock}
         given |= contracts.inherited(run.hot, self.logs)
+        if run.mocks:
+            self.mocks[wish.id] = run.mocks
         payers = (*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ()))
         first = created(wish.agent, wish.input, deadline_us=limit, payers=payers, **given), ()
         prepare = lambda: self.enter(wish.id, wish.agent, *first)  # noqa: E731 — made for one job
@@ -183,6 +187,7 @@ class Workshop:
         execute.same_input(self.logs, log, first.input)
         contracts.same_contract(self.logs, log, first, then)
         execute.check_agent(log, agent)
+        mocks.refuse_real(log, first.mock)
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False

@@ -50,13 +50,13 @@ HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
 PUT_TASK = """
 insert into tasks
 values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
-        :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest)
+        :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock)
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
-  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest
+  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock
 """
 
 PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
@@ -122,7 +122,7 @@ where (:name is null or log = (select log from logs where name = :name)) and (:b
 
 _TASK = """
 select logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-       wake, deadline, created, changed
+       wake, deadline, created, changed, mock
 """
 
 TASK = _TASK + "from tasks join logs using (log) where logs.name = ?"

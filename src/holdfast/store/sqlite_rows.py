@@ -70,12 +70,14 @@ def list_query(query: Query) -> str:
 
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
-    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us"),
+    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
 )
 
 
 def to_summary(row: tuple[Any, ...]) -> Summary:
-    return Summary(**dict(zip(_SUMMARY_FIELDS, row, strict=True)))
+    known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
+    known["mock"] = bool(known["mock"])
+    return Summary(**known)
 
 
 def task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:

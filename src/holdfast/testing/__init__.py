@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.testing.crash import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.expectations import ANYTHING, Expect, expect
     from holdfast.testing.upcasts import UpcastFailed, check_upcasts, save_sample
     from holdfast.testing.world import World
 
 __all__ = [
+    "ANYTHING",
     "CrashFailed",
     "CrashReport",
+    "Expect",
     "UpcastFailed",
     "World",
     "check_upcasts",
     "crash_everywhere",
+    "expect",
     "save_sample",
 ]
 
@@ -30,6 +34,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.testing import upcasts
 
         return getattr(upcasts, name)
+    if name in ("ANYTHING", "Expect", "expect"):
+        from holdfast.testing import expectations
+
+        return getattr(expectations, name)
     if name in __all__:
         from holdfast.testing import crash
 

@@ -1,4 +1,4 @@
-"""Fixtures for pytest, there as soon as holdfast is installed: `world` and `crash_everywhere`.
+"""Fixtures for pytest, there as soon as holdfast is installed: `holdfast_app`, `world` and `crash_everywhere`.
 
 def test_the_shop_survives_a_crash_anywhere(crash_everywhere, world):
     crash_everywhere(shop_on(world), {"order": 17}, world=world)
@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from holdfast.engine.app import App
     from holdfast.testing.crash import CrashReport
     from holdfast.testing.world import World
+
+
+@pytest.fixture
+def holdfast_app() -> Iterator[App]:
+    """An app over a store in memory, of this test's own."""
+    import holdfast
+
+    with holdfast.open("memory:") as opened:
+        yield opened
 
 
 @pytest.fixture

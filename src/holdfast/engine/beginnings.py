@@ -1,0 +1,55 @@
+"""How tasks begin: what somebody gave, checked, as the first events of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.core import codec, names
+from holdfast.core import events as ev
+from holdfast.core.errors import InvalidValue
+from holdfast.core.policy import seconds
+from holdfast.engine import contracts, mocks
+from holdfast.engine.agent import Agent
+from holdfast.engine.chance import chance
+from holdfast.engine.workshop import Workshop, created, deadline_us
+
+_GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock"}
+
+
+def first(
+    shop: Workshop, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
+) -> contracts.First:
+    """The first event of a task and what follows it at once, if what it is given fits."""
+    taken, then = contracts.taken(given)
+    unknown = sorted(set(given) - _GIVEN)
+    if unknown:
+        raise InvalidValue(f"a task has no {unknown[0]!r}", hint=f'input is given as a dict: {{"{unknown[0]}": …}}')
+    fields = _fields({} if input is None else input, "input")
+    own = None
+    if isinstance(agent, Agent):
+        shop.know(agent).parameters.check(input or {})
+        own = agent.deadline
+    stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
+    if stages:
+        given["stages"] = _stages(stages)
+    given["mock"] = mocks.kept(shop.mocks, name, given.get("mock", False))
+    limit = deadline_us(shop.logs.clock.now_us(), own if deadline is None else seconds(deadline, "deadline"))
+    return created(agent, fields, deadline_us=limit, **given, **taken), then
+
+
+def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"the {what} is not a mapping with names as keys", hint='give a dict, {"name": value}')
+    return {name: codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
+
+
+def _stages(stages: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(stages, str) or len(set(stages)) != len(stages):
+        raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
+    return tuple(names.short_name(stage, "stage") for stage in stages)
+
+
+def new_id(at_us: int) -> str:
+    """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
+    return f"{at_us // 1000:012x}{chance(8)}"
