@@ -278,9 +278,14 @@ def test_bad_options_are_refused_before_anything_is_done(app):
     @agent
     def worker(task):
         talk(task, 12)
-        for wrong in ({"max_tokens": 0}, {"max_tokens": LIMIT, "keep_last": -1}, {"max_tokens": LIMIT, "pinned": [99]}):
+        fine = {"max_tokens": LIMIT}
+        wrongs = [{"max_tokens": wrong} for wrong in (0, -1, None, 1.5, "8000", True)]
+        wrongs += [{**fine, "keep_last": -1}, {**fine, "pinned": [99]}, {**fine, "reserve": -1}, {**fine, "counter": 3}]
+        for wrong in wrongs:
             with pytest.raises(InvalidValue):
                 task.summarise(Notes(), **wrong)
+            with pytest.raises(InvalidValue):
+                task.messages.window(**wrong | ({"max_tokens": 0} if wrong.get("max_tokens") is None else {}))
         with pytest.raises(InvalidValue, match="cannot be called"):
             task.summarise("gpt", max_tokens=LIMIT)
 

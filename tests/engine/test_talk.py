@@ -5,13 +5,17 @@ import sys
 import types
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import holdfast
 from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, tool
+from holdfast import events as ev
+from holdfast.core import codec, message_kept
 from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems
-from holdfast.core.tokens import MESSAGE_TOKENS
+from holdfast.core.tokens import MESSAGE_TOKENS, count
 from holdfast.engine import counters
-from tests.conversations import FORMS, a_thought
+from tests.conversations import FORMS, a_thought, broken_conversations
 from tests.engine.both import KINDS, Crash, declarer, events
 
 
@@ -227,7 +231,7 @@ def test_what_the_record_of_calls_knows_is_cut_to_fit(app):
         task.message({"role": "user", "content": "And now?"})
         for limit in (100, 150, 400, 3_000):
             sent = task.messages.window(max_tokens=limit)
-            used = sum(holdfast.core.tokens.count(one).tokens for one in sent._chosen)
+            used = sum(count(one).tokens for one in sent._chosen)
             assert used <= limit and problems(sent, "chat") == [], (used, limit)
         return sent[2]["content"]
 
@@ -254,8 +258,8 @@ def test_branches_that_use_one_id_twice_are_sent_apart(app):
             assert problems(sent.render(form), form) == []
         return [len(task.messages), sent.repaired]
 
-    count, repaired = app.run(worker, id="t").result
-    assert count == 5 and any("was used before" in note for note in repaired)
+    there, repaired = app.run(worker, id="t").result
+    assert there == 5 and any("was used before" in note for note in repaired)
 
 
 def test_a_turn_cut_off_between_a_reply_and_its_results_goes_on_where_it_was(app, either):
@@ -283,6 +287,28 @@ def test_a_turn_cut_off_between_a_reply_and_its_results_goes_on_where_it_was(app
         app.run(worker, id="t")
     assert app.run(worker, id="t").result == "done"
     assert [one["role"] for one in shown[0]] == ["user", "assistant", "tool"] and shown[0][2]["content"] == "seen"
+
+
+@given(broken_conversations(), st.integers(60, 2_000), st.sampled_from(["drop_oldest", "summarise"]))
+def test_whatever_is_in_a_log_a_window_of_it_fits_and_every_provider_takes_it(said, limit, strategy):
+    """Logs can hold what no door would let in: branches that talk at once, and what older versions wrote."""
+
+    @agent
+    def worker(task):
+        for message in said:
+            task._say(ev.MessageAdded(message=codec.pack(message_kept._kept(message))))
+        try:
+            sent = task.messages.window(max_tokens=limit, strategy=strategy)
+        except WindowTooSmall:
+            return
+        assert sum(count(one).tokens for one in sent._chosen) <= sent.tokens <= limit
+        for form in FORMS:
+            written = sent.render(form)
+            assert not written or problems(written, form) == []
+
+    with holdfast.open("memory:") as app:
+        state = app.run(worker, id="t")
+        assert state.status == "completed", state.failure
 
 
 # Shortening

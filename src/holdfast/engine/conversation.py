@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple, cast, overload
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from holdfast.core import hot, message_kept, messages, transcript, window
 from holdfast.core.codec import MessagesRef
-from holdfast.core.errors import WindowTooSmall
+from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer
 from holdfast.core.tally import Tally, shorten
 from holdfast.core.tokens import Basis, Count, Counter, count
@@ -145,6 +146,15 @@ class Limits(NamedTuple):
     counter: Counter | None = None
     summary_tokens: int = window.SUMMARY_TOKENS
 
+    def checked(self) -> Limits:
+        """Refuse what is no limit, before anything is done."""
+        if type(self.max_tokens) is not int or self.max_tokens < 1:
+            hint = "give a whole number of at least 1"
+            raise InvalidValue(f"max_tokens is {self.max_tokens!r}", hint=hint, path="max_tokens")
+        if self.counter is not None and not callable(self.counter):
+            raise InvalidValue(f"the counter {self.counter!r} cannot be called", hint="give a function of a text")
+        return self
+
     def options(self, max_tokens: int) -> dict[str, Any]:
         """For `core.window`, with this limit."""
         given = self._asdict() | {"max_tokens": max_tokens}
@@ -207,7 +217,7 @@ class Conversation(Sequence[Any]):
         tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens; without one,
         replies count as their provider reported, the rest exactly if `holdfast[tokens]` is installed, else by estimate.
         """
-        limits = Limits(NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter)
+        limits = Limits(NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter).checked()
         with self._counted.lock:
             self._counted.follow(self._shown)
             tally = self._counted.tally(counter)
@@ -251,9 +261,10 @@ class Conversation(Sequence[Any]):
         for _ in range(TRIES):
             chosen, kept = self._chosen(tally, limits, max_tokens, strategy, known)
             whole, notes = messages.repair(kept, known)
-            over = chosen.tokens + _grown(kept, whole, tally, known) - (limits.max_tokens - limits.reserve)
-            if not notes or over <= 0:
-                return Sent(whole, self.ref, self._counted.groups, chosen, notes)
+            tokens = chosen.tokens + _grown(kept, whole, tally, known)
+            over = tokens - (limits.max_tokens - limits.reserve)
+            if over <= 0:
+                return Sent(whole, self.ref, self._counted.groups, replace(chosen, tokens=tokens), notes)
             max_tokens -= over
         raise WindowTooSmall(
             f"the conversation, mended, does not fit into {limits.max_tokens:,} tokens", hint="allow more tokens"

@@ -36,7 +36,7 @@ class Summariser:
         if not callable(model):
             raise InvalidValue(f"{model!r} cannot be called", hint="give a function of messages that gives a summary")
         self._model = model
-        self._limits = limits
+        self._limits = limits.checked()
         self._name = name
         self._given: dict[str, Any] = {"retry": retry, "timeout": timeout}
 

@@ -71,7 +71,8 @@ class Views:
     def load_conversation(self) -> None:
         """Read the messages before this turn. Happens by itself when somebody looks."""
         if self._messages is None:
-            self._messages = message_values(self._logs, self._log.name, self._first)
+            said_any = self._log.state.messages.count > 0
+            self._messages = message_values(self._logs, self._log.name, self._first) if said_any else []
 
     def messages(self, branch: Branch) -> tuple[list[tuple[int, Raw]], int, list[Raw]]:
         """The conversation as far as a branch sees it, encoded: so many of those in the log, and what it said since.
