@@ -7,69 +7,43 @@ An event's kind (its class name in snake case) stands in a column of its own; th
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from holdfast.core.patch import Changes
+from holdfast.core.events_known import ArtifactAdded as ArtifactAdded
+from holdfast.core.events_known import DecisionMade as DecisionMade
+from holdfast.core.events_known import FactLearned as FactLearned
+from holdfast.core.events_known import FlagCleared as FlagCleared
+from holdfast.core.events_known import FlagRaised as FlagRaised
+from holdfast.core.events_known import GoalSet as GoalSet
+from holdfast.core.events_known import LogWritten as LogWritten
+from holdfast.core.events_known import MessageAdded as MessageAdded
+from holdfast.core.events_known import MessagesSummarised as MessagesSummarised
+from holdfast.core.events_known import NoteSet as NoteSet
+from holdfast.core.events_known import PlanSet as PlanSet
+from holdfast.core.events_known import PlanStepDone as PlanStepDone
+from holdfast.core.events_known import QuestionClosed as QuestionClosed
+from holdfast.core.events_known import QuestionOpened as QuestionOpened
+from holdfast.core.events_known import StateAppended as StateAppended
+from holdfast.core.events_known import StateDeleted as StateDeleted
+from holdfast.core.events_known import StateIncremented as StateIncremented
+from holdfast.core.events_known import StateMigrated as StateMigrated
+from holdfast.core.events_known import StatePatched as StatePatched
+from holdfast.core.events_known import StateSet as StateSet
+from holdfast.core.events_known import ThreadCreated as ThreadCreated
+from holdfast.core.events_known import UserCreated as UserCreated
+from holdfast.core.events_known import UserPatched as UserPatched
+from holdfast.core.parts import Effect as Effect
+from holdfast.core.parts import Event as Event
+from holdfast.core.parts import Failure as Failure
+from holdfast.core.parts import Fields as Fields
+from holdfast.core.parts import Limits as Limits
+from holdfast.core.parts import Usage as Usage
+from holdfast.core.parts import Value as Value
+from holdfast.core.parts import WaitKind as WaitKind
+from holdfast.core.parts import kind_of as kind_of
 from holdfast.core.phases import Moves
-from holdfast.core.wording import shown
-
-Value = Raw
-Fields = dict[str, Raw]
-Effect = Literal["read", "idempotent", "once", "transaction"]
-WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "quarantined", "diverged", "no_worker"]
-
-
-class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An exception as data: what, where, and because of what."""
-
-    type: str
-    message: str
-    traceback: tuple[str, ...] = ()
-    code: str = ""
-    notes: tuple[str, ...] = ()
-    cause: Failure | None = None
-    group: tuple[Failure, ...] = ()
-
-
-class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a model's answer took: tokens in and out, money if it is known, and whose answer it was."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = None
-    model: str = ""
-
-
-class Limits(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """A budget as it is written."""
-
-    turns: int | None = None
-    steps: int | None = None
-    calls: int | None = None
-    wall_us: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    artifact_bytes: int | None = None
-    on_exceed: Literal["fail", "ask"] = "fail"
-
-
-class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """One immutable fact.
-
-    `said` is the branch of the agent that said it, `.` for its own line; what comes from outside has none. With its
-    kind, its subject and how often that came before, it tells on replay that it was said already. The nonce keeps
-    the hash of an erased body from telling what it was.
-    """
-
-    said: str = field(name="@", default="")
-    nonce: str = field(name="~", default="")
-
-    def __repr__(self) -> str:
-        return shown(self, kind_of(type(self)))
-
 
 # The life of a task
 
@@ -403,172 +377,8 @@ class SignalReceived(Event, frozen=True):
     unawaited: bool = False
 
 
-# What the agent knows
-
-
-class GoalSet(Event, frozen=True):
-    goal: str
-
-
-class DecisionMade(Event, frozen=True):
-    question: str
-    choice: Value
-    why: str = ""
-    options: Value | UnsetType = UNSET
-
-
-class FactLearned(Event, frozen=True):
-    key: str
-    value: Value
-    source: str = ""
-
-
-class PlanSet(Event, frozen=True):
-    steps: tuple[str, ...]
-
-
-class PlanStepDone(Event, frozen=True):
-    step: str
-
-
-class QuestionOpened(Event, frozen=True):
-    question: str
-
-
-class QuestionClosed(Event, frozen=True):
-    question: str
-    answer: Value | UnsetType = UNSET
-
-
-class ArtifactAdded(Event, frozen=True):
-    artifact_id: str
-    type: str
-    data: Value
-    summary: str = ""
-    bytes: int = 0
-    step: str = ""
-
-
-class NoteSet(Event, frozen=True):
-    key: str
-    value: Value
-
-
-class FlagRaised(Event, frozen=True):
-    flag: str
-
-
-class FlagCleared(Event, frozen=True):
-    flag: str
-
-
-class MessageAdded(Event, frozen=True):
-    """A message of the conversation: its own value, or the result of the step that made it."""
-
-    message: Value | UnsetType = UNSET
-    step: str = ""
-
-
-class MessagesSummarised(Event, frozen=True):
-    """A summary (its own value, or a step's result) stands for the messages at these positions where they do not fit.
-
-    Each pair is a range, its end not included. A later one covers what the earlier ones did, and more.
-    """
-
-    covers: tuple[tuple[int, int], ...]
-    step: str = ""
-    summary: Value | UnsetType = UNSET
-    model: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    basis: str = "estimate"
-
-
-class LogWritten(Event, frozen=True):
-    text: str
-
-
-# The state bag. A write under a newer version of the state than the one in the log says so (`state_version`).
-
-
-class StateSet(Event, frozen=True):
-    name: str
-    value: Value
-    state_version: int = 0
-
-
-class StateIncremented(Event, frozen=True):
-    """A number grew; one that was not there began at `start`."""
-
-    name: str
-    by: int | float = 1
-    start: int | float = 0
-    state_version: int = 0
-
-
-class StateAppended(Event, frozen=True):
-    """A list grew; one that was not there began as `start`."""
-
-    name: str
-    value: Value
-    start: Value | UnsetType = UNSET
-    state_version: int = 0
-
-
-class StateDeleted(Event, frozen=True):
-    name: str
-    state_version: int = 0
-
-
-class StatePatched(Event, frozen=True):
-    """Several changes at once, from inside or outside, all or nothing."""
-
-    patch: Changes
-    by: str = ""
-    why: str = ""
-    state_version: int = 0
-
-
-class StateMigrated(Event, frozen=True):
-    """The whole bag as the agent's upcasters made it, before the first write under a new version."""
-
-    version: int
-    bag: Fields = {}
-
-
-# Logs of people and conversations
-
-
-class UserCreated(Event, frozen=True):
-    """The first event of a person's log, or the first after everything in it was erased."""
-
-    salt: str = ""
-
-
-class ThreadCreated(Event, frozen=True):
-    """The first event of a conversation that spans tasks."""
-
-    salt: str = ""
-    user: str | None = None
-
-
-class UserPatched(Event, frozen=True):
-    """A task changed its user's state; the change itself stands in the user's log too, in the same group."""
-
-    patch: Changes
-
-
 class Erased(Event, frozen=True):
     """Stands in for an event whose body was erased. Never written: the row keeps its own kind."""
-
-
-def kind_of(cls: type[Event]) -> str:
-    """The stored name of an event's class.
-
-    >>> kind_of(StepCompleted)
-    'step_completed'
-    """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 KIND: dict[type[Event], str] = {cls: kind_of(cls) for cls in Event.__subclasses__() if cls is not Erased}

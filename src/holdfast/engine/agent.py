@@ -59,26 +59,21 @@ class Agent:
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
         self.name = names.short_name(self.parameters.name, "agent's name")
-        if isinstance(stages, str):
-            raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
-        self.stages = tuple(names.short_name(stage, "stage") for stage in stages)
+        self.stages = stages_of(stages)
         self.phases = a_machine(phases)
-        self.deadline = None if deadline is None else seconds(deadline, "deadline")
+        self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
         self.loop = loop
         self.max_turns = max_turns
         self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version = version
         self.on_change = _one_of(on_change, OnChange, "on_change")
-        self.risks = frozenset(
-            [required_for_risk_levels] if isinstance(required_for_risk_levels, str) else required_for_risk_levels
-        )
-        self.approve_within = None if approve_within is None else seconds(approve_within, "approve_within")
-        self.resume_within = None if resume_within is None else seconds(resume_within, "resume_within")
+        levels = required_for_risk_levels
+        self.risks = frozenset([levels] if isinstance(levels, str) else levels)
+        self.approve_within = _seconds(approve_within, "approve_within")
+        self.resume_within = _seconds(resume_within, "resume_within")
         self.undoers = _undoers(tools)
-        if budget is not None:
-            limits_of(budget)
-        self.budget = budget
+        self.budget = None if budget is None else limits_of(budget)
         self.is_async = self.parameters.is_async
         self.states = _states(self.name, state, state_version)
         self.__doc__ = fn.__doc__
@@ -328,6 +323,19 @@ def as_retry(given: Retry | int | None) -> Retry:
     if given is None:
         return ONCE_ONLY
     return given if isinstance(given, Retry) else Retry(attempts=given)
+
+
+def _seconds(given: Duration | None, what: str) -> float | None:
+    return None if given is None else seconds(given, what)
+
+
+def stages_of(stages: Sequence[str]) -> tuple[str, ...]:
+    """Stages as they are declared: different names."""
+    if isinstance(stages, str):
+        raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
+    if len(set(stages)) != len(stages):
+        raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
+    return tuple(names.short_name(stage, "stage") for stage in stages)
 
 
 def _one_of(value: str, allowed: Any, what: str) -> Any:

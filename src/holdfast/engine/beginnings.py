@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import codec, names
+from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.policy import seconds
 from holdfast.engine import contracts, mocks
-from holdfast.engine.agent import Agent
+from holdfast.engine.agent import Agent, stages_of
 from holdfast.engine.chance import chance
 from holdfast.engine.workshop import Workshop, created, deadline_us
 
@@ -32,7 +32,7 @@ def first(
         own = agent.deadline
     stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
     if stages:
-        given["stages"] = _stages(stages)
+        given["stages"] = stages_of(stages)
     given["mock"] = mocks.kept(shop.mocks, name, given.get("mock", False))
     limit = deadline_us(shop.logs.clock.now_us(), own if deadline is None else seconds(deadline, "deadline"))
     return created(agent, fields, deadline_us=limit, **given, **taken), then
@@ -42,12 +42,6 @@ def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"the {what} is not a mapping with names as keys", hint='give a dict, {"name": value}')
     return {name: codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
-
-
-def _stages(stages: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(stages, str) or len(set(stages)) != len(stages):
-        raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
-    return tuple(names.short_name(stage, "stage") for stage in stages)
 
 
 def new_id(at_us: int) -> str:

@@ -238,9 +238,8 @@ def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
     user, thread = given.pop("user", None), given.pop("thread", None)
     declared: dict[str, Any] = {}
     if isinstance(agent, Agent):
-        budget = None if agent.budget is None else agent.budget.limits()
         declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
-        declared |= {"phases": agent.phases, "budget": budget}
+        declared |= {"phases": agent.phases, "budget": agent.budget}
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,

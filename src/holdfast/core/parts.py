@@ -1,0 +1,69 @@
+"""What events are made of: an event itself, failures, usage, limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Raw, Struct, field
+
+from holdfast.core.wording import shown
+
+Value = Raw
+Fields = dict[str, Raw]
+Effect = Literal["read", "idempotent", "once", "transaction"]
+WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "quarantined", "diverged", "no_worker"]
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
+    """An exception as data: what, where, and because of what."""
+
+    type: str
+    message: str
+    traceback: tuple[str, ...] = ()
+    code: str = ""
+    notes: tuple[str, ...] = ()
+    cause: Failure | None = None
+    group: tuple[Failure, ...] = ()
+
+
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a model's answer took: tokens in and out, money if it is known, and whose answer it was."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    model: str = ""
+
+
+class Limits(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
+    """A budget as it is written."""
+
+    turns: int | None = None
+    steps: int | None = None
+    calls: int | None = None
+    wall_us: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    artifact_bytes: int | None = None
+    on_exceed: Literal["fail", "ask"] = "fail"
+
+
+class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
+    """One immutable fact.
+
+    `said` is the branch of the agent that said it, `.` for its own line; what comes from outside has none. With its
+    kind, its subject and how often that came before, it tells on replay that it was said already. The nonce keeps
+    the hash of an erased body from telling what it was.
+    """
+
+    said: str = field(name="@", default="")
+    nonce: str = field(name="~", default="")
+
+    def __repr__(self) -> str:
+        return shown(self, kind_of(type(self)))
+
+
+def kind_of(cls: type[Event]) -> str:
+    """The stored name of an event's class: its own, in snake case."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
