@@ -162,7 +162,8 @@ def _messages_summarised(hot: Hot, event: ev.MessagesSummarised) -> None:
     _refuse(not done, f"step {event.step!r} has no result that could be a summary")
     edges = [edge for span in event.covers for edge in span]
     _refuse(not edges, "a summary of no messages")
-    inside = bool(edges) and edges[0] >= 0 and edges[-1] <= hot.messages.count
+    known = hot.messages.count if hot.summary.thread is None else edges[-1] if edges else 0
+    inside = bool(edges) and edges[0] >= 0 and edges[-1] <= known
     _refuse(not inside or edges != sorted(set(edges)), f"{event.covers} are no ranges of {hot.messages.count} messages")
 
 

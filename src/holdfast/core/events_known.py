@@ -65,10 +65,16 @@ class FlagCleared(Event, frozen=True):
 
 
 class MessageAdded(Event, frozen=True):
-    """A message of the conversation: its own value, or the result of the step that made it."""
+    """A message of the conversation: its own value, or the result of the step that made it.
+
+    In a thread's log, `task` is whose it is and `index` which of that task's messages, from 1; or `by` somebody else.
+    """
 
     message: Value | UnsetType = UNSET
     step: str = ""
+    task: str = ""
+    index: int = 0
+    by: str = ""
 
 
 class MessagesSummarised(Event, frozen=True):

@@ -147,7 +147,7 @@ class Transacting:
         recorded = self._wish.record(outcome.value)
         if outcome.usage is not None and isinstance(recorded, ev.StepCompleted):
             recorded = replace(recorded, usage=outcome.usage)
-        return Group((self._run.log.draft([recorded]), *self._run.beside([recorded])))
+        return Group((self._run.log.draft([recorded]), *self._run.beside.writes([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
         """What became of it; None if the log had moved on."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
@@ -25,7 +25,6 @@ from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.people import User
 from holdfast.engine.prices import Price, Prices
 from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
@@ -33,6 +32,10 @@ from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
+
+if TYPE_CHECKING:
+    from holdfast.engine.people import User
+    from holdfast.engine.thread import Thread
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -384,7 +387,15 @@ class App:
 
     def user(self, id: str) -> User:
         """A person: state that outlives tasks, their tasks, and how to forget them."""
+        from holdfast.engine.people import User  # few programs need it
+
         return User(self.logs, id)
+
+    def thread(self, id: str) -> Thread:
+        """A conversation that spans tasks."""
+        from holdfast.engine.thread import Thread
+
+        return Thread(self.logs, id)
 
     # Looking after the store
 

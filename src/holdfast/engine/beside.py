@@ -1,6 +1,8 @@
 """What a task writes to other logs together with its own, and what it sees of them.
 
-Those who pay for a task are told what it spent; what it changes of its user's state stands in the user's log.
+Those who pay for a task are told what it spent. What it changes of its user's state stands in the user's log, what it
+says in its thread's. Of both it sees what was there when its turn began, and what it has added itself: so a replay
+sees the same.
 """
 
 from __future__ import annotations
@@ -10,65 +12,103 @@ from collections.abc import Sequence
 from holdfast.core import budget
 from holdfast.core import events as ev
 from holdfast.core.hot import Hot
-from holdfast.core.names import user_log
-from holdfast.core.patch import Changes
+from holdfast.core.names import thread_log, user_log
 from holdfast.core.records import Write
 from holdfast.core.state import evolve
 from holdfast.core.summary import first_summary
-from holdfast.engine.log import Logs
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.talk import Talk, spoken
 
 
-class Pinned:
-    """What a task sees of its user: their state up to a seq, read once."""
+class Beside:
+    """The logs beside a task's own."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, log: Log) -> None:
         self._logs = logs
-        self._states: dict[int, Hot] = {}
+        self._log = log
+        self._user: tuple[int, Hot] | None = None
+        self._talk: Talk | None = None
+        summary = log.state.summary
+        self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
+        """Whether there are any."""
 
-    def load(self, user: str | None, pins: ev.Pins) -> None:
-        """Read the state before anybody asks: an event loop must not wait for it."""
-        if user is not None:
-            self._at(user, pins)
+    def writes(self, events: Sequence[ev.Event]) -> tuple[Write, ...]:
+        """What goes to the heads of other logs when these events are written."""
+        if not self.linked:
+            return ()
+        hot, found = self._log.state, list[Write]()
+        told = list(budget.shares(hot, events)) if hot.payers else []
+        if told:
+            found += (self._logs.beside(payer, told, hot.salt) for payer in hot.payers)
+        patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
+        if patches and hot.summary.user is not None:
+            by = f"{hot.summary.agent} in task {hot.summary.id}"
+            changed = [ev.StatePatched(patch=patch, by=by) for patch in patches]
+            salt = self._user_at(hot).salt
+            found.append(self._logs.beside(user_log(hot.summary.user), changed, salt))
+        said = spoken(hot, events, self._logs) if self.speaks else []
+        if said and self.talk is not None:
+            found.append(self._logs.beside(self.talk.name, said, self.talk.salt))
+            self.talk.behind = True
+        return tuple(found)
 
-    def user(self, user: str | None, pins: ev.Pins, changes: Sequence[Changes]) -> Hot:
-        """The user's state, and what the task has changed of it."""
-        assert user is not None
-        state = self._at(user, pins)
-        if not changes:
+    @property
+    def speaks(self) -> bool:
+        """Whether what the task says goes to its thread: a fork only tries things out."""
+        hot = self._log.state
+        return hot.summary.thread is not None and not hot.forked_from
+
+    @property
+    def talk(self) -> Talk | None:
+        """The thread's messages; None if the task has no thread."""
+        thread = self._log.state.summary.thread
+        if self._talk is None and thread is not None:
+            self._talk = Talk(self._logs, thread_log(thread), self._log)
+        return self._talk
+
+    def pin(self) -> ev.Pins | None:
+        """See more of the user and the thread from now on."""
+        summary = self._log.state.summary
+        pins = self._logs.pins(summary.user, summary.thread)
+        if pins is not None:
+            self._read(pins)
+        return pins
+
+    def load(self) -> None:
+        """Read what will be looked at: an event loop must not wait for it."""
+        if self.linked:
+            self._read(self._log.state.pins)
+
+    def catch_up(self) -> None:
+        """Read what others said before the task's own last message."""
+        if self._talk is not None and self._talk.behind:
+            self._talk.grow()
+
+    def user_state(self, seen: Hot) -> Hot:
+        """The user's state as somebody sees it who sees that much of the task."""
+        state = self._user_at(seen)
+        if not seen.user_changes:
             return state
         state = state.copy()
-        for one in changes:
-            state = evolve(state, user_log(user), state.seq, state.updated_us, ev.StatePatched(patch=one))
+        for patch in seen.user_changes:
+            state = evolve(state, state.summary.id, state.seq, state.updated_us, ev.StatePatched(patch=patch))
         return state
 
-    def salt(self, user: str, pins: ev.Pins) -> str:
-        """What the large values of the user's log are salted with."""
-        return self._at(user, pins).salt
+    def _read(self, pins: ev.Pins) -> None:
+        summary = self._log.state.summary
+        if summary.user is not None:
+            self._user = (pins.user, self._user_before(user_log(summary.user), pins.user))
+        if self.talk is not None:
+            self.talk.load()
 
-    def _at(self, user: str, pins: ev.Pins) -> Hot:
-        state = self._states.get(pins.user)
-        if state is None:
-            self._states.clear()
-            state = self._states[pins.user] = self._read(user_log(user), pins.user)
-        return state
+    def _user_at(self, seen: Hot) -> Hot:
+        assert seen.summary.user is not None
+        if self._user is None or self._user[0] != seen.pins.user:
+            self._user = (seen.pins.user, self._user_before(user_log(seen.summary.user), seen.pins.user))
+        return self._user[1]
 
-    def _read(self, name: str, seq: int) -> Hot:
+    def _user_before(self, name: str, seq: int) -> Hot:
         """A task that began before tasks looked at their users sees nothing of them."""
         if not seq:
             return Hot(summary=first_summary(name, ev.UserCreated(), 0))
         return self._logs.load(name, upto=seq).state
-
-
-def writes(logs: Logs, hot: Hot, events: Sequence[ev.Event], pinned: Pinned) -> tuple[Write, ...]:
-    """What goes to the heads of other logs when these events are written."""
-    found: list[Write] = []
-    if hot.payers:
-        told = list(budget.shares(hot, events))
-        found += (logs.beside(payer, told, hot.salt) for payer in hot.payers) if told else ()
-    user = hot.summary.user
-    patches = [one.patch for one in events if isinstance(one, ev.UserPatched)] if user is not None else []
-    if user is not None and patches:
-        by = f"{hot.summary.agent} in task {hot.summary.id}"
-        said = [ev.StatePatched(patch=patch, by=by) for patch in patches]
-        found.append(logs.beside(user_log(user), said, pinned.salt(user, hot.pins)))
-    return tuple(found)

@@ -205,5 +205,5 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Body: _body,
     Idle: lambda wish, run: run.idle(),
     Payers: lambda wish, run: acts.payers(wish.ids, run),
-    Pin: lambda wish, run: run.pin(),
+    Pin: lambda wish, run: run.beside.pin(),
 }

@@ -190,5 +190,5 @@ _ANSWERS: dict[type, Callable[[Any, LoopRun], Any]] = {
     Body: lambda wish, run: run.body_async(),
     Idle: lambda wish, run: run.idle_async(),
     Payers: lambda wish, run: asyncio.to_thread(acts.payers, wish.ids, run),
-    Pin: lambda wish, run: asyncio.to_thread(run.pin),
+    Pin: lambda wish, run: asyncio.to_thread(run.beside.pin),
 }

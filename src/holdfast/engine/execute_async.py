@@ -41,8 +41,8 @@ async def work_async(run: LoopRun) -> None:
         await asyncio.to_thread(run.views.load)  # a replay may look at them, and must not read the store on the loop
     if run.hot.messages.count:
         await asyncio.to_thread(run.views.load_conversation)
-    if run.hot.summary.user is not None:
-        await asyncio.to_thread(run.pinned.load, run.hot.summary.user, run.hot.pins)
+    if run.beside.linked:
+        await asyncio.to_thread(run.beside.load)
     run.drive, run.drive_all = drive_async, drive_all
     task = AsyncTask(run)
     run.start_body = lambda: run.agent.fn(task, **arguments(run))

@@ -181,12 +181,18 @@ class Logs:
         data = self.store.blob(hash)
         if data is None:
             raise ValueDamaged(hash, "is missing")
+        self.keep(hash, data)
+        return data
+
+    def keep(self, hash: str, data: bytes) -> None:
+        """Keep a blob in memory for a while."""
+        if hash in self._blobs:
+            return
         self._blobs[hash] = data
         self._blob_bytes += len(data)
         while self._blob_bytes > limits.BLOB_CACHE_BYTES and len(self._blobs) > 1:
             _, dropped = self._blobs.popitem(last=False)
             self._blob_bytes -= len(dropped)
-        return data
 
     def forget(self) -> None:
         """Keep no large value in memory: some of them may have been erased."""
@@ -197,25 +203,32 @@ class Logs:
         """How far the logs that a task looks at have come; they are begun if they are not there."""
         if user is None and thread is None:
             return None
-        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=chance(8))).head.seq
+        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=chance(8)))
         salt = "" if user is None else chance(8)
-        talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user)).head.seq
+        talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user))
         return Pins(people, talk)
 
-    def ensure(self, name: str, first: UserCreated | ThreadCreated) -> Log:
-        """A log of a user or a thread, begun if it is not there, or anew if all of it was erased."""
-        if self.store.origin(name) is None:
+    def ensure(self, name: str, first: UserCreated | ThreadCreated) -> int:
+        """Begin the log of a user or a thread if it is not there, or anew if all of it was erased; gives its head."""
+        head = self.store.head(name)
+        if head is None:
             with contextlib.suppress(Conflict):  # somebody else was first
-                return self.create(name, [first])
-        log = self.load(name)
+                return self.create(name, [first]).head.seq
+            head = self.head(name)
         for _ in range(limits.MAX_APPEND_TRIES):
-            if log.state.salt or not first.salt:
+            if not first.salt or self.salt(name):
                 break
-            try:
+            log = self.load(name)
+            with contextlib.suppress(Conflict):
                 log.append([first])
-            except Conflict:
-                log.refresh()
-        return log
+            head = self.head(name)
+        return head.seq
+
+    def salt(self, name: str) -> str:
+        """What the large values of a user's or a thread's log are salted with: its first event says so."""
+        rows = self.store.read(name, upto=1)
+        first = decoded(name, rows[0]) if rows else None
+        return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt
 
     def _restore(self, log: Log, segments: list[Segment]) -> int:
         """Begin from the newest snapshot that is whole and that the log confirms; gives the segment to go on with."""
@@ -324,6 +337,8 @@ class Log:
             drafts.append(drafted)
             if beside:
                 blobs += beside
+                for blob in beside:
+                    self._logs.keep(blob.hash, blob.data)
             if summary is None or changes_summary(event):
                 summary = summarise(summary, self.name, event, at_us)
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None

@@ -159,6 +159,8 @@ class LoopRun(Run):
             landed: asyncio.Future[Any] = self.future()
             entry.tell = lambda done: resolve(landed)
             await landed
+        if self.beside.linked:
+            await asyncio.to_thread(self.beside.catch_up)
         return entry.result()
 
     def send(self, group: Group) -> None:

@@ -34,8 +34,9 @@ from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
 from holdfast.core.wording import verb_of
-from holdfast.engine import beside, mocks, outside
+from holdfast.engine import mocks, outside
 from holdfast.engine.agent import Agent
+from holdfast.engine.beside import Beside
 from holdfast.engine.calls import current_call
 from holdfast.engine.commit import Resolve, Ticket
 from holdfast.engine.entries import Entry, Stop, settle
@@ -85,7 +86,7 @@ class Run:
         self._names: set[str] = set()
         self._refusals = 0
         self._counted: Counted | None = None
-        self.pinned = beside.Pinned(logs)
+        self.beside = Beside(logs, log)
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
@@ -140,7 +141,7 @@ class Run:
             return False
         try:
             events = self._ready((*self._buffer, *record.events)) if self._buffer else record.events
-            self.log.append(events, also=self.beside(events) if self.linked else ())
+            self.log.append(events, also=self.beside.writes(events) if self.beside.linked else ())
         except Conflict:
             return False
         except BaseException as error:
@@ -172,7 +173,7 @@ class Run:
                 raise self._failed
             if events:
                 events = self._ready(events)
-                also = (*batch[0].also, *self.beside(events))
+                also = (*batch[0].also, *self.beside.writes(events))
                 self.log.append(events, takes=record.takes, frees=record.frees, also=also)
         except Conflict:
             self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
@@ -336,7 +337,7 @@ class Run:
         try:
             events = self._ready(events)
             write = self.log.draft(events, ours=True)
-            also = (*(batch[0].also if batch else ()), *self.beside(events))
+            also = (*(batch[0].also if batch else ()), *self.beside.writes(events))
             group = Group((write, *also), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
@@ -382,29 +383,6 @@ class Run:
             self._buffer.clear()  # said while the suspension was on its way; a replay says it again
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.take_off()
-
-    @property
-    def linked(self) -> bool:
-        """Whether anything is written to other logs together with this one."""
-        hot = self.hot
-        return bool(hot.payers) or hot.summary.user is not None or hot.summary.thread is not None
-
-    def beside(self, events: Sequence[Event]) -> tuple[Write, ...]:
-        """What is written to other logs together with these events."""
-        return beside.writes(self.logs, self.hot, events, self.pinned) if self.linked else ()
-
-    def pin(self) -> ev.Pins | None:
-        """See more of the user and the thread from now on."""
-        summary = self.hot.summary
-        pins = self.logs.pins(summary.user, summary.thread)
-        self.pinned.load(summary.user, pins or ev.Pins())
-        return pins
-
-    def user_state(self, branch: Branch) -> Hot:
-        """The user's state as a branch sees it."""
-        with self.lock:
-            seen = self.views.of(branch)
-            return self.pinned.user(seen.summary.user, seen.pins, seen.user_changes)
 
     def wake_parent(self, record: Record) -> tuple[Write, ...]:
         """A child's end and its parent's wake-up are written together."""
@@ -452,16 +430,25 @@ class Run:
         with self.lock:
             return self.views.of(branch)
 
+    def user_state(self, branch: Branch) -> Hot:
+        """The user's state as a branch sees it."""
+        with self.lock:
+            return self.beside.user_state(self.views.of(branch))
+
     def messages(self, branch: Branch) -> Conversation:
-        """The conversation as far as a branch sees it."""
+        """The conversation as far as a branch sees it: the task's own, or its thread's."""
         from holdfast.engine.conversation import Conversation, Counted, Ledger, Shown  # only agents that talk need it
 
         with self.lock:
             ledger = Ledger(self.logs, self.log.name, self.value)
             self._counted = self._counted or Counted(self.value, ledger, self.lock)
-            shown, seen = Shown(*self.views.messages(branch), branch.seen), self.views.of(branch)
+            logged, settled, said = self.views.messages(branch)
+            seen, talk = self.views.of(branch), self.beside.talk
             ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)
-            return Conversation(shown, ref, self._counted, seen.summarised)
+            if talk is not None:
+                logged, settled = talk.shown(logged, settled, seen.pins)
+                ref = talk.ref(logged, settled, said)
+            return Conversation(Shown(logged, settled, said, branch.seen), ref, self._counted, seen.summarised)
 
     def branch_here(self, verb: str, name: str | None = None) -> Branch:
         """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""
