@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncTask, InvalidId, InvalidMessage, Task, agent
 from holdfast.engine.app import App
+from holdfast.testing import crash_everywhere
 
 
 @pytest.fixture(params=["memory:", "sqlite"])
