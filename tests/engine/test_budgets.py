@@ -272,3 +272,35 @@ def test_a_raise_must_raise_something(app: App):
     with pytest.raises(InvalidValue, match="not a budget"):
         app.raise_budget("u", {"tokens": 9})  # pyright: ignore[reportArgumentType]
     assert app.get("u").seq == 1
+
+
+def test_a_loop_agent_keeps_to_its_budget_and_says_what_it_asked_for(app: App):
+    from holdfast.llm import ScriptedModel, loop_agent, say, use
+
+    @tool(effect="read")
+    def look(where: str) -> str:
+        return where
+
+    def costly(reply: dict[str, Any]) -> dict[str, Any]:
+        return {**reply, "model": "m", "usage": {"prompt_tokens": 300, "completion_tokens": 10}}
+
+    replies = [costly(use("look", where=str(number))) for number in range(9)]
+    looking = loop_agent("looking", ScriptedModel([*replies, say("done")]), [look], budget=Budget(tokens=1_000))
+    done = app.run(looking, {"goal": "look around"}, id="l")
+    assert done.failure is not None and done.failure.code == BudgetExceeded.code
+    assert done.budget.usage.input_tokens == 3 * 300 and done.budget.unknown == []
+    started = [record.event for record in app.events("l") if record.kind == "step_started"]
+    assert len(started) == 3 and all(one.estimate is not None and one.estimate.input_tokens for one in started)
+
+
+def test_a_context_shows_no_more_of_artifacts_than_the_budget_allows(app: App):
+    @agent(budget=Budget(artifact_bytes=1_000))
+    def reading(task: Task) -> list[bool]:
+        for number in range(4):
+            task.artifact(f"{number}" * 400, type="page", summary=f"page {number}", step="read")
+        shown = str(task.context("read", max_bytes=20_000))
+        return [f"{number}" * 400 in shown for number in range(4)]
+
+    done = app.run(reading, id="r")
+    assert done.result == [True, True, False, False]
+    assert done.flags == ["budget_pressure"]

@@ -111,10 +111,12 @@ def test_no_call_of_a_reply_is_made_for_real_when_one_lacks_a_mock(app, outside)
         outside.append("looked")
         return "real"
 
-    reply = {"tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]}
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
 
     @agent
     def looker(task):
+        task.message(reply)
         return task.call_tools(reply, [look])
 
     assert app.run(looker, mock=True).failure.type == "NoMock" and outside == []

@@ -176,3 +176,14 @@ def test_users_travel_with_a_copied_store(app: App, tmp_path: Path):
     app.copy_to(f"sqlite:///{tmp_path}/copy.db")
     with holdfast.open(tmp_path / "copy.db") as copy:
         assert copy.user("ana").state.city == "Oslo"
+
+
+def test_templates_may_name_the_user(app: App):
+    app.user("ana").state.name = "Ana"
+
+    @agent
+    def greeting(task: Task) -> str:
+        return task.render("Hello {user.name}")
+
+    assert app.run(greeting, id="g", user="ana").result == "Hello Ana"
+    assert app.run(greeting, id="n").failure.type == "UnknownName"  # pyright: ignore[reportOptionalMemberAccess]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from holdfast.core import codec
+from holdfast.core import budget, codec
 from holdfast.core.context import Artifact, ContextSlice, Fact, slice_context
 from holdfast.core.errors import InvalidValue
 from holdfast.core.hot import Hot
 from holdfast.core.tokens import Counter
 from holdfast.engine.counters import installed
+
+
+class Found(NamedTuple):
+    """A slice, and whether it nearly takes up the budget of artifact bytes."""
+
+    slice: ContextSlice
+    pressed: bool
 
 
 def context_of(
@@ -23,17 +30,25 @@ def context_of(
     max_bytes: int | None = None,
     max_tokens: int | None = None,
     counter: Counter | None = None,
-) -> ContextSlice:
-    """Goal, step and open questions; then the step's artifacts, the newest facts and other artifacts that fit."""
+) -> Found:
+    """Goal, step and open questions; then the step's artifacts, the newest facts and other artifacts that fit.
+
+    A budget of artifact bytes limits how much of artifacts is shown whole; the others go by reference.
+    """
     if not isinstance(step, str) or not step:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"{step!r} is no step", hint='name it: task.context("draft", max_bytes=2_000)')
     for name, limit in (("max_bytes", max_bytes), ("max_tokens", max_tokens)):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidValue(f"{name} is {limit!r}", hint="give a whole number of at least 1", path=name)
     most = max_bytes if max_bytes is not None else 4 * (max_tokens or 0)
-    artifacts = [_artifact(id, one, step, most, value) for id, one in hot.artifacts.items()]
+    share = None if hot.budget is None else hot.budget.artifact_bytes
+    room = most if share is None else share
+    artifacts: list[Artifact] = []
+    for id, one in hot.artifacts.items():
+        artifacts.append(_artifact(id, one, step, min(most, room), value))
+        room -= len(artifacts[-1].text.encode()) if share is not None else 0
     facts = [Fact(key, value(one.value), one.source) for key, one in hot.facts.items()]
-    return slice_context(
+    chosen = slice_context(
         hot.goal or _goal(hot, value),
         step,
         hot.questions,
@@ -43,6 +58,7 @@ def context_of(
         max_tokens=max_tokens,
         counter=counter or installed(),
     )
+    return Found(chosen, share is not None and share - room >= budget.PRESSURE * share)
 
 
 def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], Any]) -> Artifact:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, flows, life, limits, waits
+from holdfast.core import budget, codec, flows, life, limits, waits
 from holdfast.core import events as ev
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.events import Usage
@@ -261,7 +261,9 @@ class Task:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
         from holdfast.engine.render import render  # only agents that fill in templates need it
 
-        return render(template, self._seen, self._run.value, self.state.all)
+        user = self.user
+        also = None if user is None else {"user": user.state.all}
+        return render(template, self._seen, self._run.value, self.state.all, also)
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""
@@ -319,8 +321,12 @@ class Task:
         """What a step needs to know, within a limit: goal, step, open questions; then artifacts and facts that fit."""
         from holdfast.engine.slices import context_of
 
-        limits = {"max_bytes": max_bytes, "max_tokens": max_tokens}
-        return context_of(self._seen, step, self._run.value, **limits, counter=counter)
+        seen = self._seen
+        given = {"max_bytes": max_bytes, "max_tokens": max_tokens}
+        found = context_of(seen, step, self._run.value, **given, counter=counter)
+        if found.pressed and budget.FLAG not in seen.flags:
+            self._say(ev.FlagRaised(flag=budget.FLAG))
+        return found.slice
 
     def now(self) -> datetime:
         """The time of the last event this branch sees; the same on every replay."""
