@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.core import events
     from holdfast.core.budget import Budget
-    from holdfast.core.budget_errors import BudgetExceeded, UnknownPrice
     from holdfast.core.codec import pack
     from holdfast.core.errors import (
         ApprovalDenied,
@@ -72,7 +71,14 @@ if TYPE_CHECKING:
     from holdfast.core.phases import Machine
     from holdfast.core.policy import Retry
     from holdfast.core.secrets import Secret
-    from holdfast.core.state_errors import InvalidState, InvalidTemplate, StateNotMigrated, UnknownName
+    from holdfast.core.state_errors import (
+        BudgetExceeded,
+        InvalidState,
+        InvalidTemplate,
+        StateNotMigrated,
+        UnknownName,
+        UnknownPrice,
+    )
     from holdfast.core.wishes import DidNotHappen, Happened, Unknown
     from holdfast.engine.agent import agent, tool
     from holdfast.engine.app import App, open
@@ -86,14 +92,15 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "budget": ("Budget",),
-    "budget_errors": ("BudgetExceeded", "UnknownPrice"),
     "codec": ("pack",),
     "events": ("Failure", "Usage"),
     "patch": ("StatePatch",),
     "phases": ("Machine",),
     "policy": ("Retry",),
     "secrets": ("Secret",),
-    "state_errors": ("InvalidState", "InvalidTemplate", "StateNotMigrated", "UnknownName"),
+    "state_errors": (
+        *("BudgetExceeded", "InvalidState", "InvalidTemplate", "StateNotMigrated", "UnknownName", "UnknownPrice"),
+    ),
     "wishes": ("DidNotHappen", "Happened", "Unknown"),
     "engine.agent": ("agent", "tool"),
     "engine.app": ("App", "open"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.core import budget
-from holdfast.core.budget_errors import BudgetExceeded, UnknownPrice
 from holdfast.core.events import Usage
+from holdfast.core.state_errors import BudgetExceeded, UnknownPrice
 from holdfast.core.wishes import Desk, Now, Park, Part, Payers, Want
 
 

@@ -63,13 +63,11 @@ class Agent:
         self.phases = a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
-        self.loop = loop
-        self.max_turns = max_turns
+        self.loop, self.max_turns = loop, max_turns
         self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version = version
         self.on_change = _one_of(on_change, OnChange, "on_change")
-        levels = required_for_risk_levels
-        self.risks = frozenset([levels] if isinstance(levels, str) else levels)
+        self.risks = _levels(required_for_risk_levels)
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
         self.undoers = _undoers(tools)
@@ -323,6 +321,10 @@ def as_retry(given: Retry | int | None) -> Retry:
     if given is None:
         return ONCE_ONLY
     return given if isinstance(given, Retry) else Retry(attempts=given)
+
+
+def _levels(given: Sequence[str]) -> frozenset[str]:
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def _seconds(given: Duration | None, what: str) -> float | None:

@@ -19,23 +19,24 @@ from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import beginnings, blocks, contracts, execute, forks, outside, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, execute, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
-from holdfast.engine.follow import Follow
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.prices import Price, Prices
 from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
-from holdfast.engine.upkeep import Collected, Copied, Progress
 from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
 from holdfast.store.protocol import Placed, Query, Stats, Store
 
 if TYPE_CHECKING:
+    from holdfast.engine import contracts
+    from holdfast.engine.follow import Follow
     from holdfast.engine.people import User
     from holdfast.engine.thread import Thread
+    from holdfast.engine.upkeep import Collected, Copied, Progress
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -301,6 +302,8 @@ class App:
 
         The same fork asked for again, by the same `id`, is found as it is now.
         """
+        from holdfast.engine import forks
+
         name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
         wanted = forks.Wanted(name, at, patch, effects, by, chance(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._shop.agents), self.logs)
@@ -370,6 +373,8 @@ class App:
 
     def follow(self, id: str, *, after: int = 0, seconds: Duration | None = None) -> Follow:
         """A task's events as they come, until it ends; at most for so long. Also `async for`."""
+        from holdfast.engine.follow import Follow
+
         limit = None if seconds is None else policy.seconds(seconds)
         return Follow(self.logs, names.task_log(id), after, limit)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
-from holdfast.core import codec, contract
+from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.budget import limits_of
 from holdfast.core.errors import InputConflict, InvalidValue
@@ -38,6 +38,8 @@ def taken(given: dict[str, Any]) -> tuple[dict[str, Any], tuple[Event, ...]]:
         fields["budget"] = limits_of(budget)
     if (wanted := given.pop("contract", None)) is None:
         return fields, ()
+    from holdfast.core import contract  # few tasks begin with one
+
     reading = contract.read(wanted)
     more, then = contract.beginning(reading)
     goal = given.pop("goal", "")
@@ -55,6 +57,8 @@ def taken(given: dict[str, Any]) -> tuple[dict[str, Any], tuple[Event, ...]]:
 
 def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Event]) -> None:
     """The same id with another contract is other work. Going on needs none."""
+    from holdfast.core import contract
+
     hot = log.state
     if not first.contract or first.contract == hot.contract:
         return
@@ -82,6 +86,7 @@ def inherited(parent: Hot, logs: Logs) -> dict[str, Any]:
 
 def alone(given: Given) -> TaskState:
     """A state of which there is nothing but its contract."""
+    from holdfast.core import contract
     from holdfast.store.memory import MemoryStore
 
     reading = contract.read(given)
@@ -95,6 +100,7 @@ def alone(given: Given) -> TaskState:
 
 def of_state(state: TaskState, hot: Hot, logs: Logs) -> dict[str, Any]:
     """A task's state as a contract."""
+    from holdfast.core import contract
 
     def value(raw: Any) -> Any:
         return codec.unpack(raw, logs.blob)

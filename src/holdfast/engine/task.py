@@ -19,13 +19,12 @@ from holdfast.core.policy import Duration, Retry, seconds
 from holdfast.core.records import moment
 from holdfast.core.wishes import Branch, Part, Want
 from holdfast.core.wording import verb_of
-from holdfast.engine import mocks, together, toolcalls
+from holdfast.engine import mocks, together
 from holdfast.engine.agent import Agent, Tool, undo_name
 from holdfast.engine.bag import bag_of, fitting
 from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
-from holdfast.engine.task_user import TaskUser
 from holdfast.engine.verbs import Verb
 from holdfast.engine.wants import call_want, step_want
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.tokens import Counter
     from holdfast.engine.conversation import Conversation
     from holdfast.engine.loop import LoopRun
+    from holdfast.engine.task_user import TaskUser
 
 pack = codec.pack
 
@@ -87,6 +87,8 @@ class Task:
 
         Gives those messages, in the order of the calls.
         """
+        from holdfast.engine import toolcalls  # only agents that talk need it
+
         calls = toolcalls.of_reply(reply, tools, self._call_want)
         toolcalls.refuse_unsaid(calls, self.messages.calls().open)
         wants = [call.want for call in calls if call.want is not None]
@@ -294,6 +296,8 @@ class Task:
     @property
     def user(self) -> TaskUser | None:
         """Whose task it is; their state is seen as it was when the turn began, with what was changed here since."""
+        from holdfast.engine.task_user import TaskUser  # few tasks have one
+
         id = self._run.hot.summary.user
         if id is None:
             return None

@@ -20,21 +20,11 @@ from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, St
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
 from holdfast.store import sqlite_queries as q
+from holdfast.store import sqlite_rows as shapes
 from holdfast.store.presence import Presence
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
-from holdfast.store.sqlite_rows import (
-    Rows,
-    empty_wal,
-    erase_body,
-    insert,
-    is_plain,
-    list_query,
-    row_itself,
-    to_stats,
-    to_summary,
-)
 
 _IDLE_READERS = 8
 _KNOWN_LOGS = 100_000
@@ -81,7 +71,7 @@ class SqliteStore:
             writer = self._writable()
             failpoint("append.before")
             try:
-                several = len(groups) > 1 and any(map(is_plain, groups))
+                several = len(groups) > 1 and any(map(shapes.is_plain, groups))
                 done = self._append_together(writer, groups) if several else self._append_groups(writer, groups)
             except apsw.Error as error:
                 raise self._failed(error) from error
@@ -149,10 +139,10 @@ class SqliteStore:
 
     def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         """Plain events of many logs in one statement; if one conflicts, each group is seen to by itself."""
-        rows = Rows()
+        rows = shapes.Rows()
         done: dict[int, Outcome] = {}
         for index, group in enumerate(groups):
-            if is_plain(group):
+            if shapes.is_plain(group):
                 write = group.writes[0]
                 done[index] = (rows.add(self._number(writer, write.log), write),)
         bindings = rows.bindings()
@@ -211,7 +201,7 @@ class SqliteStore:
         if write.origin is not None:
             made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
             writer.execute(q.INSERT_LOG, made)
-        insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
+        shapes.insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
 
     def _number(self, connection: apsw.Connection, log: str) -> int | None:
         number = self._numbers.get(log)
@@ -368,7 +358,7 @@ class SqliteStore:
 
     def summary(self, log: str) -> Summary | None:
         row = self._row(q.TASK, (log,))
-        return to_summary(row) if row else None
+        return shapes.to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
         """Tasks by the narrowest index that the filters allow."""
@@ -377,8 +367,8 @@ class SqliteStore:
         with self._reading() as reader:
             if query.after is not None:
                 before = self._place(reader, query.after)
-            found = fetch_all(reader, list_query(query), {**wanted, "before": before, "limit": query.limit})
-            return [to_summary(row) for row in found]
+            found = fetch_all(reader, shapes.list_query(query), {**wanted, "before": before, "limit": query.limit})
+            return [shapes.to_summary(row) for row in found]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._reading() as reader:
@@ -421,8 +411,8 @@ class SqliteStore:
     def erase(self, erasures: Sequence[Erasure]) -> None:
         with self._changing() as writer:
             for one in erasures:
-                erase_body(writer, self._number(writer, one.log), one)
-        empty_wal(writer)
+                shapes.erase_body(writer, self._number(writer, one.log), one)
+        shapes.empty_wal(writer)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
@@ -454,7 +444,7 @@ class SqliteStore:
         with self._reading() as reader:
             number = self._number(reader, log)
             places = fetch_all(reader, q.ROWIDS, (number,))
-            return [row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
+            return [shapes.row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
 
     def anchor(self, log: str) -> Head | None:
         row = self._row(q.ANCHOR, (log,))
@@ -469,7 +459,7 @@ class SqliteStore:
 
     def stats(self) -> Stats:
         with self._reading() as reader:
-            return to_stats(reader)
+            return shapes.to_stats(reader)
 
     def backup(self, path: str) -> None:
         with self._reading() as reader:
