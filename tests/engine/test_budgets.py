@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import AsyncTask, Budget, BudgetExceeded, InvalidValue, Price, Task, UnknownPrice, Usage, agent, tool
+from holdfast.core import limits
 from holdfast.engine.app import App
 from holdfast.testing.clock import FakeClock
 
@@ -172,6 +174,29 @@ def test_a_call_that_went_out_without_a_record_is_listed_as_unknown_spend(app: A
     lost = done.budget.unknown
     assert [(one["step"], one["tokens"]) for one in lost] == [("costly#1", 120)] and "lost" in lost[0]["why"]
     assert done.budget.used["tokens"] == 150 + 120
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_call_that_takes_long_is_not_taken_for_a_lost_one(app: App, kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "ANNOUNCE_SECONDS", 0.02)
+
+    def slow() -> dict[str, Any]:
+        time.sleep(0.1)
+        return model("slow")
+
+    @agent
+    def plain(task: Task) -> None:
+        task.step(slow, estimate=70)
+        task.step(slow, name="unannounced")
+
+    @agent
+    async def looping(task: AsyncTask) -> None:
+        await task.step(slow, estimate=70)
+        await task.step(slow, name="unannounced")
+
+    done = app.run(plain if kind == "def" else looping, id="t")
+    assert done.status == "completed" and done.budget.unknown == [] and done.budget.used["tokens"] == 300
+    assert [record.kind for record in app.events("t")].count("step_started") == 2
 
 
 def test_an_estimate_that_cannot_fit_is_refused_before_the_call(app: App):
