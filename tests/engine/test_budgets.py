@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import AsyncTask, Budget, BudgetExceeded, InvalidValue, Price, Task, UnknownPrice, Usage, agent, tool
+from holdfast import (
+    AsyncTask,
+    Budget,
+    BudgetExceeded,
+    InvalidValue,
+    Price,
+    Task,
+    UnknownPrice,
+    Usage,
+    agent,
+    events,
+    tool,
+)
+from holdfast.core import limits
 from holdfast.engine.app import App
 from holdfast.testing.clock import FakeClock
 
@@ -174,6 +188,80 @@ def test_a_call_that_went_out_without_a_record_is_listed_as_unknown_spend(app: A
     assert done.budget.used["tokens"] == 150 + 120
 
 
+@pytest.mark.parametrize("end", ["cancel", "other code", "out of budget"])
+def test_a_lost_call_that_is_not_made_again_is_listed_when_its_task_ends(app: App, end: str):
+    def dies() -> None:
+        raise Killed
+
+    @agent(name="child")
+    def child(task: Task) -> None:
+        task.step(dies, estimate=Usage(80, 40))
+
+    @agent(name="child")
+    def other(task: Task) -> None:
+        task.step(silent, "something else")
+
+    @agent(budget=Budget(tokens=1_000))
+    def parent(task: Task) -> None:
+        task.spawn(child)
+
+    with pytest.raises(Killed):
+        app.run(parent, id="p")
+    assert app.get("p").budget.unknown == []
+    if end == "cancel":
+        app.cancel("p/child#1")
+    elif end == "out of budget":
+        app.append("p", events.ChildSpent(child="another", usage=Usage(999)))
+        assert app.resume("p/child#1", child).failure.code == BudgetExceeded.code  # pyright: ignore[reportOptionalMemberAccess]
+    else:
+        app.resume("p/child#1", other)
+    for id in ("p/child#1", "p"):
+        assert [one["tokens"] for one in app.get(id).budget.unknown] == [120], id
+
+
+def test_what_a_person_settles_counts_for_those_who_pay(app: App):
+    @tool(effect="once")
+    def pay() -> str:
+        raise Killed
+
+    @agent
+    def child(task: Task) -> str:
+        return task.call(pay)
+
+    @agent(budget=Budget(calls=5))
+    def parent(task: Task) -> str:
+        return task.spawn(child)
+
+    with pytest.raises(Killed):
+        app.run(parent, id="p")
+    assert app.run(parent, id="p").status == "waiting"
+    app.settle("p/child#1", "pay#1", happened=True, result="paid", by="ana")
+    assert app.run(parent, id="p").result == "paid" and app.get("p").budget.used["calls"] == 1
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_call_that_takes_long_is_not_taken_for_a_lost_one(app: App, kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "ANNOUNCE_SECONDS", 0.02)
+
+    def slow() -> dict[str, Any]:
+        time.sleep(0.1)
+        return model("slow")
+
+    @agent
+    def plain(task: Task) -> None:
+        task.step(slow, estimate=70)
+        task.step(slow, name="unannounced")
+
+    @agent
+    async def looping(task: AsyncTask) -> None:
+        await task.step(slow, estimate=70)
+        await task.step(slow, name="unannounced")
+
+    done = app.run(plain if kind == "def" else looping, id="t")
+    assert done.status == "completed" and done.budget.unknown == [] and done.budget.used["tokens"] == 300
+    assert [record.kind for record in app.events("t")].count("step_started") == 2
+
+
 def test_an_estimate_that_cannot_fit_is_refused_before_the_call(app: App):
     called: list[int] = []
 
@@ -242,6 +330,26 @@ def test_async_children_count_too(app: App):
     done = app.run(parent, id="p")
     assert done.status == "completed", done.failure
     assert done.budget.used["tokens"] == 900 and done.budget.used["calls"] == 6
+
+
+@pytest.mark.parametrize("checkpoint", ["every_step", "every_iteration", "on_state_change", "before_effects"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_what_a_child_spent_and_its_end_may_be_written_together(app: App, checkpoint: Any, kind: str):
+    @agent(checkpoint=checkpoint)
+    def child(task: Task) -> str:
+        return task.step(model, "child")["content"]
+
+    @agent(checkpoint=checkpoint)
+    async def achild(task: AsyncTask) -> str:
+        return (await task.step(model, "child"))["content"]
+
+    @agent(budget=Budget(tokens=400))
+    def parent(task: Task) -> str:
+        return task.spawn(child if kind == "def" else achild)
+
+    done = app.run(parent, id="p")
+    assert done.result == "child" and done.budget.used["tokens"] == 150
+    assert app.verify().problems == []
 
 
 def test_a_fork_and_a_rollback_keep_what_was_spent(app: App):

@@ -6,7 +6,7 @@ record may have been paid for: its estimate is kept apart as unknown spend, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
@@ -186,8 +186,19 @@ def hold(hot: Hot, event: ev.Event, at_us: int) -> None:
         until_us = hot.updated_us if isinstance(event, ev.TaskClaimed) else at_us
         hot.held_us += max(0, until_us - hot.held_since_us)
     hot.held_since_us = at_us if isinstance(event, ev.TaskClaimed) else 0
+    if isinstance(event, _ENDINGS):
+        for step, estimate in forsaken(hot):
+            lose(hot, step.key, "the task ended before its answer was recorded", estimate, at_us)
+            hot.steps[step.key] = replace(step, estimate=None)
 
 
+def forsaken(hot: Hot) -> list[tuple[Step, Usage]]:
+    """Steps that were announced with an estimate and have no outcome."""
+    announced = ((step, step.estimate) for step in hot.steps.values() if step.status == "running")
+    return [(step, estimate) for step, estimate in announced if estimate is not None]
+
+
+_ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 HOLDING = frozenset(
     (ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 )
@@ -225,9 +236,10 @@ def carried(back: Hot, now: Hot, at_us: int) -> None:
         announced_again(back, step, at_us)
 
 
-def shares(hot: Hot, events: Iterable[ev.Event]) -> Iterator[ev.ChildSpent]:
+def shares(hot: Hot, events: Sequence[ev.Event]) -> Iterator[ev.ChildSpent]:
     """What those who pay for a task are told when it writes these events."""
     child = hot.summary.id
+    told = {event.key for event in events if isinstance(event, _SPENDING)}
     for event in events:
         begun = hot.steps.get(event.key) if isinstance(event, _SPENDING) else None
         estimate = None if begun is None or begun.status != "running" else begun.estimate
@@ -244,6 +256,9 @@ def shares(hot: Hot, events: Iterable[ev.Event]) -> Iterator[ev.ChildSpent]:
                     yield ev.ChildSpent(child=child, usage=event.usage or Usage(), calls=calls)
                 if event.usage is None and estimate is not None:
                     yield ev.ChildSpent(child=child, usage=estimate, lost=True)
+            case ev.TaskCompleted() | ev.TaskFailed() | ev.TaskCancelled():
+                left = (estimate for step, estimate in forsaken(hot) if step.key not in told)
+                yield from (ev.ChildSpent(child=child, usage=one, lost=True) for one in left)
             case _:
                 pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -125,6 +126,29 @@ class Write(Struct, frozen=True, gc=False):
     summary: Summary | None = None
     blobs: tuple[Blob, ...] = ()
     snapshot: Snapshot | None = None
+
+
+def joined(writes: Sequence[Write]) -> tuple[Write, ...]:
+    """One write a log: of a group, each log is written to once, with all that there is to say to it."""
+    if len(writes) < 2:
+        return tuple(writes)
+    found: dict[str, Write] = {}
+    for write in writes:
+        before = found.get(write.log)
+        found[write.log] = write if before is None else _followed(before, write)
+    return tuple(found.values())
+
+
+def _followed(one: Write, two: Write) -> Write:
+    return Write(
+        one.log,
+        one.drafts + two.drafts,
+        two.expect if one.expect is None else one.expect,
+        one.origin or two.origin,
+        two.summary or one.summary,
+        one.blobs + two.blobs,
+        one.snapshot or two.snapshot,
+    )
 
 
 class Take(Struct, frozen=True, gc=False):

@@ -60,7 +60,7 @@ def drive(flow: Part, run: Run) -> Any:
 def _act(wish: Act, run: Run) -> Outcome:
     acting = Acting(wish, run)
     watched = None
-    if wish.want.effect != "once":
+    if wish.want.effect != "once" and wish.want.estimate is None:  # those are announced before they begin
         watched = run.logs.watch.begin(lambda: run.announce(acting.announcement()))
     try:
         if wish.want.timeout is not None:

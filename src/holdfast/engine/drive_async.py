@@ -87,7 +87,7 @@ async def drive_all(run: LoopRun, pieces: Sequence[Piece], limit: int) -> list[A
 
 async def _act_async(wish: Act, run: LoopRun) -> Outcome:
     acting = Acting(wish, run)
-    if wish.want.effect != "once":
+    if wish.want.effect != "once" and wish.want.estimate is None:  # those are announced before they begin
         run.acting[acting] = run.time()
         run.look_later()
     try:

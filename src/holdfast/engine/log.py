@@ -28,7 +28,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Pins, RolledBack, StepCompleted, TaskClaimed, ThreadCreated, UserCreated
 from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.names import thread_log, user_log
-from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write
+from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write, joined
 from holdfast.core.state import evolve
 from holdfast.core.summary import changes_summary, summarise
 from holdfast.engine.chance import chance
@@ -291,7 +291,7 @@ class Log:
         if len(events) == 1 and alone and self._append_event(events[0]):
             return
         write = self.draft(events, origin)
-        placed = self._logs.committer.commit(Group((write, *also), takes, frees))
+        placed = self._logs.committer.commit(Group((write, *joined(also)), takes, frees))
         self.accept(write, placed[0])
 
     def _append_event(self, event: Event) -> bool:

@@ -43,6 +43,9 @@ def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> L
         try:
             parent = log.state.summary.parent if isinstance(events[-1], ev.TaskCancelled) else None
             also = () if parent is None else child_ended(logs, parent, id, events[-1])
+            if log.state.payers:
+                told = list(budget.shares(log.state, events))
+                also += tuple(logs.beside(one, told, log.state.salt) for one in log.state.payers if told)
             log.append(events, frees=() if frees is None else frees(log.state), also=also)
         except Conflict:
             log.refresh()

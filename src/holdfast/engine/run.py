@@ -30,7 +30,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.events import Event, Usage
 from holdfast.core.hot import Hot, Undo
-from holdfast.core.records import Group, Stored, Write
+from holdfast.core.records import Group, Stored, Write, joined
 from holdfast.core.state import saying
 from holdfast.core.wishes import Branch, Park, Record, Want
 from holdfast.core.wording import verb_of
@@ -173,7 +173,7 @@ class Run:
                 raise self._failed
             if events:
                 events = self._ready(events)
-                also = (*batch[0].also, *self.beside.writes(events))
+                also = (*self.beside.writes(events), *batch[0].also)
                 self.log.append(events, takes=record.takes, frees=record.frees, also=also)
         except Conflict:
             self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
@@ -337,8 +337,8 @@ class Run:
         try:
             events = self._ready(events)
             write = self.log.draft(events, ours=True)
-            also = (*(batch[0].also if batch else ()), *self.beside.writes(events))
-            group = Group((write, *also), record.takes, record.frees)
+            also = (*self.beside.writes(events), *(batch[0].also if batch else ()))
+            group = Group((write, *joined(also)), record.takes, record.frees)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
             return
