@@ -69,15 +69,22 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
         if known is not None and known.status in ("running", "doubt") and want.effect == "once":
             yield from _settle(desk, known, want)
             continue
-        yield from may_begin(desk, branch, key)
-        if desk.hot.budget is not None or desk.hot.payers:
+        refuse_to_begin(desk, branch, key)
+        hot = desk.hot
+        if hot.summary.deadline_us is not None:
+            yield from before_deadline(hot)
+        if hot.budget is not None or hot.payers:
             yield from within_budget(desk, want)
         if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
             continue
         if known is not None and known.status == "retrying":
             yield from until(known.retry_us)
             yield from may_begin(desk, branch, key)
-        result = yield from _attempt(desk, key, known, want)
+        attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
+        if want.tool:
+            result = yield from _attempt(desk, key, attempt, known, want)
+        else:
+            result = yield from _plain_attempt(key, attempt, want)
         if result is not None:
             branch.last = (key, result)
             return result
@@ -112,11 +119,8 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
     return False
 
 
-def _attempt(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
+def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want) -> Part:
     """One try: announced if it cannot be repeated, then made, then recorded. Gives what was recorded behind."""
-    attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
-    if not want.tool:
-        return (yield from _plain_attempt(key, attempt, want))
     inherited = known.idempotency_key if known is not None and known.input == want.input else ""
     same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
     same |= {"effect": want.effect, "idempotency_key": inherited or idempotency_key(desk.hot, key, want)}
@@ -395,6 +399,12 @@ def person_answers(desk: Desk, key: str, wake_us: int | None, now_us: int) -> Pa
 
 def may_begin(desk: Desk, branch: Branch | None, key: str) -> Part:
     """Refuse to begin anything once the task has ended or was cancelled, is being undone, or after its deadline."""
+    refuse_to_begin(desk, branch, key)
+    yield from before_deadline(desk.hot)
+
+
+def refuse_to_begin(desk: Desk, branch: Branch | None, key: str) -> None:
+    """Refuse what needs no look at the clock."""
     hot = desk.hot
     if hot.ended:
         raise TaskFinished(hot.summary.id, hot.summary.status, f"step {key!r}")
@@ -404,6 +414,10 @@ def may_begin(desk: Desk, branch: Branch | None, key: str) -> Part:
         raise Cancelled
     if branch is not None and branch.turn != hot.turn:
         raise StepChanged(key, "nothing before the first turn", f"a new step in turn {hot.turn}")
+
+
+def before_deadline(hot: Hot) -> Part:
+    """Refuse what comes after the deadline."""
     deadline_us = hot.summary.deadline_us
     if deadline_us is not None and not hot.undoing:
         now_us: int = yield Now()

@@ -8,7 +8,6 @@ cannot block (async agents). A transaction with user code in it shares with nobo
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import cast
 from holdfast.core import limits
 from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.core.records import Draft, Group, Head, Write
+from holdfast.forked import Generation
 from holdfast.store.protocol import Outcome, Placed, Store, Work, written_inside
 
 Resolve = Callable[[Sequence["Ticket"]], None]
@@ -55,7 +55,7 @@ class Committer:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._transacting: int | None = None
-        self._pid = os.getpid()
+        self._born = Generation.now
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
@@ -139,7 +139,7 @@ class Committer:
             self._thread = None
 
     def _refuse_after_fork(self) -> None:
-        if self._pid != os.getpid():
+        if self._born != Generation.now:
             raise StoreClosed("this app was opened before the process was forked", hint="open it after the fork")
 
     def _start(self) -> None:

@@ -70,9 +70,17 @@ class Task:
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
-        options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
-        options["estimate"] = estimate
-        want, parameters = step_want(self._run.agent, fn, args, kwargs, **options)
+        want, parameters = step_want(
+            self._run.agent,
+            fn,
+            args,
+            kwargs,
+            name=name,
+            retry=retry,
+            retry_on=retry_on,
+            timeout=timeout,
+            estimate=estimate,
+        )
         return self._drive("step", parameters.result, flows.step, want, name=name)
 
     def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from msgspec import UNSET, Raw
@@ -49,11 +50,11 @@ def step_want(
     arguments = parameters.bind(args, kwargs)
     want = Want(
         name=parameters.name,
-        fn=lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()}),
+        fn=_bound(fn, args, kwargs),
         input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
-        retry_on=as_errors(retry_on, parameters.name),
+        retry_on=as_errors(retry_on, parameters.name) if retry_on else (),
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
@@ -154,8 +155,21 @@ def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, 
     return input, hidden, tuple(secrets)
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
+"""Types that are what they are: most arguments are of one."""
+
+
+def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """The function with its arguments."""
+    if not kwargs and all(type(one) in _PLAIN for one in args):
+        return partial(fn, *args)
+    return lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()})
+
+
 def _packed(value: Any, path: str) -> Raw:
     """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
+    if type(value) in _PLAIN:
+        return codec.pack(value, path)
     ref: Any = getattr(value, "ref", None)
     return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, path)
 

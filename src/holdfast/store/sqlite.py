@@ -19,6 +19,7 @@ from holdfast.core import codec, limits
 from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
+from holdfast.forked import Generation
 from holdfast.store import sqlite_queries as q
 from holdfast.store import sqlite_rows as shapes
 from holdfast.store.presence import Presence
@@ -26,8 +27,7 @@ from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tomb
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
 
-_IDLE_READERS = 8
-_KNOWN_LOGS = 100_000
+_IDLE_READERS, _KNOWN_LOGS = 8, 100_000
 
 
 class SqliteStore:
@@ -55,7 +55,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._pool = threading.Lock()
         self._inside = False
-        self._pid = os.getpid()
+        self._born = Generation.now
         self._numbers: dict[str, int] = {}
         self._readers: list[apsw.Connection] = []
         self._poison: StorePoisoned | None = None
@@ -248,7 +248,7 @@ class SqliteStore:
 
     def _refuse_after_fork(self) -> None:
         """Before any lock is taken: a forked child may have inherited it locked."""
-        if self._pid != os.getpid():
+        if self._born != Generation.now:
             raise self._closed()
 
     def _writable(self) -> apsw.Connection:
@@ -263,7 +263,7 @@ class SqliteStore:
         return self._writer
 
     def _closed(self) -> StoreClosed:
-        if self._pid != os.getpid():
+        if self._born != Generation.now:
             return StoreClosed(
                 f"{self.path!r} was opened before this process was forked", hint="open it after the fork"
             )
@@ -481,7 +481,7 @@ class SqliteStore:
             return self._presence
 
     def close(self) -> None:
-        if self._pid != os.getpid():
+        if self._born != Generation.now:
             return
         with self._lock, self._pool:
             if self._inside:
