@@ -63,7 +63,6 @@ def test_a_task_sees_its_users_state_as_it_was_and_changes_it_for_good(app: App)
 
     @agent
     def booking(task: Task) -> str:
-        assert task.user is not None
         seen.append((task.user.id, task.user.state.city, task.user.state.get("seat")))
         task.user.state.seat = "aisle"
         task.user.state.increment("bookings")
@@ -93,7 +92,6 @@ def test_a_new_turn_sees_what_the_user_has_come_to(app: App):
 
     @agent(loop=True)
     async def looping(task: AsyncTask) -> str | None:
-        assert task.user is not None
         seen.append(task.user.state.city)
         task.user.state.turns = task.turn
         await task.step(look, task.turn)
@@ -108,10 +106,11 @@ def test_a_new_turn_sees_what_the_user_has_come_to(app: App):
 
 def test_a_task_of_nobody_has_no_user(app: App):
     @agent
-    def lonely(task: Task) -> bool:
-        return task.user is None
+    def lonely(task: Task) -> str:
+        return task.user.state.city
 
-    assert app.run(lonely, id="x").result is True
+    done = app.run(lonely, id="x")
+    assert done.failure is not None and "has no user" in done.failure.message and "user=" in str(done.failure)
 
 
 def test_erasing_a_user_forgets_values_and_keeps_the_chain(tmp_path: Path):
@@ -123,7 +122,6 @@ def test_erasing_a_user_forgets_values_and_keeps_the_chain(tmp_path: Path):
         task.fact("name", name)
         task.artifact(large, type="letter")
         task.message({"role": "user", "content": name})
-        assert task.user is not None
         task.user.state.letter = large
         return task.step(look, name)
 

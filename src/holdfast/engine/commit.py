@@ -16,8 +16,7 @@ from typing import cast
 from holdfast.core import limits
 from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.core.records import Draft, Group, Head, Write
-from holdfast.forked import Generation
-from holdfast.store.protocol import Outcome, Placed, Store, Work, written_inside
+from holdfast.store.protocol import Generation, Outcome, Placed, Store, Work, written_inside
 
 Resolve = Callable[[Sequence["Ticket"]], None]
 """Told of tickets that are settled, from the committing thread."""

@@ -271,8 +271,7 @@ class Task:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
         from holdfast.engine.render import render  # only agents that fill in templates need it
 
-        user = self.user
-        also = None if user is None else {"user": user.state.all}
+        also = None if self._run.hot.summary.user is None else {"user": self.user.state.all}
         return render(template, self._seen, self._run.value, self.state.all, also)
 
     def log(self, text: str) -> None:
@@ -302,13 +301,13 @@ class Task:
         return {name: self._run.value(raw) for name, raw in self._run.hot.input.items()}
 
     @property
-    def user(self) -> TaskUser | None:
+    def user(self) -> TaskUser:
         """Whose task it is; their state is seen as it was when the turn began, with what was changed here since."""
         from holdfast.engine.task_user import TaskUser  # few tasks have one
 
         id = self._run.hot.summary.user
         if id is None:
-            return None
+            raise InvalidValue(f"task {self.id!r} has no user", hint="start it with one: app.run(…, user=…)")
         return TaskUser(id, lambda: self._run.user_state(self._here("user")), self._say, self._run.logs)
 
     @property

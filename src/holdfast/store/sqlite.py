@@ -19,11 +19,11 @@ from holdfast.core import codec, limits
 from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
-from holdfast.forked import Generation
+from holdfast.store import protocol
 from holdfast.store import sqlite_queries as q
 from holdfast.store import sqlite_rows as shapes
 from holdfast.store.presence import Presence
-from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
+from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
 
@@ -172,7 +172,7 @@ class SqliteStore:
             head = self._expected(writer, write)
             if isinstance(head, Conflict):
                 return head
-            places.append(place(head, write.drafts))
+            places.append(protocol.place(head, write.drafts))
         for take in group.takes:
             owner = fetch_one(writer, q.TAKEN, (take.key,))
             if owner is not None and take.key not in group.frees:
@@ -258,7 +258,7 @@ class SqliteStore:
             raise self._poison
         if self._writer.in_transaction:
             if self._inside:
-                raise written_inside()
+                raise protocol.written_inside()
             self._writer.execute("rollback")  # left by an interrupted call; nothing in it was acknowledged
         return self._writer
 
@@ -485,7 +485,7 @@ class SqliteStore:
             return
         with self._lock, self._pool:
             if self._inside:
-                raise written_inside()
+                raise protocol.written_inside()
             if self._writer is None:
                 return
             for reader in self._readers:
