@@ -2,9 +2,9 @@ r"""An agent that frees disk space: it plans, looks, asks a person before it del
 
     python examples/disk_space.py [store.db] [--approve]
 
-Shows the ready loop (plan, act, reflect) over a model, consent for calls of a certain risk, a budget of turns and
-tokens. It works in ./disk-space-files alone, on pretend logs that it makes there. The model is a script, or a real one
-if OPENAI_API_KEY is set. Kill it (Ctrl-\, or kill -9) while it deletes, and run it again.
+Shows the ready loop over a model (plan, act, reflect), consent for calls of a certain risk, a budget. It works only in
+./disk-space-files, on pretend logs that it makes there. The model is a script, or a real one if OPENAI_API_KEY is set.
+Kill it (Ctrl-\, or kill -9) while it deletes, and run it again.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import holdfast
 from holdfast import Budget, tool
@@ -45,13 +44,13 @@ def delete(name: str) -> str:
     return f"{name} is gone"
 
 
-def delete_logs(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def delete_logs(messages: list[dict]) -> list[dict]:
     return [use("delete", name=name) for name in json.loads(messages[-1]["content"]) if "log" in name]
 
 
 SCRIPT = [  # what a model would say; one entry a turn
     {**use("disk_usage"), "content": "Plan: find old files, delete logs, look again."},
-    {**use("old_files", days=30), "usage": {"prompt_tokens": 120, "completion_tokens": 20}},
+    {**use("old_files", days=30), "usage": {"prompt_tokens": 120}},
     delete_logs,
     {**use("disk_usage"), "content": "Did it help?"},
     say("The old logs are gone. I kept orders.csv: old, but no log", usage={"prompt_tokens": 300}),
@@ -66,15 +65,15 @@ if __name__ == "__main__":
     parser.add_argument("--approve", action="store_true")
     given = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
-    for name, days in {"app.log.1": 90, "app.log.2": 120, "app.log": 0, "orders.csv": 400}.items():
-        if not Path(given.store).exists():
+    for name, changed in {"app.log.1": 0, "app.log.2": 0, "orders.csv": 0, "app.log": time.time()}.items():
+        if not Path(given.store).exists():  # the first time
             (FOLDER / name).write_bytes(bytes(100_000))
-            os.utime(FOLDER / name, (time.time() - days * 86_400,) * 2)
-    with holdfast.open(given.store, agents=[cleaner]) as app:
+            os.utime(FOLDER / name, (changed, changed))
+    with holdfast.open(given.store) as app:
         done = app.run(cleaner, {"goal": "Free some space."}, id="clean-1")
-        if done.waiting and given.approve:
-            done = [app.approve(done.id, one["key"], by="you") for one in done.waiting.on][-1]
-            done = app.resume(done.id)
         for one in done.waiting.on if done.waiting else []:
-            print(f"  may it {one['tool']} {one['arguments']}? Add --approve")
-        print(f"{done.id} is {done.status} in turn {done.turn}, {done.phase}: {done.result}. {done.budget}")
+            print(f"  may it {one['tool']} {one['arguments']}? {'Yes.' if given.approve else 'Add --approve.'}")
+            if given.approve:
+                app.approve(done.id, one["key"], by="you")
+        done = app.run(cleaner, {"goal": "Free some space."}, id="clean-1")  # goes on, if it may
+        print(f"{done.id} is {done.status} in turn {done.turn}: {done.result or 'it is up to you'}. {done.budget}")

@@ -58,20 +58,16 @@ def attempt(task: Task, changes: dict[str, str]) -> int:
     return rate
 
 
-@agent(stages=["looking", "repairing", "closed"])
+@agent
 def triage(task: Task, service: str) -> str:
-    task.stage("looking")
     task.fact("error rate", task.call(error_rate), source="monitoring")
-    task.stage("repairing")
     for cause, known in CAUSES.items():
         task.decide("what is the cause?", cause, why=known["why"], options=list(CAUSES))
         try:
-            task.fact("error rate", task.spawn(attempt, {"changes": known["changes"]}), source=cause)
+            task.spawn(attempt, {"changes": known["changes"]})
+            return f"{service} is well, it was {cause}"
         except StepFailed as failed:
             task.note(cause, failed.message)
-            continue
-        task.stage("closed")
-        return f"{service} is well, it was {cause}"
     raise RuntimeError("nothing helped: a person is needed")
 
 

@@ -64,15 +64,11 @@ def recap(task: Task, meeting: str, to: str, notes: str) -> str:
     return task.render("{state.subject} went to {input.to} as {state.message_id}")
 
 
-def main(store: str = "meeting_recap.db") -> None:
-    with holdfast.open(store) as app:
+if __name__ == "__main__":
+    with holdfast.open(*sys.argv[1:] or ["meeting_recap.db"]) as app:
         done = app.run(recap, NOTES, id="recap-1")  # begins, goes on, or finds it finished
         expect(done).completed().stages("drafting", "sending", "complete").called(send_email, times=1)
         print(f"{done.id} is {done.status}: {done.result}")
         again = app.run(recap, NOTES, id="recap-by-mistake")  # another task, the same meeting: the key is taken
         print(f"{again.id} is {again.status}: {again.state['message_id']} again, no second mail")
         print(f"{OUTBOX} has {len(list(OUTBOX.glob('*.eml')))} mail. Run it again: nothing is left to do.")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:2])
