@@ -59,7 +59,7 @@ def research(task: Task, goal: str, cities: list[str]) -> str | None:
     text = task.call(read_source, city=city)
     source = task.artifact(text, type="page", summary=f"about {city}")
     task.message({"role": "user", "content": f"{goal}\n{text}"})
-    window = task.summarise(model, max_tokens=800)  # what does not fit is summarised, once, and kept in the log
+    window = task.summarise(model, max_tokens=800)  # in place of what does not fit, a summary: a step, made once
     reply = task.step(model, window, name="model")
     task.message(reply)
     task.fact(city, reply["content"], source=source)
@@ -72,4 +72,4 @@ if __name__ == "__main__":
         done = app.run(research, given, id="research-1")
         summaries = sum(step.name == "summary" for step in app.steps(done.id))
         print(f"{done.id} is {done.status}: {done.result}, {len(done.facts)} facts, {done.turn} turns.")
-        print(f"{len(done.messages)} messages, {summaries} summaries of them; {done.budget}. Run it again, it is done.")
+        print(f"{len(done.messages)} messages, {summaries} summaries of them; {done.budget}. Run it again: it is done.")
