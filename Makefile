@@ -24,8 +24,8 @@ test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
 check: $(READY)              ## format, lint, types, shape
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/pyright
 	$(PYTEST) tests/shape
 
