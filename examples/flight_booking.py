@@ -44,7 +44,6 @@ def book_flight(trip: str, airline: str, seat: str, *, idempotency_key: str) -> 
 
 @agent(required_for_risk_levels=["external_action"])
 def travel(task: Task, trip: str) -> str:
-    assert task.user is not None  # it was started with user=
     likes = task.user.state  # outlives the task: what is set here is there for the next one
     fitting = [one for one in task.call(search_flights, city=trip) if one["price"] <= likes.max_price]
     best = min(fitting, key=lambda one: (one["airline"] != likes.get("airline"), one["price"]))
