@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Usage
 from holdfast.core.policy import Duration, Retry
 from holdfast.core.tokens import estimate
 from holdfast.core.window import KEEP_LAST, STRATEGIES, Strategy
@@ -113,7 +114,9 @@ class _Loop:
         if task.turn == 1:
             self._begin(task, goal)
         shown = await self._fitting(task)
-        reply = await task.step(self._ask, shown, name="model", retry=self._retry, timeout=self.timeout)
+        guess = Usage(shown.tokens + self._window.get("reserve", 0), model=getattr(self._model, "model", ""))
+        given: dict[str, Any] = {"retry": self._retry, "timeout": self.timeout, "estimate": guess}
+        reply = await task.step(self._ask, shown, name="model", **given)
         task.message(reply)
         _count(task, reply)
         calls = bool(reply.get("tool_calls"))
