@@ -9,10 +9,11 @@ import pytest
 from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.core import limits
 from holdfast.testing import World
-from tests.crash import corpus
+from tests.crash import corpus, corpus_spending
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 SAMPLES = {"memory": 10, "sqlite": 6, "kill": 4}
+KINDS = [*corpus.CORPUS, *corpus_spending.CORPUS]
 WAYS = {"memory": ("process", "memory:"), "sqlite": ("process", "sqlite"), "kill": ("kill", "sqlite")}
 
 
@@ -31,7 +32,7 @@ def _small_limits(monkeypatch):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", corpus.CORPUS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_an_agent_survives_a_crash_anywhere_and_acts_once(crash_everywhere, world, kind, way):
     mode, store = WAYS[way]
     sample = None if ALL else SAMPLES[way]

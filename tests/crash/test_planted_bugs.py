@@ -180,7 +180,7 @@ def a_doubt_is_a_reason_to_try_again(patch):
 
 def not_happened_until_proven(patch):
     """Whoever cannot be asked has not seen the call."""
-    patch.setattr(acts, "answer", lambda given: given if isinstance(given, holdfast.Happened) else DidNotHappen())
+    patch.setattr(acts, "answer", lambda given, want: given if isinstance(given, holdfast.Happened) else DidNotHappen())
 
 
 def an_unknown_answer_waits_for_a_person(bench):

@@ -24,6 +24,7 @@ from holdfast import (
 )
 from holdfast.core import limits
 from holdfast.engine.app import App
+from holdfast.llm import loop_agent
 from holdfast.testing.clock import FakeClock
 
 
@@ -350,6 +351,53 @@ def test_what_a_child_spent_and_its_end_may_be_written_together(app: App, checkp
     done = app.run(parent, id="p")
     assert done.result == "child" and done.budget.used["tokens"] == 150
     assert app.verify().problems == []
+
+
+@pytest.mark.parametrize("checkpoint", ["every_step", "every_iteration", "on_state_change", "before_effects"])
+def test_an_answer_that_was_announced_can_be_a_message_whenever_it_is_written(app: App, checkpoint: Any):
+    def answer() -> dict[str, Any]:
+        return {"role": "assistant", "content": "hello", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+
+    @agent(checkpoint=checkpoint)
+    def talking(task: Task) -> list[str]:
+        task.message(task.step(answer, estimate=5))
+        task.wait("go")
+        return [one["content"] for one in task.messages]
+
+    app.run(talking, id="t")
+    app.signal("t", "go", None)
+    done = app.run(talking, id="t")
+    assert done.result == ["hello"] and done.budget.used["tokens"] == 9, done.failure
+
+
+def test_a_loop_lists_what_its_model_was_asked_in_vain_and_pays_for_its_summaries(app: App):
+    died: list[int] = []
+
+    async def talkative(messages: list[Any], tools: list[Any], **options: Any) -> dict[str, Any]:
+        if not died and len(messages) > 1:
+            died.append(1)
+            raise Killed
+        usage = {"prompt_tokens": 7, "completion_tokens": 2}
+        return {"role": "assistant", "content": "An answer.", "usage": usage}
+
+    loop = loop_agent("talkative", talkative, [], "Be brief.")
+    with pytest.raises(Killed):
+        app.run(loop, {"goal": "Answer."}, id="t")
+    done = app.run(loop, {"goal": "Answer."}, id="t")
+    assert done.status == "completed" and [one["step"] for one in done.budget.unknown] == ["model#1"]
+    assert done.budget.used["tokens"] == 9 + done.budget.unknown[0]["tokens"] > 9
+
+    @agent
+    def long(task: Task) -> None:
+        for number in range(40):
+            task.message({"role": "user", "content": f"question {number} " + "word " * 20})
+            task.message({"role": "assistant", "content": f"answer {number}"})
+        task.summarise(lambda messages: model("They talked."), max_tokens=600)
+
+    done = app.run(long, id="long")
+    made = len([one for one in app.steps("long") if one.name == "summary"])
+    assert done.status == "completed" and done.budget.used["tokens"] == 150 * made > 0
+    assert done.budget.unknown == []
 
 
 def test_a_fork_and_a_rollback_keep_what_was_spent(app: App):

@@ -17,6 +17,7 @@ from holdfast.core.window import summary_room
 from holdfast.core.wishes import Branch, Part, Want
 from holdfast.engine.acts import is_awaitable
 from holdfast.engine.callables import parameters_of
+from holdfast.engine.calls import report_usage
 from holdfast.engine.conversation import Conversation, Limits
 from holdfast.engine.conversation import Part as Stretch
 from holdfast.engine.counters import installed
@@ -51,7 +52,7 @@ class Summariser:
             assert branch.last is not None
             key, made = branch.last[0], run.value(result)
             step = run.hot.steps_of(branch.turn).get(key)
-            own = step is None or step.behind  # not in view yet: the event has to carry it
+            own = step is None or step.behind or not step.done  # not in view yet: the event has to carry it
             told = {name: made[name] for name in ("model", "tokens_in", "tokens_out", "basis")}
             covers = tuple((span.start, span.stop) for span in stretch.covers)
             what: dict[str, Any] = {"summary": result if own else UNSET, "step": "" if own else key}
@@ -65,7 +66,7 @@ class Summariser:
             stretch.messages, stretch.earlier, max_tokens=limits.max_tokens, room=room, counter=counter
         )
         make = _Making(self._model, asked, room, counter)
-        want, _ = step_want(run.agent, make.summary, (), {}, name=self._name, **self._given)
+        want, _ = step_want(run.agent, make.summary, (), {}, name=self._name, estimate=make.size, **self._given)
         spans = [[span.start, span.stop] for span in stretch.covers]
         input = {"messages": codec.messages_value(conversation.ref), "covers": codec.pack(spans)}
         # What is recorded stays, also when tokens are counted in another way by now.
@@ -80,6 +81,12 @@ class _Making:
         self._asked = asked
         self._room = room
         self._counter = counter
+
+    @property
+    def size(self) -> int:
+        """How many tokens it is asked with."""
+        measure = self._counter or estimate
+        return sum(measure(one["content"]) for one in self._asked)
 
     def summary(self) -> Any:
         """What the model says, as it is kept; something to await if the model is."""
@@ -103,6 +110,8 @@ class _Making:
         told_in, told_out, basis = self._tokens(reply, text)
         model = reply.get("model")
         by = model if isinstance(model, str) else getattr(self._model, "__name__", type(self._model).__name__)
+        if basis == "reported":
+            report_usage(input_tokens=told_in, output_tokens=told_out, model=model if isinstance(model, str) else "")
         return {"text": short, "model": by, "tokens_in": told_in, "tokens_out": told_out, "basis": basis}
 
     def _tokens(self, reply: Mapping[str, Any], text: str) -> tuple[int, int, Basis]:
@@ -114,5 +123,4 @@ class _Making:
         if told[0] is not None and told[1] is not None:
             return told[0], told[1], "reported"
         measure = self._counter or estimate
-        asked = sum(measure(one["content"]) for one in self._asked)
-        return asked, measure(text), "estimate" if self._counter is None else "exact"
+        return self.size, measure(text), "estimate" if self._counter is None else "exact"

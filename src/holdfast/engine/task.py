@@ -249,7 +249,7 @@ class Task:
         branch = self._here("message")
         last = branch.last
         step = None if last is None else self._run.hot.steps_of(branch.turn).get(last[0])
-        if last is not None and step is not None and not step.behind and bytes(last[1]) == bytes(raw):
+        if last is not None and step is not None and step.done and not step.behind and bytes(last[1]) == bytes(raw):
             self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
         else:
             self._say(ev.MessageAdded(message=raw))

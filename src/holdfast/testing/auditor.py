@@ -14,6 +14,7 @@ import json
 import os
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,17 @@ INTEGRITY = "select * from pragma_integrity_check"
 TERMINAL = {"task_completed": "completed", "task_failed": "failed", "task_cancelled": "cancelled"}
 FIRST = {"task_created", "task_forked"}
 AWAKENING = {"task_reopened", "rolled_back"}
+LATE = {"step_observed", "child_spent"}
+"""What may come after an end: answers that nobody waited for, and what a child spends that goes on."""
+
+LINKED = {
+    "user_patched": b'"patch"',
+    "state_patched": b'"by"',
+    "child_spent": b'"child"',
+    "task_created": b'"agent"',
+    **dict.fromkeys(("step_completed", "step_failed", "attempt_failed"), b'"usage"'),
+}
+"""Events that are written together with events of other logs, and what their bodies have if they are."""
 
 
 def audit(path: Place, acks: Place | None = None) -> list[str]:
@@ -79,6 +91,15 @@ class _Event:
         return hashlib.sha256(text).digest() == self.digest
 
 
+@dataclass(frozen=True)
+class _Linked:
+    """An event that has to do with other logs."""
+
+    kind: str
+    at: int
+    fields: dict[str, Any]
+
+
 @dataclass
 class _Log:
     """A log as its rows tell it."""
@@ -90,6 +111,17 @@ class _Log:
     head: int
     events: list[_Event] = field(default_factory=list[_Event])
     digests: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    linked: list[_Linked] = field(default_factory=lambda: list[_Linked]())
+    erased: bool = False
+
+    @property
+    def is_task(self) -> bool:
+        """Logs of people and threads begin with an @."""
+        return not self.name.startswith("@")
+
+    def told(self, *kinds: str) -> Iterator[_Linked]:
+        """What it says to other logs, or was told by them."""
+        return (one for one in self.linked if one.kind in kinds)
 
 
 @dataclass
@@ -117,6 +149,7 @@ def _audit(path: Place, acks: Place | None) -> _Audit:
             _audit_logs(one)
             _audit_events(one)
             _audit_tasks(one)
+            _audit_groups(one)
             _audit_snapshots(one)
             _audit_blobs(one)
             _audit_acks(one, acks)
@@ -168,6 +201,9 @@ def _audit_events(one: _Audit) -> None:
                 one.find(f"{log.name}: event {seq} refers to blob {hash.hex()[:12]}, which is missing")
         log.head, log.digests[seq] = seq, digest
         log.events.append(_Event(seq, kind.decode(), at, body_hash, digest))
+        log.erased |= body is None
+        if body is not None and LINKED.get(kind.decode(), b"\0") in body:
+            log.linked.append(_Linked(kind.decode(), at, json.loads(body)))
     for log in one.logs.values():
         _audit_chain(one, log)
 
@@ -209,9 +245,12 @@ def _audit_tasks(one: _Audit) -> None:
     for number in rows.keys() - one.logs.keys():
         one.find(f"log number {number}: a task without a log")
     for log in one.logs.values():
-        ended = _end_told(one, log)
+        ended = _end_told(one, log) if log.is_task else None
+        if not log.is_task and log.number in rows:
+            one.find(f"{log.name}: is no task, but has a row in tasks")
+            continue
         if log.number not in rows:
-            if log.events and log.events[0].kind in FIRST:
+            if log.is_task and log.events and log.events[0].kind in FIRST:
                 one.find(f"{log.name}: has no row in tasks")
             continue
         status, anchor_seq, anchor_digest = rows[log.number]
@@ -227,10 +266,68 @@ def _end_told(one: _Audit, log: _Log) -> str | None:
     for event in log.events:
         if event.kind in AWAKENING:
             ended = None
-        elif ended is not None and event.kind != "step_observed":
+        elif ended is not None and event.kind not in LATE:
             one.find(f"{log.name}: event {event.seq}, {event.kind}, comes after the task was {ended}")
         ended = TERMINAL.get(event.kind, ended)
     return ended
+
+
+def _audit_groups(one: _Audit) -> None:
+    """What is written to several logs at once stands in all of them, as often in one as in the other."""
+    by_name = {log.name: log for log in one.logs.values()}
+    for log in one.logs.values():
+        created = _created(one, log)
+        user = by_name.get(f"@user/{created.get('user')}")
+        if log.is_task and user is not None:
+            _audit_user(one, log, user)
+        payers: list[str] = created.get("payers", []) if log.parent is None else []  # a fork is paid for by nobody
+        for payer in filter(None, map(by_name.get, payers)):
+            _audit_payer(one, log, payer)
+
+
+def _created(one: _Audit, log: _Log) -> dict[str, Any]:
+    """What a task began with; a fork began as the one it was forked from."""
+    seen: set[int] = set()
+    above: _Log | None = log
+    while above is not None and above.number not in seen:
+        for first in above.told("task_created"):
+            return first.fields
+        seen.add(above.number)
+        above = one.logs.get(above.parent or 0)
+    return {}
+
+
+def _audit_user(one: _Audit, log: _Log, user: _Log) -> None:
+    """What a task changed of its user's state stands in the user's log. A task may have been copied without that."""
+    if log.erased or user.erased or not user.events:
+        return
+    begun = user.events[0].at
+    said = Counter(_shape(event.fields.get("patch")) for event in log.told("user_patched") if event.at >= begun)
+    patches = (event.fields for event in user.told("state_patched"))
+    done = Counter(_shape(one.get("patch")) for one in patches if one["by"].endswith(f" in task {log.name}"))
+    if lost := (said - done).total():
+        one.find(f"{log.name}: {lost} of its changes to its user are not in {user.name}")
+    if more := (done - said).total():
+        one.find(f"{user.name}: has {more} changes by {log.name}, which does not know of them")
+
+
+def _audit_payer(one: _Audit, log: _Log, payer: _Log) -> None:
+    """What a child recorded as used up was told to those who pay for it, once."""
+    if log.erased or payer.erased:
+        return
+    recorded = (event.fields.get("usage") for event in log.told("step_completed", "step_failed", "attempt_failed"))
+    told = [event.fields for event in payer.told("child_spent") if event.fields["child"] == log.name]
+    spent = Counter(_shape(usage) for usage in recorded if usage)
+    paid = Counter(_shape(one["usage"]) for one in told if one.get("usage") and not one.get("lost"))
+    if lost := (spent - paid).total():
+        one.find(f"{log.name}: {lost} of its steps used up something that {payer.name} was not told of")
+    if more := (paid - spent).total():
+        one.find(f"{payer.name}: pays {more} times for what {log.name} has not used up")
+
+
+def _shape(value: Any) -> str:
+    """A value as a text to compare."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _audit_snapshots(one: _Audit) -> None:

@@ -121,6 +121,7 @@ def at_rest(app: App, id: str, left: Evidence, now: Evidence) -> Iterator[str]:
             yield f"events of {name!r} that were there after the crash are gone or changed"
     for problem in app.verify().problems:
         yield f"verify found {problem}"
+    yield from _same_without_snapshots(app)
     for name in now.logs:
         before = app.get(name).to_dict()
         app.store.drop_snapshots(log=name)
@@ -131,6 +132,16 @@ def at_rest(app: App, id: str, left: Evidence, now: Evidence) -> Iterator[str]:
                 yield f"{name!r} has ended, but its call {step.key} is still open ({step.status})"
     if now.outcome and now.listed != now.outcome[0]:
         yield f"the task is {now.outcome[0]}, but listed as {now.listed}"
+
+
+def _same_without_snapshots(app: App) -> Iterator[str]:
+    """What is known of users and threads is the fold of their logs; they are no tasks, and nobody lists them."""
+    for name in app.store.logs():
+        if name.startswith("@"):
+            before = app.logs.load(name).state
+            app.store.drop_snapshots(log=name)
+            if app.logs.load(name).state != before:
+                yield f"the state of {name!r} is another when it is folded without snapshots"
 
 
 def same_effects(now: Evidence, whole: Evidence) -> Iterator[str]:

@@ -1,0 +1,311 @@
+"""More engines with a bug planted in them: in what is spent, in what users and patches change, in what models see."""
+
+import contextlib
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import Budget, PatchConflict, StatePatch, Usage, agent
+from holdfast import events as ev
+from holdfast.core import budget, clash, codec, flows, limits, messages
+from holdfast.core.messages import problems
+from holdfast.core.records import Group
+from holdfast.engine import log as logs
+from holdfast.engine import outside
+from holdfast.engine import run as runs
+from holdfast.engine.app import App
+from holdfast.engine.beside import Pinned
+from holdfast.engine.log import Log
+from holdfast.engine.versions import States
+from holdfast.engine.views import Views
+from holdfast.llm import say
+from holdfast.testing import World
+from tests.crash import corpus_spending as corpus
+from tests.crash.test_planted_bugs import Bench, Bug, app_on, changes, crashed, crashing
+
+
+@pytest.fixture(scope="module")
+def world():
+    with World() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _small_limits(monkeypatch):
+    monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 300)
+
+
+# The smallest agents that show it
+
+
+def one_paying_child(world):
+    """A parent that pays for what its child asks a model."""
+    model = corpus.asks(world, input_tokens=3)
+
+    @agent
+    def child(task):
+        return task.step(model, "hi", name="model", estimate=corpus.GUESS)
+
+    @agent(budget=Budget(tokens=100))
+    def parent(task):
+        return task.spawn(child)
+
+    return corpus.cast({}, result="to hi", agent=parent, agents=[child], also=corpus.accounted)
+
+
+def one_visit(world):
+    """A task that changes its user's state and ends."""
+
+    @agent
+    def visitor(task):
+        task.step(lambda visits: visits, task.user.state.increment("visits"), name="look")
+
+    def visit(app):
+        return app.run(visitor, id="visit", user="ana")
+
+    def counted(state, world):
+        visits = App(state._logs.store, state._logs.clock).user("ana").state.get("visits")
+        assert visits == 1, f"{visits} visits are known of"
+
+    return corpus.cast({}, drive=visit, id="visit", agents=[visitor], also=counted)
+
+
+def one_summary(world):
+    """A conversation too long for its window."""
+
+    def notes(messages):
+        world.request("model")
+        return corpus.used(say("They talked."))
+
+    @agent
+    def talker(task):
+        for number in range(12):
+            task.message({"role": "user", "content": f"question {number} " + "word " * 20})
+        task.summarise(notes, max_tokens=300)
+        return task.step(lambda: 1, name="after")
+
+    def once(state, world):
+        made, written = corpus.of_kind(state, "messages_summarised"), corpus.of_kind(state, "step_completed")
+        assert len(written) == len(made) + 1, f"{len(written) - 1} summaries were made where {len(made)} are wanted"
+        corpus.accounted(state, world, each=12)
+
+    return corpus.cast({}, result=1, agent=talker, also=once)
+
+
+# What is spent
+
+
+def usage_counted_again_on_a_replay(patch):
+    """Whoever takes a task counts once more what its steps used up."""
+
+    def again(right, hot, event, seq, at_us):
+        right(hot, event, seq, at_us)
+        if hot.attempts > 1:
+            hot.spent = replace(hot.spent, input_tokens=2 * hot.spent.input_tokens)
+
+    changes(patch, ev.TaskClaimed, again)
+
+
+def unknown_spend_dropped(patch):
+    """A call that was cut off and made again was, it seems, free."""
+    patch.setattr(budget, "announced_again", lambda hot, earlier, at_us: None)
+
+
+def models_are_asked_without_a_word(patch):
+    """An estimate is compared with the budget, and not announced."""
+    right = flows._plain_attempt
+    patch.setattr(flows, "_plain_attempt", lambda key, attempt, want: right(key, attempt, replace(want, estimate=None)))
+
+
+def what_is_under_way_at_the_end_is_forgotten(patch):
+    patch.setattr(budget, "forsaken", lambda hot: [])
+
+
+def a_task_that_is_cancelled_lists_what_was_cut_off(bench):
+    app = app_on(bench)
+    model = corpus.asks(bench.world, input_tokens=3)
+
+    @agent
+    def shop(task):
+        task.step(model, "hi", name="model", estimate=Usage(7, 4))
+
+    crashed(lambda: app.run(shop, id="shop"), "world.after")
+    app.cancel("shop")
+    told = app.get("shop").budget
+    assert [one["tokens"] for one in told.unknown] == [11], "a call that went out is hidden"
+
+
+def children_spend_in_secret(patch):
+    patch.setattr(budget, "shares", lambda hot, events: iter(()))
+
+
+def those_who_pay_are_told_afterwards(patch):
+    """What a child spent is recorded first; those who pay are told in a second write."""
+    _in_a_second_group(patch, lambda write: write.log[0] != "@" and write.expect is None)
+
+
+def _in_a_second_group(patch, which):
+    right = Log.append
+
+    def in_two(self, events, *, also=(), **given):
+        right(self, events, also=tuple(one for one in also if not which(one)), **given)
+        for write in filter(which, also):
+            self._logs.committer.commit(Group((write,)))
+
+    patch.setattr(Log, "append", in_two)
+
+
+def a_log_written_to_twice_in_a_group(patch):
+    for module in (logs, runs):
+        patch.setattr(module, "joined", tuple)
+
+
+def a_childs_last_result_may_come_with_its_end(bench):
+    app = app_on(bench)
+    model = corpus.asks(bench.world, input_tokens=3)
+
+    @agent(checkpoint="every_iteration")
+    def child(task):
+        return task.step(model, "hi", name="model")
+
+    @agent(budget=Budget(tokens=100))
+    def parent(task):
+        return task.spawn(child)
+
+    ended = None
+    with contextlib.suppress(Exception):
+        ended = app.run(parent, id="shop").budget.used["tokens"]
+    assert ended == 3, "the parent's log is damaged"
+
+
+# Users
+
+
+def users_told_afterwards(patch):
+    """What a task changes of its user is in its own log first, and in the user's after that."""
+    _in_a_second_group(patch, lambda write: write.log[0] == "@")
+
+
+def pins_are_not_heeded(patch):
+    """A task sees its user as they are now, on a replay too."""
+    patch.setattr(Pinned, "_read", lambda self, name, seq: self._logs.load(name).state)
+    patch.setattr(Pinned, "_at", lambda self, user, pins: self._read(corpus.ANA, pins.user))
+
+
+# Conversations
+
+
+def summaries_made_again(patch):
+    """Whoever takes a task asks for its summary once more."""
+
+    def forgetting(right, hot, event, seq, at_us):
+        right(hot, event, seq, at_us)
+        hot.steps = {key: step for key, step in hot.steps.items() if not (step.done and step.name == "summary")}
+
+    changes(patch, ev.TaskClaimed, forgetting)
+
+
+def windows_cut_between_a_call_and_its_result(patch):
+    """Every message is a group of its own."""
+
+    right = messages.Groups._take
+
+    def alone(self, message, at):
+        right(self, message, at)
+        self.starts += [at] if at not in self.starts else []
+
+    patch.setattr(messages.Groups, "_take", alone)
+
+
+def a_window_keeps_calls_with_their_results(bench):
+    app = app_on(bench)
+
+    @agent
+    def shop(task):
+        task.message({"role": "user", "content": "look"})
+        for n in range(6):
+            call = {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+            task.message({"role": "assistant", "content": None, "tool_calls": [call]})
+            task.message({"role": "tool", "tool_call_id": f"c{n}", "content": "word " * 30})
+        windows = [task.messages.window(max_tokens=size, keep_last=0) for size in range(120, 400, 10)]
+        return [[problems(one, "chat"), one.repaired] for one in windows]
+
+    done = app.run(shop, id="shop")
+    assert done.result is not None, done.failure
+    found = [one for one in done.result if one != [[], []]]
+    assert found == [], f"no provider takes this: {found[0]}"
+
+
+# Patches and versions
+
+
+def clashes_are_ignored(patch):
+    patch.setattr(clash, "first_clash", lambda mine, theirs: None)
+
+
+def who_changes_what_another_changed_is_told(bench):
+    app = app_on(bench)
+    app.start("shop", id="shop")
+    app.patch("shop", StatePatch(set={"n": 1}), expect=1)
+    with contextlib.suppress(PatchConflict):
+        app.patch("shop", StatePatch(set={"n": 2}), expect=1)
+        raise AssertionError("a change was overwritten by somebody who had not seen it")
+
+
+def increments_written_as_the_number_they_came_to(patch):
+    """Whoever adds to a number writes what it was when they looked, and what they add."""
+    right = outside.patch
+
+    def numbers(logs, id, wanted, expect, by, why, agents):
+        seen = logs.load(id).state.bag
+        came_to = {name: codec.unpack(seen.get(name, codec.pack(0)), None) + n for name, n in wanted.increment.items()}
+        values = {name: codec.pack(value) for name, value in came_to.items()}
+        return right(logs, id, replace(wanted, increment={}, set=values), None, by, why, agents)
+
+    patch.setattr(outside, "patch", numbers)
+
+
+def the_first_write_of_a_new_version_is_like_any_other(patch):
+    """What was written before is left as it was, beside what is written now."""
+    patch.setattr(States, "preceded", lambda self, events, hot, fetch: events)
+
+
+def upcast_in_the_fold(patch):
+    """A task of an older version is turned into a newer one as it is read, whoever reads it."""
+    right = Views.__init__
+
+    def eager(self, logs, log, first, messages=None, states=None):
+        if states is not None and log.hot is not None and log.hot.state_version < states.version:
+            log.hot = states.lift(log.hot, states.version, logs.blob)
+        right(self, logs, log, first, messages, states)
+
+    patch.setattr(Views, "__init__", eager)
+
+
+BUGS = [
+    Bug(usage_counted_again_on_a_replay, crashing(corpus.budget_fails), "are counted, and"),
+    Bug(unknown_spend_dropped, crashing(corpus.budget_fails), "instead of"),
+    Bug(models_are_asked_without_a_word, crashing(corpus.loop_agent_tools, sample=20), "neither recorded nor listed"),
+    Bug(what_is_under_way_at_the_end_is_forgotten, a_task_that_is_cancelled_lists_what_was_cut_off, "is hidden"),
+    Bug(children_spend_in_secret, crashing(one_paying_child), "does not end well even without a crash"),
+    Bug(those_who_pay_are_told_afterwards, crashing(one_paying_child), "are counted, and"),
+    Bug(a_log_written_to_twice_in_a_group, a_childs_last_result_may_come_with_its_end, "the parent's log is damaged"),
+    Bug(users_told_afterwards, crashing(one_visit), "visits are known of"),
+    Bug(pins_are_not_heeded, crashing(corpus.user_state, sample=3), "does not end well even without a crash"),
+    Bug(summaries_made_again, crashing(one_summary), "summaries were made"),
+    Bug(windows_cut_between_a_call_and_its_result, a_window_keeps_calls_with_their_results, "no provider takes this"),
+    Bug(clashes_are_ignored, who_changes_what_another_changed_is_told, "overwritten by somebody"),
+    Bug(increments_written_as_the_number_they_came_to, crashing(corpus.patched, sample=10), "1106|not survived|well"),
+    Bug(the_first_write_of_a_new_version_is_like_any_other, crashing(corpus.new_version), "even without a crash"),
+    Bug(upcast_in_the_fold, crashing(corpus.new_version), "does not end well even without a crash"),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
+def test_a_planted_bug_is_caught(bug, world, tmp_path):
+    bench = Bench(world, tmp_path)
+    bug.check(bench)
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        with pytest.raises(AssertionError, match=bug.told):
+            bug.check(bench)
