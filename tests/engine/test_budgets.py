@@ -460,3 +460,17 @@ def test_a_context_shows_no_more_of_artifacts_than_the_budget_allows(app: App):
     done = app.run(reading, id="r")
     assert done.result == [True, True, False, False]
     assert done.flags == ["budget_pressure"]
+
+
+def test_prices_come_from_the_price_list_where_the_table_has_none():
+    from holdfast.engine.prices import Prices
+
+    priced = Prices({"m": Price(input=1, output=2)}).priced
+    assert priced(Usage(1_000_000, 500_000, model="m")).cost == 2
+    listed = priced(Usage(1_000_000, model="gpt-4o-mini")).cost
+    assert listed is not None and 0 < listed < 10
+    assert priced(Usage(10, model="nobody-knows")).cost is None and priced(Usage(10)).cost is None
+    assert priced(Usage(10, cost=7.0, model="m")).cost == 7
+    for wrong in (Price, lambda **given: Prices({"m": given})):  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidValue):
+            wrong(input=-1, output=1)

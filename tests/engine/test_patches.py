@@ -139,3 +139,25 @@ def test_a_running_agent_sees_a_patch_after_its_next_waiting_verb_and_on_replay_
     assert done.state == {"tone": "bold", "n": 1} and done.flags == ["seen"]
     by = [record.event.by for record in app.events("t") if isinstance(record.event, ev.StatePatched)]
     assert by == ["ana", "worker"]
+
+
+def test_a_patch_of_an_unknown_section_is_refused_with_the_sections_there_are():
+    for wrong in (lambda: StatePatch(colour="red"), lambda: StatePatch.from_json('{"colour": "red"}')):
+        with pytest.raises(holdfast.InvalidValue, match=r"no section 'colour'.*append_facts, replace_plan"):
+            wrong()
+    for odd in ("nonsense", "[1]", b"\xff", 7):
+        with pytest.raises(holdfast.InvalidValue, match="JSON"):
+            StatePatch.from_json(odd)
+
+
+def test_a_patch_goes_to_json_and_back():
+    patch = StatePatch(
+        append_facts=[{"key": "a", "value": [1, None], "source": "s"}],
+        replace_plan=["x"],
+        set={"n": 1.5},
+        increment={"k": 2},
+        delete=["old"],
+    )
+    assert StatePatch.from_json(patch.to_json()) == patch
+    assert StatePatch.from_json(StatePatch().to_json()) == StatePatch()
+    assert StatePatch.from_json(StatePatch(replace_plan=[]).to_json()) == StatePatch(replace_plan=[])

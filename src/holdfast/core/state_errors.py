@@ -1,10 +1,13 @@
-"""Errors of typed state and of templates.
+"""Errors of typed state, of templates and of budgets; a branch of the tree that `errors` draws.
 
-InvalidValue
-├── InvalidState          a value does not fit the model of the state; says where
-│   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
-└── InvalidTemplate       a template cannot be read
-    └── UnknownName       a template names something that is not there
+HoldfastError
+├── BudgetExceeded            a task, or one that pays for it, has used up what it may
+├── UnknownPrice              a budget of money cannot be kept for a model without a price
+└── InvalidValue
+    ├── InvalidState          a value does not fit the model of the state; says where
+    │   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
+    └── InvalidTemplate       a template cannot be read
+        └── UnknownName       a template names something that is not there
 """
 
 from __future__ import annotations

@@ -50,11 +50,11 @@ class Prices:
 def _looked_up(usage: Usage) -> float | None:
     """What the price list says; None if there is none, or it does not know the model."""
     try:
-        import genai_prices  # pyright: ignore[reportMissingImports]
+        import genai_prices
     except ImportError:
         return None
-    counted: Any = genai_prices.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    counted: Any = genai_prices.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
     try:
-        return float(genai_prices.calc_price(counted, model_ref=usage.model).total_price)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        return float(genai_prices.calc_price(counted, model_ref=usage.model).total_price)
     except LookupError:
         return None
