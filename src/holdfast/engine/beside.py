@@ -79,9 +79,14 @@ class Beside:
         if self.linked:
             self._read(self._log.state.pins)
 
+    @property
+    def behind(self) -> bool:
+        """Whether the task has spoken since the thread was last read."""
+        return self._talk is not None and self._talk.behind
+
     def catch_up(self) -> None:
         """Read what others said before the task's own last message."""
-        if self._talk is not None and self._talk.behind:
+        if self._talk is not None:
             self._talk.grow()
 
     def user_state(self, seen: Hot) -> Hot:

@@ -159,7 +159,7 @@ class LoopRun(Run):
             landed: asyncio.Future[Any] = self.future()
             entry.tell = lambda done: resolve(landed)
             await landed
-        if self.beside.linked:
+        if self.beside.behind:
             await asyncio.to_thread(self.beside.catch_up)
         return entry.result()
 

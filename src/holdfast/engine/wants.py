@@ -161,7 +161,7 @@ _PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
 
 def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
     """The function with its arguments."""
-    if not kwargs and all(type(one) in _PLAIN for one in args):
+    if not kwargs and _PLAIN.issuperset(map(type, args)):
         return partial(fn, *args)
     return lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()})
 

@@ -21,7 +21,7 @@ class Watch:
 
     def begin(self, announce: Callable[[], None]) -> object:
         """A step begins; `announce` is called if it takes long. Gives what `end` wants."""
-        token = object()
+        token = announce
         self._running[token] = (time.monotonic(), announce)
         if not self._wake.is_set():
             self._wake.set()
