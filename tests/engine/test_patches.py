@@ -176,6 +176,19 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
     assert app.patch("t", mine).seq == seen + 2, "without expect the newest state is the one that counts"
 
 
+def test_a_rollback_clashes_with_whoever_has_not_seen_it(app):
+    app.start("a", id="t")
+    for number in (1, 2):
+        app.patch("t", StatePatch(set={"n": number}))
+    seen = app.get("t").seq
+    back = app.rollback("t", to=2)
+    for mine in (StatePatch(set={"n": 3}), StatePatch(increment={"m": 1}), fact("k", 1)):
+        with pytest.raises(PatchConflict) as refused:
+            app.patch("t", mine, expect=seen)
+        assert refused.value.details["theirs"] == "roll back"
+    assert app.patch("t", StatePatch(set={"n": 3}), expect=back.seq).state["n"] == 3
+
+
 def test_a_bad_patch_changes_nothing_and_says_why(app):
     app.start("a", id="t")
     for patch in (
