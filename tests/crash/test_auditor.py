@@ -104,6 +104,92 @@ def test_tampering_is_found(path, sql, finding):
     assert any(finding in one for one in found), found
 
 
+# What is written to several logs at once
+
+
+def spend(tokens):
+    holdfast.report_usage(input_tokens=tokens)
+    return tokens
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """A user whose tasks changed their state, and a tree of tasks with one budget."""
+    made = tmp_path / "linked.db"
+
+    @holdfast.agent
+    def grandchild(task):
+        return task.step(spend, 3)
+
+    @holdfast.agent
+    def child(task, tokens: int):
+        task.user.state.increment("children")
+        task.step(spend, tokens, estimate=5)
+        return task.spawn(grandchild)
+
+    @holdfast.agent(budget=holdfast.Budget(tokens=1_000))
+    def parent(task):
+        task.user.state.letter = "word " * 2_000
+        task.user.patch(holdfast.StatePatch(set={"city": "Rome"}, append_facts=[{"key": "k", "value": 1}]))
+        return task.map(child, [{"tokens": 7}, {"tokens": 8}], limit=1)
+
+    with holdfast.open(made) as app:
+        app.user("ana").state.city = "Oslo"
+        assert app.run(parent, id="p", user="ana").status == "completed"
+        app.fork("p", at=5, id="fork")
+        app.run(parent, id="q", user="ana")
+    return made
+
+
+def test_nothing_is_found_where_several_logs_agree(linked, tmp_path):
+    assert audit(linked) == []
+    with holdfast.open(linked) as app:
+        app.copy_to(f"sqlite:///{tmp_path}/copy.db")
+        app.export("q", tmp_path / "q.jsonl")
+    assert audit(tmp_path / "copy.db") == []
+    with holdfast.open(tmp_path / "alone.db") as alone:
+        alone.import_(tmp_path / "q.jsonl")
+        assert audit(tmp_path / "alone.db") == []
+        alone.user("ana").state.city = "Paris"
+    assert audit(tmp_path / "alone.db") == [], "a task may be copied without its user's log"
+    with holdfast.open(linked) as app:
+        app.cancel("fork")
+        app.user("ana").erase()
+    assert audit(linked) == []
+
+
+def half_a_group(path, kind, log):
+    """Cut the last events off a log, from the last of that kind on, as if they had never been written."""
+    connection = apsw.Connection(str(path))
+    number = connection.execute("select log from logs where name = ?", (log,)).fetchone()[0]
+    found = connection.execute("select max(seq) from events where log = ? and kind = ?", (number, kind)).fetchone()[0]
+    connection.close()
+    return tampered(path, f"delete from events where log = {number} and seq >= {found}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "log", "finding"),
+    [
+        ("state_patched", "@user/ana", "q/~2/child#1: 1 of its changes to its user are not in @user/ana"),
+        ("user_patched", "q", "@user/ana: has 1 changes by q, which does not know of them"),
+        ("child_spent", "q", "q/~2/child#1/grandchild#1: 1 of its steps used up something that q was not told of"),
+        ("step_completed", "q/~1/child#1/grandchild#1", "q: pays 1 times for what q/~1/child#1/grandchild#1 has not"),
+    ],
+)
+def test_half_of_what_was_written_together_is_found(linked, kind, log, finding):
+    found = audit(half_a_group(linked, kind, log))
+    assert any(finding in one for one in found), found
+
+
+def test_a_user_that_is_listed_as_a_task_is_found(linked):
+    sql = (
+        "insert into tasks select (select log from logs where name = '@user/ana'), agent, status, stage, user, thread,"
+        " parent, waiting, holder, lease_seconds, queue, priority, wake, deadline, created, changed, anchor_seq,"
+        " anchor_digest, mock from tasks limit 1"
+    )
+    assert audit(tampered(linked, sql)) == ["@user/ana: is no task, but has a row in tasks"]
+
+
 def test_an_event_after_the_end_is_found(path):
     with holdfast.open(path) as app:
         log = app.logs.load("two")

@@ -12,6 +12,28 @@ from holdfast import PatchConflict, StatePatch, agent
 from holdfast import events as ev
 
 NAMES = st.sampled_from("abc")
+ANY = st.fixed_dictionaries(
+    {},
+    optional={
+        "set": st.dictionaries(NAMES, st.integers(0, 2), max_size=2),
+        "increment": st.dictionaries(NAMES, st.integers(-2, 2), max_size=2),
+        "delete": st.lists(NAMES, max_size=2, unique=True),
+        "append": st.dictionaries(st.sampled_from("lm"), st.integers(0, 2), max_size=1),
+        "raise_flags": st.lists(NAMES, max_size=1),
+        "clear_flags": st.lists(NAMES, max_size=1),
+        "replace_plan": st.lists(NAMES, min_size=1, max_size=2, unique=True),
+        "append_facts": st.lists(st.fixed_dictionaries({"key": NAMES, "value": st.integers(0, 1)}), max_size=1),
+    },
+).filter(lambda patch: _clashes_with_itself(patch) is False)
+"""Patches of any kind, by writers who have all seen the same: some go together, some do not."""
+
+
+def _clashes_with_itself(patch):
+    named = [*patch.get("set", ()), *patch.get("increment", ()), *patch.get("delete", ())]
+    flags = [*patch.get("raise_flags", ()), *patch.get("clear_flags", ())]
+    return len(set(named)) < len(named) or len(set(flags)) < len(flags)
+
+
 GROWING = st.fixed_dictionaries(
     {},
     optional={
@@ -52,12 +74,81 @@ def test_what_commutes_gives_the_same_in_every_order(patches):
         assert all(end == ends[0] for end in ends)
 
 
+def _known(state):
+    lists = {name: sorted(value) for name, value in state.state.items() if isinstance(value, list)}
+    facts = {key: fact.value for key, fact in state.facts.items()}
+    return {**state.state, **lists}, sorted(state.flags), [step.text for step in state.plan], facts
+
+
+def _begin(app, id):
+    app.start("a", id=id)
+    first = StatePatch(set={"a": 1, "b": 1, "l": []}, raise_flags=["c"], replace_plan=["one"])
+    return app.patch(id, first).seq
+
+
+def _write_all(app, id, order, seen):
+    """Each writer has seen the same state; gives whether one of them was refused."""
+    for fields in order:
+        before = app.get(id).to_dict()
+        try:
+            app.patch(id, StatePatch(**fields), expect=seen)
+        except PatchConflict as error:
+            refused = error
+        else:
+            continue
+        assert app.get(id).to_dict() == before, "nothing is written of what is refused"
+        assert refused.details["mine"] and refused.details["theirs"] and refused.hint
+        return True
+    return False
+
+
+def _refolded(app, id):
+    """The state as it is, and as it is when nothing is remembered but the log."""
+    state = app.get(id).to_dict()
+    app.store.drop_snapshots(log=id)
+    assert app.get(id).to_dict() == state
+    return _known(app.get(id))
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    path = tmp_path_factory.mktemp("patches") / "a.db"
+    with holdfast.open("memory:") as one, holdfast.open(path, durability="process") as two:
+        yield one, two
+
+
+NUMBERS = itertools.count()
+
+
+@settings(max_examples=min(300, settings().max_examples))
+@given(patches=st.lists(ANY, min_size=2, max_size=3))
+def test_what_goes_together_is_merged_in_any_order_and_a_clash_is_told_in_any_order_on_every_store(stores, patches):
+    """Deleting a name that was set, or setting one that was deleted, clashes; deleting it twice does not."""
+    ends, refused = [], []
+    for order in itertools.permutations(patches):
+        id = f"t{next(NUMBERS)}"
+        both = []
+        for app in stores:
+            seen = _begin(app, id)
+            refused.append(_write_all(app, id, order, seen))
+            both.append(_refolded(app, id))
+        assert both[0] == both[1], "the same on every store"
+        ends.append(both[0])
+    assert len(set(refused)) == 1, f"whether they clash depends on their order: {refused}"
+    assert refused[0] or all(end == ends[0] for end in ends), "what goes together gives the same in any order"
+
+
 @pytest.mark.parametrize(
     ("theirs", "mine", "path"),
     [
         (StatePatch(set={"n": 2}), StatePatch(set={"n": 3}), "state.n"),
         (StatePatch(set={"n": 2}), StatePatch(increment={"n": 1}), "state.n"),
         (StatePatch(increment={"n": 2}), StatePatch(set={"n": 3}), "state.n"),
+        (StatePatch(delete=["n"]), StatePatch(set={"n": 3}), "state.n"),
+        (StatePatch(set={"n": 2}), StatePatch(delete=["n"]), "state.n"),
+        (StatePatch(delete=["n"]), StatePatch(increment={"n": 1}), "state.n"),
+        (StatePatch(append={"l": 2}), StatePatch(delete=["l"]), "state.l"),
+        (StatePatch(delete=["n"]), StatePatch(delete=["n"], set={"m": 1}), None),
         (StatePatch(replace_plan=["x"]), StatePatch(replace_plan=["y"]), "plan"),
         (StatePatch(complete_plan_step="one"), StatePatch(replace_plan=["y"]), "plan"),
         (
@@ -83,6 +174,19 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
     assert refused.value.details["mine"] and refused.value.details["theirs"]
     assert app.get("t").to_dict() == before
     assert app.patch("t", mine).seq == seen + 2, "without expect the newest state is the one that counts"
+
+
+def test_a_rollback_clashes_with_whoever_has_not_seen_it(app):
+    app.start("a", id="t")
+    for number in (1, 2):
+        app.patch("t", StatePatch(set={"n": number}))
+    seen = app.get("t").seq
+    back = app.rollback("t", to=2)
+    for mine in (StatePatch(set={"n": 3}), StatePatch(increment={"m": 1}), fact("k", 1)):
+        with pytest.raises(PatchConflict) as refused:
+            app.patch("t", mine, expect=seen)
+        assert refused.value.details["theirs"] == "roll back"
+    assert app.patch("t", StatePatch(set={"n": 3}), expect=back.seq).state["n"] == 3
 
 
 def test_a_bad_patch_changes_nothing_and_says_why(app):

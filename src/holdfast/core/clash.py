@@ -30,8 +30,9 @@ def first_clash(mine: Changes, theirs: Iterable[Event]) -> tuple[Touch, Touch] |
     for event in theirs:
         for touch in touches(event):
             others.setdefault(touch.path, []).append(touch)
+    everything = others.get("", [])  # a rollback
     for touch in patch_touches(mine):
-        for other in others.get(touch.path, ()):
+        for other in (*others.get(touch.path, ()), *everything):
             if not _go_together(touch, other):
                 return touch, other
     return None
