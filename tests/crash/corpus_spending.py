@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast import Budget, StatePatch, TaskFinished, Usage, agent, report_usage, tool
 from holdfast import events as ev
+from holdfast.core import codec
 from holdfast.engine import timeline
 from holdfast.engine.app import App
 from holdfast.llm import ScriptedModel, loop_agent, say, use
@@ -287,7 +288,6 @@ def _visits(world, beside):
         open_apps["app"].user("ana").patch(StatePatch(set={"city": to}, append={"moves": to}), by="ana")
 
     def body(task):
-        assert task.user is not None
         seen = task.user.state.city
         visits = task.user.state.increment("visits")
         task.user.patch(StatePatch(append={"log": f"{task.id}/{task.turn}"}, increment={"visits": 0}))
@@ -337,6 +337,49 @@ def _visits(world, beside):
     result = 4 if beside else "pay-2"
     given = {"drive": visits, "id": "two", "agents": [visitor], "setup": begin}
     return cast({"pay": 2}, result=result, also=counted, **given)
+
+
+# Threads
+
+
+def thread(world):
+    """Two tasks in one conversation, while somebody else speaks in it: each sees the same on every replay."""
+    tools = tools_of(world)
+    open_apps = {}
+
+    def interrupt(text):
+        """Somebody else says something, meanwhile."""
+        open_apps["app"].thread("talk").message({"role": "user", "content": text}, by="ana")
+
+    @agent(name="talker", loop=True)
+    async def talker(task):
+        task.message({"role": "user", "content": f"{task.id} in turn {task.turn}"})
+        heard = await task.step(lambda messages: len(messages), task.messages.window(max_tokens=5_000), name="listen")
+        await task.step(interrupt, f"between {task.id} {task.turn}", name="interrupt")
+        task.message({"role": "assistant", "content": f"heard {heard}"})
+        await task.step(lambda texts: None, [one["content"] for one in task.messages], name="look")
+        task.state.append("heard", heard)
+        return await task.call(tools.apay, amount=heard) if task.turn == 2 else None
+
+    def talk(app):
+        open_apps["app"] = app
+        assert app.run(talker, id="one", thread="talk").status == "completed"
+        return app.run(talker, id="two", thread="talk")
+
+    def once_each(state, world):
+        thread = App(state._logs.store, state._logs.clock).thread("talk")
+        said = [one["content"] for one in thread.messages if not one["content"].startswith("between")]
+        assert len(said) == 8 == len(set(enumerate(said))), said
+        for id in ("one", "two"):
+            own = [
+                message["content"] for message in timeline.state_at(state._logs, id, state._logs.head(id).seq).messages
+            ]
+            events = (record.event for record in thread.events() if record.kind == "message_added")
+            there = [codec.unpack(event.message, state._logs.blob)["content"] for event in events if event.task == id]
+            assert own == there, "what a task says stands in its thread, once and in order"
+
+    given = {"drive": talk, "id": "two", "agents": [talker], "same_result": False}
+    return cast({"pay": 2}, result=..., also=once_each, **given)
 
 
 # Versions
@@ -507,5 +550,5 @@ def _tick(app):
 
 CORPUS = [
     *(loop_agent_tools, loop_summarises, budget_fails, budget_asks, budget_tree, async_tree),
-    *(user_state, async_user_state, new_version, patched, async_patched),
+    *(user_state, async_user_state, thread, new_version, patched, async_patched),
 ]

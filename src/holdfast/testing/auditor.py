@@ -43,6 +43,7 @@ LATE = {"step_observed", "child_spent"}
 
 LINKED = {
     "user_patched": b'"patch"',
+    "message_added": b"",
     "state_patched": b'"by"',
     "child_spent": b'"child"',
     "task_created": b'"agent"',
@@ -280,6 +281,9 @@ def _audit_groups(one: _Audit) -> None:
         user = by_name.get(f"@user/{created.get('user')}")
         if log.is_task and user is not None:
             _audit_user(one, log, user)
+        thread = by_name.get(f"@thread/{created.get('thread')}")
+        if log.is_task and thread is not None and log.parent is None and not created.get("contract"):
+            _audit_thread(one, log, thread)
         payers: list[str] = created.get("payers", []) if log.parent is None else []  # a fork is paid for by nobody
         for payer in filter(None, map(by_name.get, payers)):
             _audit_payer(one, log, payer)
@@ -309,6 +313,17 @@ def _audit_user(one: _Audit, log: _Log, user: _Log) -> None:
         one.find(f"{log.name}: {lost} of its changes to its user are not in {user.name}")
     if more := (done - said).total():
         one.find(f"{user.name}: has {more} changes by {log.name}, which does not know of them")
+
+
+def _audit_thread(one: _Audit, log: _Log, thread: _Log) -> None:
+    """What a task said stands in its thread, as often; a rollback takes nothing back that was said there."""
+    if log.erased or thread.erased or not thread.events:
+        return
+    begun = thread.events[0].at
+    count = sum(event.at >= begun for event in log.told("message_added"))
+    told = sum(event.fields.get("task") == log.name for event in thread.told("message_added"))
+    if told != count:
+        one.find(f"{log.name}: said {count} things, of which {told} are in {thread.name}")
 
 
 def _audit_payer(one: _Audit, log: _Log, payer: _Log) -> None:
