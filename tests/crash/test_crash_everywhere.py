@@ -410,7 +410,7 @@ def events_of(key, want, hot):
 def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch):
     from holdfast.core import flows
 
-    def eager(desk, key, known, want):
+    def eager(desk, key, attempt, known, want):
         same = events_of(key, want, desk.hot)
         promised = {"price": 3, "pay": "pay-1", "ship": "ship-1"}[want.name]
         yield flows.Record((ev.StepCompleted(**same, result=codec.pack(promised)),))
@@ -424,7 +424,7 @@ def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world
 def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch):
     from holdfast.core import flows
 
-    def silent(desk, key, known, want):
+    def silent(desk, key, attempt, known, want):
         same = events_of(key, want, desk.hot)
         outcome = yield flows.Act(key, want, 1, same["idempotency_key"])
         yield flows.Record((ev.StepCompleted(**same, result=outcome.value),))

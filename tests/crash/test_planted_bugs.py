@@ -151,7 +151,7 @@ def recorded_before_acting(patch):
     """The outcome is written first: the destination will say what it always says."""
     promised = {"price": 3, "pay": "pay-1", "ship": 17}
 
-    def eager(desk, key, known, want):
+    def eager(desk, key, attempt, known, want):
         same = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "input": want.input}
         same["idempotency_key"] = flows.idempotency_key(desk.hot, key, want)
         yield Record((ev.StepCompleted(**same, result=codec.pack(promised[want.name])),))
@@ -173,7 +173,7 @@ def a_doubt_is_a_reason_to_try_again(patch):
     """A call without an outcome is made again, and nobody is told."""
 
     def bold(desk, known, want):
-        yield from flows._attempt(desk, known.key, known, want)
+        yield from flows._attempt(desk, known.key, known.attempts, known, want)
 
     patch.setattr(flows, "_settle", bold)
 

@@ -14,7 +14,7 @@ from holdfast.engine import log as logs
 from holdfast.engine import outside
 from holdfast.engine import run as runs
 from holdfast.engine.app import App
-from holdfast.engine.beside import Pinned
+from holdfast.engine.beside import Beside
 from holdfast.engine.log import Log
 from holdfast.engine.versions import States
 from holdfast.engine.views import Views
@@ -188,8 +188,7 @@ def users_told_afterwards(patch):
 
 def pins_are_not_heeded(patch):
     """A task sees its user as they are now, on a replay too."""
-    patch.setattr(Pinned, "_read", lambda self, name, seq: self._logs.load(name).state)
-    patch.setattr(Pinned, "_at", lambda self, user, pins: self._read(corpus.ANA, pins.user))
+    patch.setattr(Beside, "_user_at", lambda self, seen: self._logs.load(corpus.ANA).state)
 
 
 # Conversations
