@@ -316,7 +316,7 @@ def test_a_short_sleep_is_sat_out_and_a_long_one_suspends(app, clock):
         task.sleep(length)
         return "awake"
 
-    assert app.run(worker, {"length": 0.01}, id="short").result == "awake"
+    assert app.run(worker, {"length": 0.0001}, id="short").result == "awake"
     asleep = app.run(worker, {"length": 3600}, id="long")
     assert (asleep.status, asleep.waiting.kind) == ("waiting", "timer")
     clock.advance(3601)
