@@ -188,7 +188,7 @@ def research_killed_after_some_sources_goes_on_with_the_turn_it_was_in(folder):
     told = run(folder, "research")
     again = cities(told)
     assert 1 < len(again) <= 6 and again == CITIES[-len(again) :]
-    assert "9 facts, 10 turns" in told and "4,580 of 20,000 tokens" in told
+    assert "9 facts, 10 turns" in told and "6,032 of 20,000 tokens" in told
     report = (folder / "research-report.md").read_text("utf-8")
     assert report.splitlines()[2] == "- Lima: +22 %" and report.count("\n- ") == 9
     with store_of(folder, "research") as app:
