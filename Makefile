@@ -18,7 +18,7 @@ test: check                  ## everything, quickest checks first, under ten min
 	$(PYTEST) tests/core tests/histories
 	$(PYTEST) tests/stores tests/engine -n 2
 	$(PYTEST) tests/crash -n 2
-	$(PYTEST) tests/faces tests/docs
+	$(PYTEST) tests/faces tests/docs -n 2
 
 test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
