@@ -305,12 +305,12 @@ def test_a_tree_of_tasks_shares_the_budget_of_its_root(app: App, asks: bool):
 
     done = app.run(parent, id="p")
     if asks:
-        assert done.status == "waiting" and app.get("p/~4/child#1").waiting.kind == "budget"  # pyright: ignore[reportOptionalMemberAccess]
+        assert done.status == "waiting" and done.waiting is not None and done.waiting.kind == "budget"
         app.raise_budget("p", Budget(tokens=4_000), by="ana")
         done = app.run(parent, id="p")
         assert done.result == [0, 1, 2, 3] and done.budget.used["tokens"] == 600
     else:
-        assert done.status == "failed" and "450 of 400 tokens" in str(done.failure)
+        assert done.status == "failed" and done.failure is not None and "450 of 400 tokens" in done.failure.message
         assert done.budget.used["tokens"] == 450
 
 

@@ -124,18 +124,52 @@ _OF_THE_TREE = ("calls", "tokens", "cost")
 """Limits that child tasks count against."""
 
 
-def reached(hot: Hot, now_us: int, what: str, estimate: Usage | None = None, *, child: bool = False) -> Over | None:
-    """The first limit that keeps a turn, step or call from beginning. A call is a step too."""
+class Underway(NamedTuple):
+    """A step that another branch has begun: whether it is a call, and what it may use up."""
+
+    call: bool
+    estimate: Usage | None
+
+
+def reached(
+    hot: Hot,
+    now_us: int,
+    what: str,
+    estimate: Usage | None = None,
+    *,
+    child: bool = False,
+    underway: Sequence[Underway] = (),
+) -> Over | None:
+    """The first limit that keeps a turn, step or call from beginning. A call is a step too.
+
+    What other branches have begun counts as if it were done.
+    """
     if hot.budget is None:
         return None
     so_far = used(hot, now_us)
     for name, most in allowed(hot.budget):
         begins = _FOR.get(name, what)
         concerned = begins in (what, "step" if what == "call" else what) and (not child or name in _OF_THE_TREE)
-        ahead = estimate.input_tokens if estimate is not None and name == "tokens" else 0
-        if concerned and (so_far[name] >= most or so_far[name] + ahead > most):
-            return Over(hot.summary.id, name, so_far[name], most, ahead, hot.budget.on_exceed == "ask")
+        ahead = _ahead(name, estimate)
+        reserved = sum(_reserved(name, one) for one in underway) if concerned and not child else 0
+        begun = so_far[name] + reserved
+        if concerned and (begun >= most or begun + ahead > most):
+            return Over(hot.summary.id, name, begun, most, ahead, hot.budget.on_exceed == "ask")
     return None
+
+
+def _ahead(name: str, estimate: Usage | None) -> float:
+    """How much of a limit something takes that would begin."""
+    if estimate is None:
+        return 0
+    return {"tokens": estimate.input_tokens + estimate.output_tokens, "cost": estimate.cost or 0}.get(name, 0)
+
+
+def _reserved(name: str, one: Underway) -> float:
+    """How much of a limit something takes that has begun."""
+    if name in _FOR:
+        return 1 if name == "steps" or (name == "calls" and one.call) else 0
+    return _ahead(name, one.estimate)
 
 
 # The fold
@@ -150,7 +184,12 @@ def spend(hot: Hot, usage: Usage, calls: int = 0) -> None:
         output_tokens=spent.output_tokens + usage.output_tokens,
         cost=spent.cost + (usage.cost or 0.0),
         calls=spent.calls + calls,
+        unpriced=spent.unpriced or ((usage.model or "unknown") if usage.cost is None and _tokens(usage) else ""),
     )
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens
 
 
 def lose(hot: Hot, step: str, why: str, estimate: Usage, at_us: int) -> None:
@@ -281,7 +320,12 @@ def reported(value: Any) -> Usage | None:
     model: Any = value.get("model")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if first is None and second is None:
         return None
-    return Usage(first or 0, second or 0, model=model if isinstance(model, str) else "")
+    cached = sum(_number(given, name) or 0 for name in _CACHED)  # pyright: ignore[reportUnknownArgumentType]
+    return Usage((first or 0) + cached, second or 0, model=model if isinstance(model, str) else "")
+
+
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""What Anthropic counts apart from the input."""
 
 
 def _number(given: dict[str, Any], *names: str) -> int | None:

@@ -74,17 +74,22 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
         if hot.summary.deadline_us is not None:
             yield from before_deadline(hot)
         if hot.budget is not None or hot.payers:
-            yield from within_budget(desk, want)
+            yield from within_budget(desk, key, want)
         if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
+            desk.underway.pop(key, None)
             continue
         if known is not None and known.status == "retrying":
             yield from until(known.retry_us)
             yield from may_begin(desk, branch, key)
         attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
-        if want.tool:
-            result = yield from _attempt(desk, key, attempt, known, want)
-        else:
-            result = yield from _plain_attempt(key, attempt, want)
+        try:
+            if want.tool:
+                result = yield from _attempt(desk, key, attempt, known, want)
+            else:
+                result = yield from _plain_attempt(key, attempt, want)
+        finally:
+            if desk.underway:
+                desk.underway.pop(key, None)
         if result is not None:
             branch.last = (key, result)
             return result

@@ -155,6 +155,7 @@ class Spent(Struct, frozen=True, omit_defaults=True, gc=False):
     lost_count: int = 0
     lost_tokens: int = 0
     lost_cost: float = 0.0
+    unpriced: str = ""
 
 
 class Messages(Struct, frozen=True, omit_defaults=True, gc=False):

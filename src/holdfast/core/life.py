@@ -95,9 +95,12 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
         if most is not None and turn >= most:
             raise TurnLimit(f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), or end sooner")
         yield from may_begin(work, None, f"turn {turn + 1}")
-        yield from within_budget(work, None)
-        summary = work.hot.summary
-        pins = None if summary.user is None and summary.thread is None else (yield Pin())
+        yield from within_budget(work, f"turn {turn + 1}", None)
+        summary, pins = work.hot.summary, None
+        if summary.user is not None or summary.thread is not None:
+            if work.unwritten:
+                yield Record()  # what the task itself changed and said is seen from the next turn on
+            pins = yield Pin()
         if (yield Record((ev.TurnStarted(turn=turn + 1, pins=pins),), decided=True)):
             return work.begin_turn()
 

@@ -265,7 +265,8 @@ def _pin(hot: Hot, pins: ev.Pins | None) -> None:
     """From here on more is seen of what the user and the thread have come to."""
     if pins is not None:
         hot.pins = pins
-        hot.user_changes = ()
+        if not hot.forked_from and not hot.mock:  # else they are in no log but its own
+            hot.user_changes = ()
 
 
 def address(turn: int, key: str) -> str:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 from holdfast.core import events as ev
 from holdfast.core.events import Fields
 from holdfast.core.flows import earliest, found, may_begin, person_answers
+from holdfast.core.spending import within_budget
 from holdfast.core.state import address
 from holdfast.core.wishes import Branch, Child, Desk, Flow, Now, Park, Part, Record, Sleep
 
@@ -74,6 +75,7 @@ def spawn(desk: Desk, branch: Branch, name: str, agent: Any, input: Fields) -> F
         id = f"{hot.summary.id}/{address(hot.turn, key) if hot.turn else key}"
         if key not in hot.waits:
             yield from may_begin(desk, branch, key)
+            yield from within_budget(desk, f"turn of {key}", None)
             yield Record((ev.WaitStarted(key=key, wait="child", name=id),), decided=True)
             continue
         yield Child(id, agent, input, key)

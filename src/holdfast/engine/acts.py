@@ -56,6 +56,10 @@ class Acting:
             time_left=want.timeout,
         )
 
+    def priced(self, usage: Usage) -> Usage:
+        """The same usage with what it cost, if anybody knows."""
+        return self._run.priced(usage)
+
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
         with calling(self):
@@ -81,7 +85,8 @@ class Acting:
             raw = codec.pack(value, f"the result of step {self.key!r}")
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
-        usage = self._spent(value) if self.usage is not None or type(value) is dict else None
+        told = b'"usage"' in bytes(raw) and self.usage is None
+        usage = self._spent(codec.unpack(raw, self._run.logs.blob)) if told or self.usage is not None else None
         return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw, usage=usage)
 
     def failed(self, error: Exception) -> Outcome:

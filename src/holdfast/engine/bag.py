@@ -42,6 +42,9 @@ class Bag:
     def __setitem__(self, name: str, value: Any) -> None:
         self.__say(ev.StateSet(name=name, value=codec.pack(value, f"state.{name}")))
 
+    def __delitem__(self, name: str) -> None:
+        self.__delattr__(name)
+
     def __contains__(self, name: object) -> bool:
         return name in self.__seen()
 

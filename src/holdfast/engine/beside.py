@@ -28,6 +28,7 @@ class Beside:
         self._log = log
         self._user: tuple[int, Hot] | None = None
         self._talk: Talk | None = None
+        self._payers = [one for one in log.state.payers if logs.store.origin(one) is not None]
         summary = log.state.summary
         self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
         """Whether there are any."""
@@ -39,9 +40,9 @@ class Beside:
         hot, found = self._log.state, list[Write]()
         told = list(budget.shares(hot, events)) if hot.payers else []
         if told:
-            found += (self._logs.beside(payer, told, hot.salt) for payer in hot.payers)
+            found += (self._logs.beside(payer, told, hot.salt) for payer in self._payers)
         patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
-        if patches and hot.summary.user is not None:
+        if patches and hot.summary.user is not None and not _apart(hot):
             by = f"{hot.summary.agent} in task {hot.summary.id}"
             changed = [ev.StatePatched(patch=patch, by=by) for patch in patches]
             salt = self._user_at(hot).salt
@@ -54,9 +55,9 @@ class Beside:
 
     @property
     def speaks(self) -> bool:
-        """Whether what the task says goes to its thread: a fork only tries things out."""
+        """Whether what the task says goes to its thread."""
         hot = self._log.state
-        return hot.summary.thread is not None and not hot.forked_from
+        return hot.summary.thread is not None and not _apart(hot)
 
     @property
     def talk(self) -> Talk | None:
@@ -117,3 +118,8 @@ class Beside:
         if not seq:
             return Hot(summary=first_summary(name, ev.UserCreated(), 0))
         return self._logs.load(name, upto=seq).state
+
+
+def _apart(hot: Hot) -> bool:
+    """Whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
+    return bool(hot.forked_from) or hot.mock

@@ -53,6 +53,8 @@ class Caller(Protocol):
     @property
     def call(self) -> Call: ...
 
+    def priced(self, usage: Usage) -> Usage: ...
+
 
 _current: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
 
@@ -72,10 +74,14 @@ def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float |
     if caller is None:
         raise InvalidValue("usage was reported outside a step", hint="report it from the function a step calls")
     for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost or 0)):
-        if not isinstance(value, int | float) or not 0 <= value < limits.MAX_BUDGET:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{name}={value!r} cannot have been used up", hint="give a number, 0 or more")
+        number = isinstance(value, int) or name == "cost"
+        if not number or isinstance(value, bool | str) or not 0 <= value < limits.MAX_BUDGET:
+            raise InvalidValue(f"{name}={value!r} cannot have been used up", hint="give a whole number, 0 or more")
+    if not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"model={model!r} is not a model's name", hint="give a str")
     before = caller.usage or Usage()
-    total = None if cost is None and before.cost is None else (before.cost or 0.0) + (cost or 0.0)
+    more = caller.priced(Usage(input_tokens, output_tokens, cost, model or before.model))
+    total = None if more.cost is None and before.cost is None else (before.cost or 0.0) + (more.cost or 0.0)
     tokens = before.input_tokens + input_tokens, before.output_tokens + output_tokens
     caller.usage = Usage(*tokens, cost=total, model=model or before.model)
 

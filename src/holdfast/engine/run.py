@@ -69,6 +69,7 @@ class Run:
         self.priced: Callable[[Usage], Usage] = _unpriced
         self.secrets: set[str] = set()
         self.called: dict[str, Want] = {}
+        self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.children: Any = None
         self.mocks: Mapping[str, Any] = {}

@@ -26,7 +26,7 @@ from holdfast.engine.callables import parameters_of
 from holdfast.engine.drive import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.run import Run
 from holdfast.engine.verbs import Verb
-from holdfast.engine.wants import call_want, step_want
+from holdfast.engine.wants import as_usage, call_want, step_want
 
 if TYPE_CHECKING:
     from random import Random
@@ -79,7 +79,7 @@ class Task:
             retry=retry,
             retry_on=retry_on,
             timeout=timeout,
-            estimate=estimate,
+            estimate=None if estimate is None else self._run.priced(as_usage(estimate)),
         )
         return self._drive("step", parameters.result, flows.step, want, name=name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from holdfast.core import codec
+from holdfast.core import codec, decide
 from holdfast.core import events as ev
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.engine.view import FactState, Values
@@ -31,7 +31,7 @@ class TaskUser:
 
     def patch(self, patch: StatePatch) -> None:
         """Change several things at once."""
-        self._say(ev.UserPatched(patch=codec.changes(patch)))
+        self.state.patch_with(patch)
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
@@ -49,8 +49,9 @@ class TaskUserBag:
         object.__setattr__(self, "_say", say)
         object.__setattr__(self, "_logs", logs)
 
-    def _change(self, **changes: Any) -> None:
-        self._say(ev.UserPatched(patch=Changes(**changes)))
+    def _change(self, changes: Changes) -> None:
+        decide.check(self._read(), ev.StatePatched(patch=changes))
+        self._say(ev.UserPatched(patch=changes))
 
     def __getitem__(self, name: str) -> Any:
         return codec.unpack(self._read().bag[name], self._logs.blob)
@@ -64,16 +65,16 @@ class TaskUserBag:
             raise AttributeError(f"the user's state has no {name!r}; it has {sorted(self)}") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._change(set={name: codec.pack(value, f"user.state.{name}")})
+        self._change(Changes(set={name: codec.pack(value, f"user.state.{name}")}))
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
 
     def __delitem__(self, name: str) -> None:
-        self._change(delete=(name,))
+        self._change(Changes(delete=(name,)))
 
     def __delattr__(self, name: str) -> None:
-        self._change(delete=(name,))
+        del self[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._read().bag
@@ -97,11 +98,11 @@ class TaskUserBag:
 
     def append(self, name: str, value: Any) -> None:
         """Add to a list, empty if it was not there."""
-        self._change(append={name: codec.pack(value, f"user.state.{name}")})
+        self._change(Changes(append={name: codec.pack(value, f"user.state.{name}")}))
 
     def patch_with(self, patch: StatePatch) -> None:
         """Say a patch, checked as any other."""
-        self._say(ev.UserPatched(patch=codec.changes(patch)))
+        self._change(codec.changes(patch))
 
     def __repr__(self) -> str:
         return f"<state {self.all()!r}>"

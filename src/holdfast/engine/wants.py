@@ -58,12 +58,13 @@ def step_want(
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
-        estimate=None if estimate is None else _estimate(estimate),
+        estimate=None if estimate is None else as_usage(estimate),
     )
     return want, parameters
 
 
-def _estimate(given: Usage | int) -> Usage:
+def as_usage(given: Usage | int) -> Usage:
+    """An estimate as usage: a number is one of tokens."""
     usage = given if isinstance(given, Usage) else Usage(given)
     if any(not isinstance(one, int) or one < 0 for one in (usage.input_tokens, usage.output_tokens)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"{given!r} is not an estimate", hint="give a number of tokens, or Usage(…)")

@@ -130,7 +130,8 @@ class _Loop:
     def _begin(self, task: AsyncTask, goal: str) -> None:
         task.phase("planning")
         told = {"role": "system", "content": self._system}
-        if self._system and not any(one == told for one in task.messages):  # a thread may have it already
+        newest = next((one for one in reversed(task.messages) if one["role"] == "system"), None)
+        if self._system and newest != told:  # a thread may have it already
             task.message(told)
         task.message({"role": "user", "content": goal})
 

@@ -409,10 +409,10 @@ class SqliteStore:
         return [Erasure(*row) for row in self._rows(q.ERASURES, (log,))]
 
     def erase(self, erasures: Sequence[Erasure]) -> None:
-        with self._changing() as writer:
-            for one in erasures:
-                shapes.erase_body(writer, self._number(writer, one.log), one)
-        shapes.empty_wal(writer)
+        with self._lock:
+            with self._changing() as writer:
+                shapes.erase_bodies(writer, lambda log: self._number(writer, log), erasures)
+            shapes.empty_wal(writer)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:

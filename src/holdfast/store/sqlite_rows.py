@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -102,6 +103,12 @@ def insert(writer: apsw.Connection, number: int | None, write: Write, placed: Pl
         one = write.snapshot
         writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
         writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": snapshots_kept})
+
+
+def erase_bodies(writer: apsw.Connection, number: Callable[[str], int | None], erasures: Sequence[Erasure]) -> None:
+    """Erase the bodies of some events."""
+    for one in erasures:
+        erase_body(writer, number(one.log), one)
 
 
 def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> None:
