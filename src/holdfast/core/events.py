@@ -147,6 +147,7 @@ class TaskReopened(Event, frozen=True):
     void: str = ""
     by: str = ""
     why: str = ""
+    deadline_us: int | None = None
 
 
 class UndoStarted(Event, frozen=True):

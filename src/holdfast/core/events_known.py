@@ -67,7 +67,8 @@ class FlagCleared(Event, frozen=True):
 class MessageAdded(Event, frozen=True):
     """A message of the conversation: its own value, or the result of the step that made it.
 
-    In a thread's log, `task` is whose it is and `index` which of that task's messages, from 1; or `by` somebody else.
+    In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
+    or it is `by` somebody else.
     """
 
     message: Value | UnsetType = UNSET
@@ -75,6 +76,7 @@ class MessageAdded(Event, frozen=True):
     task: str = ""
     index: int = 0
     by: str = ""
+    user: str = ""
 
 
 class MessagesSummarised(Event, frozen=True):

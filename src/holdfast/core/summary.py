@@ -78,7 +78,8 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
         case ev.TaskCancelled():
             return {"status": "cancelled", **_AT_REST}
         case ev.TaskReopened():
-            return {"status": "pending", **_AT_REST}
+            again = {} if event.deadline_us is None else {"deadline_us": event.deadline_us}
+            return {"status": "pending", **_AT_REST, **again}
         case ev.StageSet():
             return {"stage": event.stage} if event.stage != summary.stage else {}
         case _:

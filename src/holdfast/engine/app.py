@@ -163,9 +163,10 @@ class App:
         by: str = "",
         why: str = "",
         anyway: bool = False,
+        deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
     ) -> TaskState:
-        """Go on with a task that was interrupted or waits; a failed one is reopened first.
+        """Go on with a task that was interrupted or waits; a failed one is reopened first, with a new `deadline`.
 
         `anyway` resumes one that its agent finds too old.
         """
@@ -175,7 +176,8 @@ class App:
         if log.state.summary.status in ("completed", "cancelled"):
             raise TaskFinished(id, log.state.summary.status, "app.resume")
         if log.state.ended:
-            log = outside.change(self.logs, id, outside.reopen(by, why))
+            limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+            log = outside.change(self.logs, id, outside.reopen(by, why, limit))
         job = Job(log.name, known, lambda: (log, False), seconds(hold, "hold"))
         return TaskState(self._shop.work(job), self.logs)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core import codec
 from holdfast.core import events as ev
+from holdfast.core.errors import InvalidValue
 from holdfast.core.hot import Hot
 from holdfast.core.wishes import Branch
 from holdfast.engine.run import Run
@@ -31,6 +32,7 @@ class Bag:
             raise AttributeError(f"the state has no {name!r}; it has {sorted(self.all())}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
+        refuse_taken(self, name)
         self[name] = value
 
     def __delattr__(self, name: str) -> None:
@@ -92,3 +94,9 @@ def fitting(run: Run, seen: Hot, event: ev.StatePatched) -> ev.StatePatched:
     from holdfast.engine.typed_bag import patched
 
     return patched(run.agent.states, seen, event, run.logs.blob)
+
+
+def refuse_taken(bag: object, name: str) -> None:
+    """Refuse to set what could not be read again: a name that the bag itself has."""
+    if hasattr(type(bag), name) or name.startswith("_"):
+        raise InvalidValue(f"state.{name} is taken", hint=f"use state[{name!r}], or another name")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast, overload
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast.core import hot, message_kept, messages, transcript, window
+from holdfast.core import hot, message_anthropic, message_kept, messages, transcript, window
 from holdfast.core.codec import MessagesRef
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer
@@ -124,8 +124,13 @@ class Sent(list[Any]):
         """What does not fit, and what was mended, in words; empty if all is as it is in the log."""
 
     def render(self, form: Form) -> list[dict[str, Any]]:
-        """The same messages for another provider: "responses" or "anthropic"."""
+        """The same messages for another provider: "responses" or "anthropic"; the latter wants `system` apart."""
         return messages.render(self._chosen, form)
+
+    @property
+    def system(self) -> str | list[dict[str, Any]]:
+        """What the system says, which Anthropic takes beside the messages."""
+        return message_anthropic.system(self._chosen)
 
 
 class Part(NamedTuple):

@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.core import limits
-from holdfast.engine.log import Logs
+from holdfast.core import codec, limits
+from holdfast.core.events import Event
+from holdfast.core.names import thread_log
+from holdfast.engine.log import Logs, decoded
 from holdfast.store.protocol import Erasure
 
+_THREADS = thread_log("x")[:-1]
 
-def erase_logs(logs: Logs, names: Iterable[str], *, by: str, why: str) -> int:
-    """Erase the body of every event of these logs, and the large values only they refer to; gives how many."""
+
+def erase_logs(
+    logs: Logs, names: Iterable[str], *, by: str, why: str, only: Callable[[Event], bool] | None = None
+) -> int:
+    """Erase the body of events of these logs, all or `only` some, and the large values they refer to; gives how many.
+
+    A large value that an event that stays refers to as well is kept with it.
+    """
     at_us = logs.clock.now_us()
     erased = 0
     for name in names:
-        blobs = tuple(blob.hash for blob in logs.store.blobs_of(name))
         seq = 0
         while chunk := logs.store.read(name, after=seq, limit=limits.READ_CHUNK):
-            gone = [Erasure(name, row.seq, by, why, at_us, ()) for row in chunk if row.body is not None]
-            if gone:
-                last = chunk[-1].seq == logs.head(name).seq
-                gone[-1] = Erasure(name, gone[-1].seq, by, why, at_us, blobs if last else ())
-                logs.store.erase(gone)
-                erased += len(gone)
+            events = [(row.seq, decoded(name, row)) for row in chunk if row.body is not None]
+            gone = [(place, event) for place, event in events if only is None or only(event)]
+            kept = {ref.hash for place, event in events if (place, event) not in gone for ref in codec.blob_refs(event)}
+            found = [
+                Erasure(name, place, by, why, at_us, tuple({ref.hash for ref in codec.blob_refs(event)} - kept))
+                for place, event in gone
+            ]
+            if found:
+                logs.store.erase(found)
+                erased += len(found)
             seq = chunk[-1].seq
     logs.forget()
     return erased
+
+
+def threads_of(logs: Logs) -> Iterator[str]:
+    """The logs of all threads."""
+    after: str | None = None
+    while names := logs.store.logs(after=after, limit=limits.PAGE_SIZE):
+        yield from (name for name in names if name.startswith(_THREADS))
+        after = names[-1]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.core import codec, life, limits
+from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, InputConflict, InvalidInput, InvalidValue, ResumeExpired, Stopped, TaskBusy
 from holdfast.core.events import Fields
 from holdfast.core.hot import Hot
@@ -26,6 +27,17 @@ def same_input(logs: Logs, log: Log, given: Fields) -> None:
     if recorded != now:
         shown = [{name: codec.unpack(raw, logs.blob) for name, raw in one.items()} for one in (log.state.input, given)]
         raise InputConflict(log.name, *shown)
+
+
+def same_owner(log: Log, given: ev.TaskCreated) -> None:
+    """The same id for another user, or in another thread, is other work. Going on needs neither."""
+    known = log.state.summary
+    for what, there, wanted in (("user", known.user, given.user), ("thread", known.thread, given.thread)):
+        if wanted is not None and wanted != there:
+            belongs = f"belongs to {what} {there!r}" if there is not None else f"has no {what}"
+            raise InvalidValue(
+                f"task {log.name!r} {belongs}, and {what}={wanted!r} is given", hint="give its own, or another id"
+            )
 
 
 def check_agent(log: Log, agent: Agent) -> None:

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Limits
 from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
-from holdfast.core.records import Write
+from holdfast.core.records import Group, Write
 from holdfast.core.state_errors import StateNotMigrated
 from holdfast.engine import timeline
 from holdfast.engine.agent import Agent
@@ -281,6 +281,25 @@ def _look_again(logs: Logs, hot: Hot, by: str) -> None:
             _look_again(logs, child, by)
 
 
+def child_again(logs: Logs, parent: str, child: str) -> None:
+    """A parent that was reopened waits for a child that has ended before: a failed one goes on, others tell again."""
+    state = logs.load(child).state
+    waits = logs.load(parent).state.waits.values()
+    if not state.ended or not any(wait.kind == "child" and wait.name == child for wait in waits):
+        return
+    if state.summary.status == "failed" and not state.undoing:
+        change(logs, child, reopen("", "its parent goes on"))
+        return
+    result = codec.JSON_NULL if state.result is UNSET else state.result
+    failed = state.failure or ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
+    done = state.summary.status == "completed"
+    ending = ev.TaskCompleted(result=result) if done else ev.TaskFailed(failure=failed)
+    writes = child_ended(logs, parent, child, ending)
+    if writes:
+        with contextlib.suppress(Conflict):  # somebody else told it
+            logs.committer.commit(Group(writes))
+
+
 def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
     """Ask a task to stop. One that nobody holds stops at once, unless it has children that still do something."""
 
@@ -293,12 +312,12 @@ def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
     return decide
 
 
-def reopen(by: str, why: str) -> Decide:
+def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
     """Let a failed task go on: the step that ended it is tried afresh."""
 
     def decide(hot: Hot) -> Sequence[Event]:
         failed = [step for step in hot.steps.values() if step.status == "failed"]
         void = hot.failed_step if any(step.key == hot.failed_step for step in failed) else ""
-        return (ev.TaskReopened(void=void, by=by, why=why),)
+        return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us),)
 
     return decide

@@ -16,8 +16,9 @@ from holdfast.core.hot import Hot
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.core.records import Record, Summary
 from holdfast.engine import outside, timeline
+from holdfast.engine.bag import refuse_taken
 from holdfast.engine.chance import chance
-from holdfast.engine.erasing import erase_logs
+from holdfast.engine.erasing import erase_logs, threads_of
 from holdfast.engine.log import Logs
 from holdfast.engine.view import FactState, Values
 from holdfast.store.protocol import Query
@@ -91,7 +92,7 @@ class User:
         return self._logs.store.list(Query(status=status, user=self.id, limit=limit))
 
     def erase(self, *, by: str = "", why: str = "") -> int:
-        """Forget what this user's log, tasks and threads say; gives the number of events whose body is gone.
+        """Forget what this user's log and tasks say, and what they said in threads; gives how many events that were.
 
         That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
         """
@@ -102,8 +103,14 @@ class User:
                 f"user {self.id!r} has {len(open_ones)} tasks that have not ended: {', '.join(open_ones[:5])}",
                 hint="let them end, or cancel them; then erase the user",
             )
-        threads = {names.thread_log(one.thread) for one in tasks if one.thread is not None}
-        return erase_logs(self._logs, [self._name, *(one.id for one in tasks), *sorted(threads)], by=by, why=why)
+        own = {one.id for one in tasks}
+
+        def theirs(event: ev.Event) -> bool:
+            said = isinstance(event, ev.MessageAdded)
+            return said and (event.user == self.id or event.by == self.id or event.task in own)
+
+        erased = erase_logs(self._logs, [self._name, *(one.id for one in tasks)], by=by, why=why)
+        return erased + erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)
 
     def _all_tasks(self) -> Iterator[Summary]:
         after: str | None = None
@@ -141,6 +148,7 @@ class UserBag:
         self._change(set={name: codec.pack(value, f"state.{name}")})
 
     def __setattr__(self, name: str, value: Any) -> None:
+        refuse_taken(self, name)
         self[name] = value
 
     def __delitem__(self, name: str) -> None:

@@ -106,5 +106,5 @@ def spoken(hot: Hot, events: Sequence[ev.Event], logs: Logs) -> list[ev.MessageA
             index = hot.messages.count + len(said) + 1
             if bytes(raw).startswith(b'{"$blob"'):
                 raw = codec.pack(codec.unpack(raw, logs.blob))  # it is salted as the thread's values are
-            said.append(ev.MessageAdded(message=raw, task=hot.summary.id, index=index))
+            said.append(ev.MessageAdded(message=raw, task=hot.summary.id, index=index, user=hot.summary.user or ""))
     return said

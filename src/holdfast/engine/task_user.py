@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.core import codec, decide
 from holdfast.core import events as ev
 from holdfast.core.patch import Changes, StatePatch
+from holdfast.engine.bag import refuse_taken
 from holdfast.engine.view import FactState, Values
 
 Read = Callable[[], Any]
@@ -68,6 +69,7 @@ class TaskUserBag:
         self._change(Changes(set={name: codec.pack(value, f"user.state.{name}")}))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        refuse_taken(self, name)
         self[name] = value
 
     def __delitem__(self, name: str) -> None:

@@ -47,6 +47,7 @@ class _Header(Struct, frozen=True, tag="log", tag_field="is"):
     base: int
     prev: str
     format: int = FORMAT
+    summary: Summary | UnsetType = UNSET
 
 
 class _BlobLine(Struct, frozen=True, tag="blob", tag_field="is"):
@@ -81,7 +82,8 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
     for name in [segment.log for segment in logs.segments(id)]:
         one = _read(logs.store, name)
         _check_rows(one)
-        yield _line(_Header(name, one.origin.parent, one.origin.at, one.start.digest.hex()))
+        place = (one.origin.parent, one.origin.at, one.start.digest.hex())
+        yield _line(_Header(name, *place, summary=UNSET if one.summary is None else one.summary))
         for blob in one.blobs:
             yield _line(_BlobLine(blob.hash, b2a_base64(blob.data, newline=False).decode()))
         erased = {erasure.seq: erasure for erasure in one.erasures}
@@ -102,6 +104,7 @@ def _read(store: Store, name: str) -> _Incoming:
     wanted = {ref.hash for row in rows for ref in codec.blob_refs(decoded(name, row))}
     one.blobs = [blob for blob in store.blobs_of(name) if blob.hash in wanted]
     one.erasures = [erasure for erasure in store.erasures(name) if erasure.seq <= rows[-1].seq]
+    one.summary = store.summary(name) if one.erasures else None  # what was erased tells no list any more
     return one
 
 
@@ -151,6 +154,7 @@ class _Incoming:
         self.blobs: list[Blob] = []
         self.rows: list[Stored] = []
         self.erasures: list[Erasure] = []
+        self.summary = None if header.summary is UNSET else header.summary
 
     def take(self, line: _EventLine) -> None:
         body = None if line.body is UNSET else bytes(line.body)
@@ -302,6 +306,8 @@ def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes]) -> None:
 
 def _summary(store: Store, one: _Incoming) -> Summary | None:
     """What a list shows of an incoming log: the fold of all of it."""
+    if one.summary is not None and one.erasures:
+        return one.summary
     hot: Hot | None = None
     if one.origin.parent is not None:
         hot = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state

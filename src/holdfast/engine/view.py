@@ -166,10 +166,12 @@ class Waiting:
         used = budget.used(state, state.updated_us)
         most = {} if state.budget is None else dict(budget.allowed(state.budget))
         reached = [name for name in most if used[name] >= most[name]]
-        return [
+        own = [
             {"kind": "budget", "key": name, "name": name, "prompt": None, "used": used[name], "of": most[name]}
             for name in reached
         ]
+        told = "a task that pays for this one has used up its budget: app.raise_budget(key, …)"
+        return own or [{"kind": "budget", "key": one, "name": one, "prompt": told} for one in state.payers]
 
     def _value(self, raw: Raw) -> Any:
         return codec.unpack(raw, self._logs.blob)

@@ -12,7 +12,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import contracts, execute, mocks
+from holdfast.engine import contracts, execute, mocks, outside
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
@@ -184,10 +184,14 @@ class Workshop:
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
+        execute.same_owner(log, first)
         execute.same_input(self.logs, log, first.input)
         contracts.same_contract(self.logs, log, first, then)
         execute.check_agent(log, agent)
         mocks.refuse_real(log, first.mock)
+        if log.state.ended and first.parent is not None:
+            outside.child_again(self.logs, first.parent, name)
+            log.refresh()
         if not log.state.ended:
             execute.check_resumable(self.logs, log, agent)
         return log, False
