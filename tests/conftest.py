@@ -8,6 +8,9 @@ from hypothesis import HealthCheck, settings
 
 import holdfast
 from holdfast.testing.clock import FakeClock
+from tests.postgres_server import postgres_databases, postgres_url
+
+__all__ = ["postgres_databases", "postgres_url"]
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 settings.register_profile("quick", max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
