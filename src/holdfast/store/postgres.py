@@ -16,7 +16,7 @@ from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, St
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_arrays import Bytes, Texts
 from holdfast.store.postgres_links import Links
-from holdfast.store.postgres_rows import to_summary
+from holdfast.store.postgres_rows import list_query, to_summary
 from holdfast.store.postgres_server import Durability, Link, parse, prepare
 from holdfast.store.postgres_writer import Writer
 from holdfast.store.protocol import Erasure, Outcome, Query, Stats, Tombstone, Work
@@ -99,7 +99,7 @@ class PostgresStore:
         wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user")}
         before = _TO_THE_END if query.after is None else self._place(query.after)
         bounds = {**wanted, "before": before, "limit": query.limit}
-        return [to_summary(row) for row in self._links.rows(q.LIST, bounds, prepare=False)]
+        return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
         begin = 0 if after is None else self._place(after)
@@ -146,11 +146,10 @@ class PostgresStore:
     def _erase(self, link: Link, one: Erasure) -> None:
         """Say who erases a body and why, then erase it and what only it referred to."""
         run = self._links.run
-        run(link, q.LOCK, {"names": Texts([one.log])})
-        row = run(link, q.LOG_NUMBER, {"name": one.log}).fetchone()
+        row = run(link, q.LOCK, {"names": Texts([one.log])}).fetchone()
         if row is None:
             raise TaskNotFound(one.log)
-        place = {"log": Int8(row[0]), "seq": Int8(one.seq)}
+        place = {"log": Int8(row[1]), "seq": Int8(one.seq)}
         run(link, q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": Int8(one.at_us)})
         run(link, q.ERASE_BODY, place)
         run(link, q.REMOVE_SNAPSHOTS, place)
@@ -165,8 +164,7 @@ class PostgresStore:
 
     def _remove(self, link: Link, stone: Tombstone) -> bool:
         run = self._links.run
-        run(link, q.LOCK, {"names": Texts([stone.log])})
-        head = run(link, q.HEADS, {"names": Texts([stone.log])}).fetchone()
+        head = run(link, q.LOCK, {"names": Texts([stone.log])}).fetchone()
         if head is None or tuple(head[2:]) != (stone.seq, stone.digest):
             return False
         if run(link, q.FORKS, {"name": stone.log}).fetchone() is not None:
@@ -195,8 +193,7 @@ class PostgresStore:
         return self.read(log)
 
     def anchor(self, log: str) -> Head | None:
-        row = self._links.row(q.ANCHOR, {"name": log})
-        return Head(*row) if row else None
+        return self.head(log)
 
     def check(self) -> list[str]:
         found = self._links.rows(q.CHECK, {"schema": self._links.address.schema}, prepare=False)

@@ -1,4 +1,4 @@
-"""Lists as PostgreSQL's arrays, each of one fixed type: an empty list has it too, so a statement is prepared only once."""
+"""Lists as PostgreSQL's arrays, each of one fixed type: an empty list has it too, so a statement is prepared once."""
 
 from __future__ import annotations
 

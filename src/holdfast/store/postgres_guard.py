@@ -86,13 +86,12 @@ class _Guard:
         if self._until is None:
             if not self._allowed:
                 self._allowed = 1.0
-                self._link.execute(q.SET_IDLE_LIMIT, {"limit": "0"})
+                self._link.execute(q.SET_FOR_USERS, {"idle": "0"})
                 self._link.execute(q.SET_STATEMENT_LIMIT, {"limit": "0"})
             return
         left = self._until - time.monotonic()
         if not self._allowed:
-            idle = f"{(left + 60) * 1000:.0f}ms"
-            self._link.execute(q.SET_IDLE_LIMIT, {"limit": idle})
+            self._link.execute(q.SET_FOR_USERS, {"idle": f"{(left + 60) * 1000:.0f}ms"})
         if not self._allowed or left < self._allowed / 2:
             self._allowed = max(left, 0.001)
             self._link.execute(q.SET_STATEMENT_LIMIT, {"limit": f"{max(1, round(self._allowed * 1000))}ms"})

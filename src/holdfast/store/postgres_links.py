@@ -49,7 +49,7 @@ class Links:
         self._local = settings(address, durability, local=True)
         self._pool: ConnectionPool[Link] = ConnectionPool(
             address.conninfo,
-            kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": tuple_row},
+            kwargs={"autocommit": True, "row_factory": tuple_row},
             min_size=0,
             max_size=address.connections,
             timeout=address.wait_seconds,

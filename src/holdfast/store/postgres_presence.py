@@ -1,4 +1,5 @@
-"""Who is alive: an advisory lock on a connection of its own. The server drops it when the process dies, however it dies.
+"""Who is alive: an advisory lock on a connection of its own. The server drops it when the process dies, in
+whatever way.
 
 A holder whose connection breaks looks dead until it is back under the same name: others may take its tasks over then,
 which is safe, since the claim in the log decides. So everyone who notices a broken connection calls `renew`.

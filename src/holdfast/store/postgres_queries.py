@@ -20,72 +20,78 @@ class Texts:
     def __getitem__(self, text: LiteralString) -> bytes:
         made = self._made.get(text)
         if made is None:
-            made = self._made[text] = sql.SQL(text).format(s=self._schema).as_bytes(None)
+            # psycopg remembers how to read a text of up to 4,096 bytes, so it is worth being short.
+            made = self._made[text] = b" ".join(sql.SQL(text).format(s=self._schema).as_bytes(None).split())
         return made
 
 
 # Appending
 
-# One event after a head that is there with that digest; without it no row is written, and a taken seq is an error. The
-# name is compared too: after a fail-over that lost something, a number may be another log's.
-INSERT_EVENT_AFTER = """
-insert into {s}.events (log, seq, kind, at, body, body_hash, digest)
-select log, %(seq)s, %(kind)s, %(at)s, %(body)b::bytea, %(body_hash)b, %(digest)b from {s}.logs
-where log = %(log)s and name = %(name)s and exists (
-  select from {s}.events as head where head.log = %(log)s and head.seq = %(seq)s - 1 and head.digest = %(before)b
+# One event: the head moves if it is the expected one, and the event is written if it moved.
+APPEND_EVENT = """
+with head as (
+  update {s}.logs set seq = %(seq)s, digest = %(digest)b
+  where name = %(name)s and seq = %(seq)s - 1 and digest = %(before)b returning log
 )
-for key share
+insert into {s}.events (log, seq, kind, at, body, body_hash, digest)
+select log, %(seq)s, %(kind)s, %(at)s, %(body)b::bytea, %(body_hash)b, %(digest)b from head
 """
 
-_HELD = "held as (select log, name from {s}.logs where name = any(%(names)s) order by log for key share)"
+# Heads are locked in one order, so that two batches wait for each other in one direction only; those that are the
+# expected ones move.
+_MOVED = """
+held as (
+  select log, name from {s}.logs where name = any(%(names)s) order by log for no key update
+), moved as (
+  update {s}.logs set seq = new.seq, digest = new.digest
+  from held join unnest(%(names)s, %(old_seqs)s, %(old_digests)s, %(new_seqs)s, %(new_digests)s)
+    as new (name, old_seq, old_digest, seq, digest) using (name)
+  where logs.log = held.log and logs.seq = old_seq and logs.digest = old_digest
+  returning logs.log, logs.name
+)
+"""
 
-# In the order of log and seq, so that two batches wait for each other in one direction only. Without its log, or without
-# the head it follows, a row has a null where none may be: the whole statement fails.
+# Without its log, whose head has then not moved, a row has a null where none may be: the whole statement fails.
 _EVENTS = """
 insert into {s}.events (log, seq, kind, at, body, body_hash, digest)
-select known.log,
-  case when before is null or exists (
-    select from {s}.events as head where head.log = known.log and head.seq = new.seq - 1 and head.digest = before
-  ) then seq end,
-  kind, at, body, body_hash, digest
-from unnest(%(event_logs)s, %(seqs)s, %(kinds)s, %(ats)s, %(bodies)s, %(body_hashes)s, %(digests)s, %(befores)s)
-  as new (name, seq, kind, at, body, body_hash, digest, before)
-left join known using (name) order by known.log, seq
+select known.log, seq, kind, at, body, body_hash, digest
+from unnest(%(event_logs)s, %(seqs)s, %(kinds)s, %(ats)s, %(bodies)s, %(body_hashes)s, %(digests)s)
+  as new (name, seq, kind, at, body, body_hash, digest)
+left join known using (name)
 """
 
 # Events of many logs, each after a known head, in one statement.
-APPEND_EVENTS = "with " + _HELD + ", known as (select * from held)" + _EVENTS
+APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS  # noqa: S608 — constants
 
-# A task's row, as its fold now has it, with the head it was written at.
+# A task's row, as its fold now has it.
 _TASKS = """
-insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock, anchor_seq, anchor_digest)
+insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
+  priority, wake, deadline, created, changed, mock)
 select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock, anchor_seq, anchor_digest
+  wake, deadline, created, changed, mock
 from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
-  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s,
-  %(anchor_seq)s, %(anchor_digest)s)
+  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s)
   as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-    wake, deadline, created, changed, mock, anchor_seq, anchor_digest)
+    wake, deadline, created, changed, mock)
 left join known using (name) order by known.log
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
-  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock,
-  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest
+  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock
 """
 
 # The same with the rows of their tasks.
 APPEND_WITH_TASKS = (
-    "with " + _HELD + ", known as (select * from held), tasks as (" + _TASKS + ")" + _EVENTS
+    "with " + _MOVED + ", known as (select * from moved), tasks as (" + _TASKS + ")" + _EVENTS  # noqa: S608
 )  # fmt: skip
 
 # New logs in their order. A parent that is named but not there makes the name null, which none may be.
 _LOGS = """
-insert into {s}.logs (name, parent, base)
-select case when new.parent is null or logs.log is not null then new.name end, logs.log, new.base
-from unnest(%(new_logs)s, %(parents)s, %(bases)s) with ordinality as new (name, parent, base, place)
+insert into {s}.logs (name, parent, base, seq, digest)
+select case when new.parent is null or logs.log is not null then new.name end, logs.log, new.base, new.seq, new.digest
+from unnest(%(new_logs)s, %(parents)s, %(bases)s, %(made_seqs)s, %(made_digests)s)
+  with ordinality as new (name, parent, base, seq, digest, place)
 left join {s}.logs on logs.name = new.parent order by place
 returning log, name
 """
@@ -106,8 +112,8 @@ where old.log = known.log and old.seq <> shots.seq and %(keep)s <= (shots.seq > 
 
 # Everything a batch of groups may hold, in one statement: it is written as a whole, or fails as a whole. What is taken
 # after it was freed takes the old one's place; any other key that is there already is an error.
-APPEND = (
-    "with " + _HELD + ", made as (" + _LOGS + "), known as (select * from held union all select * from made)"
+APPEND = (  # noqa: S608 — of constants
+    "with " + _MOVED + ", made as (" + _LOGS + "), known as (select * from moved union all select * from made)"
     ", shots as (select * from unnest(%(shot_logs)s, %(shot_seqs)s, %(shot_digests)s, %(versions)s, %(shot_ats)s,"
     " %(shots)s) as shot (name, seq, digest, version, at, body))"
     ", tasks as (" + _TASKS + "), put as (" + _SNAPSHOTS + "), rotated as (" + _ROTATE + "), blobs as ("
@@ -123,19 +129,13 @@ APPEND = (
     ", retaken as (insert into {s}.effects (key, log, step, input_hash)"
     " select * from takes where key = any(%(frees)s) order by key"
     " on conflict (key) do update set log = excluded.log, step = excluded.step, input_hash = excluded.input_hash)"
-    ", events as (" + _EVENTS + ") select name, log from made"
+    "" + _EVENTS
 )  # fmt: skip
 
-# Under a lock: nobody else writes after these heads until the transaction ends. What is read next is read anew.
-LOCK = "select from {s}.logs where name = any(%(names)s) order by log for update"
-
-HEADS = """
-select name, log, head.seq, head.digest from {s}.logs, lateral (
-  select seq, digest from {s}.events where events.log = logs.log order by seq desc limit 1
-) as head
-where name = any(%(names)s)
+# Under a lock: nobody else moves these heads, or removes these logs, until the transaction ends.
+LOCK = """
+select name, log, seq, digest from {s}.logs where name = any(%(names)s) order by log for update
 """
-NAMED = "select name from {s}.logs where name = any(%(names)s)"
 GONE = "select name from {s}.tombstones where name = any(%(names)s)"
 OWNERS = "select key, log, step, input_hash from {s}.effects where key = any(%(keys)s)"
 
@@ -147,12 +147,7 @@ join {s}.logs using (name) join {s}.events using (log, seq)
 
 # Reading
 
-LOG_NUMBER = "select log from {s}.logs where name = %(name)s"
-
-HEAD = """
-select seq, digest from {s}.events
-where log = (select log from {s}.logs where name = %(name)s) order by seq desc limit 1
-"""
+HEAD = "select seq, digest from {s}.logs where name = %(name)s"
 
 ORIGIN = """
 select parents.name, logs.base from {s}.logs left join {s}.logs as parents on parents.log = logs.parent
@@ -201,15 +196,22 @@ from {s}.tasks join {s}.logs using (log)
 
 TASK = _TASK + "where logs.name = %(name)s"
 
-# The planner sees the values, so that an index is found for every filter.
-LIST = (
-    _TASK + """
+_MATCHING = """
 where log < %(before)s
   and (%(status)s::text is null or status = %(status)s) and (%(agent)s::text is null or agent = %(agent)s)
   and (%(stage)s::text is null or stage = %(stage)s) and (%(user)s::text is null or "user" = %(user)s)
-order by log desc limit %(limit)s
 """
-)  # fmt: skip
+_NEWEST_FIRST = " order by log desc limit %(limit)s"
+
+# One query a leading filter: an optional filter alone would keep PostgreSQL from using an index.
+LIST = _TASK + _MATCHING + _NEWEST_FIRST
+LIST_BY_STATUS = _TASK + _MATCHING + "and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_AGENT = _TASK + _MATCHING + "and agent = %(agent)s" + _NEWEST_FIRST
+LIST_BY_AGENT_AND_STATUS = _TASK + _MATCHING + "and agent = %(agent)s and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_STAGE = _TASK + _MATCHING + "and stage = %(stage)s" + _NEWEST_FIRST
+LIST_BY_STAGE_AND_STATUS = _TASK + _MATCHING + "and stage = %(stage)s and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_USER = _TASK + _MATCHING + 'and "user" = %(user)s' + _NEWEST_FIRST
+LIST_BY_USER_AND_STATUS = _TASK + _MATCHING + 'and "user" = %(user)s and status = %(status)s' + _NEWEST_FIRST
 
 # Where a listing goes on: also after a log that was removed meanwhile.
 PLACE_OF = """
@@ -242,7 +244,8 @@ select name, seq, digest, at, why from {s}.tombstones where name > %(after)s ord
 # Erasing and removing
 
 ERASURES = """
-select name, seq, by, why, at from {s}.erasures join {s}.logs using (log) where name = %(name)s order by seq
+select name, erasures.seq, by, why, at from {s}.erasures join {s}.logs using (log)
+where name = %(name)s order by erasures.seq
 """
 INSERT_ERASURE = """
 insert into {s}.erasures (log, seq, by, why, at) values (%(log)s, %(seq)s, %(by)s, %(why)s, %(at)s)
@@ -287,7 +290,6 @@ on conflict do nothing
 
 # Looking after it
 
-ANCHOR = "select anchor_seq, anchor_digest from {s}.tasks join {s}.logs using (log) where name = %(name)s"
 COUNT_BY_STATUS = "select status, count(*) from {s}.tasks group by status order by status"
 COUNTS = """
 select (select count(*) from {s}.events), (select count(*) from {s}.blobs), (select count(*) from {s}.snapshots)
@@ -301,8 +303,8 @@ left join pg_inherits on inhrelid = part.oid left join pg_class as whole on whol
 where part.relnamespace = quote_ident(%(schema)s)::regnamespace and part.relkind = 'r' group by 1 order by 1
 """
 
-# What can be wrong without any event being so: a guard that was switched off, an index that does not hold, rows whose
-# log is not there, events that are missing in between.
+# What can be wrong without any event being so: a guard that was switched off, an index that does not hold, a head that
+# is not the last event, events that are missing.
 CHECK = """
 select 'the trigger ' || tgname || ' of ' || relname || ' is switched off'
 from pg_trigger join pg_class on pg_class.oid = tgrelid
@@ -312,11 +314,15 @@ select 'the index ' || indexrelid::regclass || ' is not valid'
 from pg_index join pg_class on pg_class.oid = indexrelid
 where relnamespace = quote_ident(%(schema)s)::regnamespace and not indisvalid
 union all
-select 'there are events of log number ' || log || ', which is not there'
-from (select distinct log from {s}.events) as own where not exists (select from {s}.logs where logs.log = own.log)
-union all
-select 'events of log number ' || log || ' are missing'
-from {s}.events group by log having count(*) <> max(seq) - min(seq) + 1
+select case
+    when logs.log is null then 'there are events of log number ' || own.log || ', which is not there'
+    when own.log is null or last <> logs.seq then 'the head of ' || name || ' is not its last event'
+    else 'events of ' || name || ' are missing'
+  end
+from {s}.logs full join (
+  select log, count(*) as events, min(seq) as first, max(seq) as last from {s}.events group by log
+) as own on own.log = logs.log
+where logs.log is null or own.log is null or last <> logs.seq or events <> last - first + 1
 """
 
 # Transactions with user code
@@ -334,9 +340,11 @@ TRANSACTION = "select pg_current_xact_id()::text"
 
 # Connections
 
-# `local` and below would acknowledge what a fail-over can lose; a setting that asks for more than `on` stays.
+# `local` and below would acknowledge what a fail-over can lose; a setting that asks for more than `on` stays. Our
+# statements look the same to the planner whatever their values are, so they are planned once, not every time.
 SET = """
-select set_config('lock_timeout', %(lock)s, %(local)s),
+select set_config('plan_cache_mode', 'force_generic_plan', %(local)s),
+  set_config('lock_timeout', %(lock)s, %(local)s),
   set_config('statement_timeout', %(statement)s, %(local)s),
   set_config('idle_in_transaction_session_timeout', %(idle)s, %(local)s),
   case
@@ -350,7 +358,9 @@ select set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalive
   set_config('tcp_keepalives_count', '3', false), set_config('client_connection_check_interval', '10s', false)
 """
 SET_STATEMENT_LIMIT = "select set_config('statement_timeout', %(limit)s, true)"
-SET_IDLE_LIMIT = "select set_config('idle_in_transaction_session_timeout', %(limit)s, true)"
+SET_FOR_USERS = """
+select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_config('plan_cache_mode', 'auto', true)
+"""
 
 # What user code may have left behind on a connection.
 TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"

@@ -1,4 +1,4 @@
-"""Between PostgreSQL's rows and our records: which groups of a batch may be written, and the one statement that does it.
+"""Between PostgreSQL's rows and our records: which groups of a batch may be written, and the statement that does it.
 
 `Seen` is what is known of the logs a batch writes to: looked up under a lock, or taken on trust from what the groups
 expect, in which case the statement itself fails where it is wrong. `plan` decides every group against it, in order.
@@ -6,28 +6,32 @@ expect, in which case the statement itself fails where it is wrong. `plan` decid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
 from holdfast.core.errors import Conflict, KeyTaken
-from holdfast.core.records import Group, Head, Snapshot, Summary, Take, Write
+from holdfast.core.records import Group, Head, Origin, Snapshot, Summary, Take, Write
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_arrays import Array, Bools, Bytes, Floats, Ints, Texts
-from holdfast.store.protocol import Outcome, Placed, place
+from holdfast.store.protocol import Outcome, Placed, Query, place
 
 Columns = tuple[tuple[str, type[Array]], ...]
 
 _EVENTS: Columns = (
     *(("event_logs", Texts), ("seqs", Ints), ("kinds", Texts), ("ats", Ints), ("bodies", Bytes)),
-    *(("body_hashes", Bytes), ("digests", Bytes), ("befores", Bytes)),
+    *(("body_hashes", Bytes), ("digests", Bytes)),
 )
 _TASKS: Columns = (
     *(("id", Texts), ("agent", Texts), ("status", Texts), ("stage", Texts), ("user", Texts), ("thread", Texts)),
     *(("parent", Texts), ("waiting", Texts), ("holder", Texts), ("lease_seconds", Floats), ("queue", Texts)),
     *(("priority", Ints), ("wake", Ints), ("deadline", Ints), ("created", Ints), ("changed", Ints), ("mock", Bools)),
-    *(("anchor_seq", Ints), ("anchor_digest", Bytes)),
 )
-_LOGS: Columns = (("new_logs", Texts), ("parents", Texts), ("bases", Ints))
+_MOVES: Columns = (
+    *(("names", Texts), ("old_seqs", Ints), ("old_digests", Bytes), ("new_seqs", Ints), ("new_digests", Bytes)),
+)
+_LOGS: Columns = (
+    *(("new_logs", Texts), ("parents", Texts), ("bases", Ints), ("made_seqs", Ints), ("made_digests", Bytes)),
+)
 _SNAPSHOTS: Columns = (
     *(("shot_logs", Texts), ("shot_seqs", Ints), ("shot_digests", Bytes), ("versions", Ints)),
     *(("shot_ats", Ints), ("shots", Bytes)),
@@ -73,14 +77,15 @@ class Batch:
 
     def __init__(self) -> None:
         self._events: list[tuple[Any, ...]] = []
-        self._logs: dict[str, tuple[Any, ...]] = {}
+        self._logs: dict[str, Origin] = {}
         self._tasks: dict[str, tuple[Any, ...]] = {}
         self._snapshots: dict[str, tuple[Any, ...]] = {}
         self._blobs: dict[str, bytes] = {}
         self._uses: set[tuple[str, str]] = set()
         self._takes: dict[str, Take] = {}
         self._frees: set[str] = set()
-        self._names: dict[str, None] = {}
+        self._olds: dict[str, Head] = {}
+        self._heads: dict[str, Head] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -88,8 +93,11 @@ class Batch:
         beside = self._logs or self._tasks or self._snapshots or self._blobs or self._takes or self._frees
         return not (self._events or beside)
 
-    def add(self, group: Group, places: Sequence[Placed]) -> bool:
-        """Gather a group. Says no to what one statement cannot do: free what it takes, or keep two snapshots."""
+    def add(self, group: Group, places: Sequence[Placed], olds: Mapping[str, Head]) -> bool:
+        """Gather a group, given the heads before it. Says no to what one statement cannot do.
+
+        That is to free what it takes, or to keep two snapshots of one log.
+        """
         if any(key in self._takes for key in group.frees):
             return False
         for write in group.writes:
@@ -98,24 +106,27 @@ class Batch:
         self._frees.update(group.frees)
         self._takes.update((take.key, take) for take in group.takes)
         for write, placed in zip(group.writes, places, strict=True):
-            self._add(write, placed)
+            before = write.expect if write.origin is not None else olds.get(write.log)
+            assert before is not None, "a group that was decided has a head to follow"
+            self._add(write, before, placed)
         return True
 
-    def _add(self, write: Write, placed: Placed) -> None:
-        before: bytes | None = None
+    def _add(self, write: Write, before: Head, placed: Placed) -> None:
         if write.origin is not None:
-            self._logs[write.log] = (write.log, write.origin.parent, write.origin.at)
-        elif write.log not in self._names and write.log not in self._logs:
-            before = write.expect.digest if write.expect is not None else None
-            self._names[write.log] = None
+            self._logs[write.log] = write.origin
+        elif write.log not in self._logs:
+            self._olds.setdefault(write.log, before)
         seq = placed.first
         for draft, digest in zip(write.drafts, placed.digests, strict=True):
-            row = (write.log, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, before)
+            row = (write.log, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
             self._events.append(row)
-            before, seq = None, seq + 1
+            seq += 1
+        self._heads[write.log] = (
+            Head(seq - 1, placed.digests[-1]) if placed.digests else self._heads.get(write.log, before)
+        )
         if write.summary is not None:
             row = tuple(getattr(write.summary, name) for name in _SUMMARY_FIELDS)
-            self._tasks[write.log] = (write.log, *row[1:], seq - 1, placed.digests[-1])
+            self._tasks[write.log] = (write.log, *row[1:])
         for blob in write.blobs:
             self._blobs[blob.hash] = blob.data
             self._uses.add((blob.hash, write.log))
@@ -125,14 +136,18 @@ class Batch:
 
     def statement(self, snapshots_kept: int) -> tuple[LiteralString, dict[str, Any]]:
         """The shortest statement that writes all of it, and its parameters."""
-        found: dict[str, Any] = {"names": Texts(self._names), **_arrays(_EVENTS, self._events)}
+        moves = ((log, old, self._heads[log]) for log, old in self._olds.items())
+        found: dict[str, Any] = _arrays(_EVENTS, self._events)
+        found |= _arrays(_MOVES, ((log, old.seq, old.digest, new.seq, new.digest) for log, old, new in moves))
         beside = self._logs or self._snapshots or self._blobs or self._takes or self._frees
         if not beside and not self._tasks:
             return q.APPEND_EVENTS, found
         found |= _arrays(_TASKS, self._tasks.values())
         if not beside:
             return q.APPEND_WITH_TASKS, found
-        found |= _arrays(_LOGS, self._logs.values()) | _arrays(_SNAPSHOTS, self._snapshots.values())
+        made = ((log, one.parent, one.at, self._heads[log]) for log, one in self._logs.items())
+        found |= _arrays(_LOGS, ((log, parent, at, head.seq, head.digest) for log, parent, at, head in made))
+        found |= _arrays(_SNAPSHOTS, self._snapshots.values())
         found |= _arrays(_BLOBS, ((bytes.fromhex(hash), self._blobs[hash]) for hash in sorted(self._blobs)))
         found |= _arrays(_USES, ((bytes.fromhex(hash), log) for hash, log in sorted(self._uses)))
         takes = ((take.key, take.log, take.step, take.input_hash) for take in self._takes.values())
@@ -144,8 +159,9 @@ def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | N
     """What becomes of each group, and the rows of those that may be written. None if one statement cannot do it."""
     batch, outcomes = Batch(), list[Outcome]()
     for group in groups:
+        olds = {write.log: seen.heads[write.log] for write in group.writes if write.log in seen.heads}
         outcome = decide(group, seen)
-        if isinstance(outcome, tuple) and not batch.add(group, outcome):
+        if isinstance(outcome, tuple) and not batch.add(group, outcome, olds):
             return None
         outcomes.append(outcome)
     return outcomes, batch
@@ -204,6 +220,18 @@ def last_places(group: Group, places: Sequence[Placed]) -> dict[tuple[str, int],
         if placed.digests:
             found[write.log, placed.first + len(placed.digests) - 1] = placed.digests[-1]
     return found
+
+
+def list_query(query: Query) -> LiteralString:
+    """The query whose index fits the filters best."""
+    any_status = query.status is None
+    if query.user is not None:
+        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
+    if query.agent is not None:
+        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
+    if query.stage is not None:
+        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
+    return q.LIST if any_status else q.LIST_BY_STATUS
 
 
 def to_summary(row: tuple[Any, ...]) -> Summary:

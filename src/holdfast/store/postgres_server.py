@@ -1,4 +1,4 @@
-"""Reaching a PostgreSQL server: what an address says, connecting, bringing the schema up to date, naming what goes wrong."""
+"""Reaching a PostgreSQL server: what an address says, connecting, the schema, and naming what goes wrong."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ OLDEST_SERVER = 14
 CONNECT_SECONDS = 10
 IDLE_SECONDS = 60
 MAX_CONNECTIONS = 1_000
+ONLY_WHEN_ASKED = 1 << 30  # uses of a statement before psycopg prepares it unasked; None would forbid it altogether
 
 # What libpq is told unless the address says otherwise: notice a dead peer in half a minute, and find the primary.
 _DEFAULTS = {
@@ -112,7 +113,7 @@ def _conninfo(url: str) -> str:
             f"the address of the server is not understood: {_first_line(error)}",
             hint="postgresql://user:password@host:5432/database?schema=holdfast",
         ) from None
-    return conninfo.make_conninfo(**{**_DEFAULTS, **said})
+    return conninfo.make_conninfo("", **{**_DEFAULTS, **said})
 
 
 def _number(own: dict[str, str], name: str, default: float, least: float, most: float) -> float:
@@ -155,9 +156,9 @@ def settings(address: Address, durability: Durability, *, local: bool) -> dict[s
 
 
 def configure(link: Link, address: Address, durability: Durability) -> None:
-    """Prepare a connection of the pool. Behind a pooler nothing may be left on it: settings go with each transaction."""
+    """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
     register(link)
-    link.prepare_threshold = None
+    link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
     if not address.pooled:
         link.execute(q.SET_KEEPALIVES)
         link.execute(q.SET, settings(address, durability, local=False))
@@ -199,7 +200,7 @@ def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, .
     if not row[0]:
         if row[1]:
             raise NotAStore(
-                f"the schema {address.schema!r} of {address.shown} has tables of another program; they were not touched",
+                f"the schema {address.schema!r} of {address.shown} has tables of another program; nothing was touched",
                 hint="name another one: ?schema=…",
             )
         return known

@@ -3,10 +3,10 @@
 An append is one statement and one round trip. It trusts what its groups expect, and fails as a whole where that is
 wrong; then, and for writes at whatever the head is, the logs are locked and looked at first.
 
-*A connection that is lost* while a statement is under way leaves its fate open. It is never guessed: the logs are locked
-on a new connection, which waits for whatever the server still does for the old one, and our digests are looked for at
-their places. If they are there, it happened. If not, the same write is tried at the same places, where only one of the
-two can ever be.
+*A connection that is lost* while a statement is under way leaves its fate open. It is never guessed: the logs are
+locked on a new connection, which waits for whatever the server still does for the old one, and our digests are looked
+for at their places. If they are there, it happened. If not, the same write is tried at the same places, where only one
+of the two can ever be.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from holdfast.store.postgres_rows import Batch, Seen, decide, last_places, names
 from holdfast.store.postgres_server import Link, is_lost, is_refusal, translated
 from holdfast.store.protocol import Outcome, Placed, Work
 
-_KNOWN_LOGS = 100_000
 _MAX_TRIES = 8
 
 Places = tuple[Placed, ...] | None
@@ -57,7 +56,6 @@ class Writer:
     def __init__(self, links: Links, snapshots_kept: int) -> None:
         self._links = links
         self._snapshots_kept = snapshots_kept
-        self._numbers: dict[str, int] = {}
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         """Write groups; each succeeds or fails alone."""
@@ -90,22 +88,18 @@ class Writer:
         with self._links.writing() as link:
             failpoint("commit.before")
             try:
-                cursor = self._links.write(link, text, bindings)
+                self._links.write(link, text, bindings)
             except psycopg.Error as error:
                 raise self._reason(error, link) from error
-            if text == q.APPEND:
-                self._remember(cursor.fetchall())
         failpoint("commit.after")
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """One event, one statement that commits by itself and writes nothing unless the head is there."""
         self._links.refuse_inside()
         group = Group((Write(log, (draft,), expect),))
-        number, seq = self._number(log), expect.seq + 1
-        if number is None:
-            return Conflict(log, expect.seq, None)
+        seq = expect.seq + 1
         digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-        row = {"log": Int8(number), "name": log, "seq": Int8(seq), "kind": draft.kind, "at": Int8(draft.at_us)}
+        row = {"name": log, "seq": Int8(seq), "kind": draft.kind, "at": Int8(draft.at_us)}
         row |= {"body": draft.body, "body_hash": draft.body_hash, "digest": digest, "before": expect.digest}
         failpoint("append.before")
         places: Places = None
@@ -118,7 +112,6 @@ class Writer:
         except _Lost:
             places = (Placed(seq, (digest,)),)
             self._links.lost()
-        self._numbers.pop(log, None)
         (outcome,) = self._settle([group], [places])
         failpoint("append.after")
         if isinstance(outcome, tuple):
@@ -130,27 +123,12 @@ class Writer:
         with self._links.writing() as link:
             failpoint("commit.before")
             try:
-                written = self._links.write(link, q.INSERT_EVENT_AFTER, row).rowcount == 1
+                written = self._links.write(link, q.APPEND_EVENT, row).rowcount == 1
             except psycopg.Error as error:
                 raise self._reason(error, link) from error
         if written:
             failpoint("commit.after")
         return written
-
-    def _number(self, log: str) -> int | None:
-        number = self._numbers.get(log)
-        if number is None:
-            row = self._links.row(q.LOG_NUMBER, {"name": log})
-            if row is None:
-                return None
-            self._remember([(log, row[0])])
-            return row[0]
-        return number
-
-    def _remember(self, numbers: Sequence[tuple[Any, ...]]) -> None:
-        if len(self._numbers) + len(numbers) > _KNOWN_LOGS:
-            self._numbers.clear()
-        self._numbers.update((name, number) for name, number in numbers)
 
     def _reason(self, error: psycopg.Error, link: Link) -> Exception:
         """What an error means for a write that was under way."""
@@ -237,19 +215,17 @@ class Writer:
         with link.pipeline():
             if begins:
                 self._links.begin(link)
-            run(link, q.LOCK, {"names": names})
-            heads = run(link, q.HEADS, {"names": names})
+            heads = run(link, q.LOCK, {"names": names})
             gone = run(link, q.GONE, {"names": names})
-            named = run(link, q.NAMED, {"names": names})
             owners = run(link, q.OWNERS, {"keys": keys})
             where = {"names": Texts(log for log, _ in asked), "seqs": Ints(seq for _, seq in asked)}
-            found = run(link, q.FOUND, where)
+            found = run(link, q.FOUND, where) if asked else None
         seen = Seen()
         seen.heads = {name: Head(seq, digest) for name, _, seq, digest in heads.fetchall()}
         seen.gone = {name for (name,) in gone.fetchall()}
-        seen.parents = {name for (name,) in named.fetchall()}
+        seen.parents = set(seen.heads)
         seen.owners = {row[0]: Take(*row) for row in owners.fetchall()}
-        return seen, {(name, seq): digest for name, seq, digest in found.fetchall()}
+        return seen, {(name, seq): digest for name, seq, digest in (found.fetchall() if found else ())}
 
     def _commit(self, link: Link, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Write what was decided and commit; one round trip."""
@@ -292,21 +268,23 @@ class Writer:
         group = run_guarded(link, links.address.schema, work, seconds)
         try:
             seen, _ = self._look(link, [group], [None], begins=False)
-            outcome = decide(group, seen)
-            batch = Batch()
-            if not isinstance(outcome, tuple) or not batch.add(group, outcome):
+            planned = plan([group], seen)
+            assert planned is not None, "one statement can do one group"
+            (outcome,), batch = planned
+            if not isinstance(outcome, tuple):
                 return outcome
             failpoint("commit.before")
-            self._commit(link, batch, [outcome])
-        except _Lost:
-            return _InDoubt(after.log, group, outcome)
+            try:
+                self._commit(link, batch, [outcome])
+            except _Lost:
+                return _InDoubt(after.log, group, outcome)
         except psycopg.Error as error:
             raise translated(error, links.address) from error
         failpoint("commit.after")
         return outcome
 
     def _settle_transaction(self, doubt: _InDoubt) -> Outcome:
-        """Find out whether a transaction with user code was committed. It held the lock of its log, so we wait for it."""
+        """Find out whether a transaction with user code was committed. It held its log's lock, so we wait for that."""
         assert isinstance(doubt.outcome, tuple)
         self._links.lost()
         wanted = last_places(doubt.group, doubt.outcome)

@@ -1,9 +1,10 @@
 -- The first schema.
 --
 -- The tables are those of SQLite, with two differences. `events` is parted into sixteen by the hash of the log, so that
--- no index and no vacuum ever has to deal with all of it. And a row of `logs` is also the lock of its log: whoever
--- appends holds it shared until the commit, whoever reads the head in order to write after it, or removes the log, holds
--- it alone. The lock of a row leaves nothing behind, however often it is taken.
+-- no index and no vacuum ever has to deal with all of it. And a row of `logs` holds the head of its log: an append moves
+-- it from the seq and the digest it expects, in the same statement that writes the events, and touches no part but the
+-- one it writes to. So that row is also the lock of its log. It can be made again from the events; `check` compares
+-- them, and a log that lost its tail is noticed by it. Pages are left half empty, so that the row moves within its page.
 --
 -- Text is compared byte by byte, so that pages go on in the same order on every server.
 --
@@ -18,8 +19,10 @@ create table logs (
   log    bigint generated always as identity primary key,
   name   text collate "C" not null unique,
   parent bigint references logs (log),
-  base   bigint not null default 0 check (base >= 0)
-);
+  base   bigint not null default 0 check (base >= 0),
+  seq    bigint not null,
+  digest bytea  not null check (length(digest) = 32)
+) with (fillfactor = 50);
 
 create index logs_by_parent on logs (parent) where parent is not null;
 
@@ -54,9 +57,7 @@ create table tasks (
   wake          bigint,
   deadline      bigint,
   created       bigint not null,
-  changed       bigint not null,
-  anchor_seq    bigint not null,
-  anchor_digest bytea  not null
+  changed       bigint not null
 ) with (fillfactor = 80);
 
 create index tasks_by_status on tasks (status, log);
