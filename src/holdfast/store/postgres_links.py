@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from holdfast.core.errors import StoreBusy, StoreClosed, StorePoisoned
+from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_presence import Presence
 from holdfast.store.postgres_server import (
@@ -30,13 +28,17 @@ from holdfast.store.postgres_server import (
 from holdfast.store.protocol import written_inside
 
 _READ_TRIES = 3
-_WORKERS = 2
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
 
 Parameters = Mapping[str, Any]
 
 
 class Links:
-    """The pool, and the connection that proves this process alive."""
+    """A small pool, and the connection that proves this process alive.
+
+    Connections are made by whoever needs one, so that what is wrong is told where it matters.
+    """
 
     def __init__(self, address: Address, durability: Durability) -> None:
         self.address = address
@@ -44,43 +46,65 @@ class Links:
         self.texts = q.Texts(address.schema)
         self._pid = os.getpid()
         self._presence: Presence | None = None
-        self._starting = threading.Lock()
+        self._lock = threading.Lock()
         self._inside: set[int] = set()
         self._local = settings(address, durability, local=True)
-        self._pool: ConnectionPool[Link] = ConnectionPool(
-            address.conninfo,
-            kwargs={"autocommit": True, "row_factory": tuple_row},
-            min_size=0,
-            max_size=address.connections,
-            timeout=address.wait_seconds,
-            num_workers=_WORKERS,
-            configure=self._configure,
-            name="holdfast",
-            open=True,
-        )
-
-    def _configure(self, link: Link) -> None:
-        configure(link, self.address, self.durability)
+        self._free = threading.BoundedSemaphore(address.connections)
+        self._idle: list[Link] = []
+        self._is_closed = False
 
     @contextmanager
     def link(self) -> Generator[Link, None, None]:
         """Borrow a connection. What is left open on it is rolled back when it is given back."""
         self.refuse_after_fork()
-        try:
-            link = self._pool.getconn()
-        except PoolClosed:
-            raise self._closed() from None
-        except PoolTimeout:
-            connect(self.address).close()  # says why there is none, if it is the server
+        if self._is_closed:
+            raise self._closed()
+        if not self._free.acquire(timeout=self.address.wait_seconds):
             raise StoreBusy(
                 f"all {self.address.connections} connections were in use for {self.address.wait_seconds:g} s; "
                 "nothing was written",
                 hint="raise ?connections=, or wait longer: ?wait_seconds=",
-            ) from None
+            )
+        link: Link | None = None
         try:
+            link = self._idle_link() or self._new_link()
             yield link
         finally:
-            self._pool.putconn(link)
+            if link is not None:
+                self._give_back(link)
+            self._free.release()
+
+    def _idle_link(self) -> Link | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _new_link(self) -> Link:
+        """Connect. A server that is starting again, or a standby taking over, is waited for."""
+        until = time.monotonic() + self.address.wait_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                link = connect(self.address)
+                configure(link, self.address, self.durability)
+                return link
+            except StoreError as error:
+                if not error.details.get("passing") or time.monotonic() + pause > until or self._is_closed:
+                    raise
+            except psycopg.Error as error:
+                if time.monotonic() + pause > until:
+                    raise translated(error, self.address) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _give_back(self, link: Link) -> None:
+        """Keep a connection that is as it should be; close any other."""
+        self.undo(link)
+        usable = not link.closed and link.info.transaction_status == TransactionStatus.IDLE
+        with self._lock:
+            if usable and not self._is_closed:
+                self._idle.append(link)
+                return
+        link.close()
 
     @contextmanager
     def writing(self) -> Generator[Link, None, None]:
@@ -193,9 +217,11 @@ class Links:
                 link.close()
 
     def lost(self) -> None:
-        """A connection broke: likely the others did as well. See to them, and be alive under the old name again."""
-        with contextlib.suppress(psycopg.Error, PoolTimeout, PoolClosed):
-            self._pool.check()
+        """A connection broke: likely the idle ones did too. Be alive under the old name again."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
         if self._presence is not None:
             self._presence.renew()
 
@@ -204,19 +230,22 @@ class Links:
     def presence(self) -> Presence:
         """Our sign of life, from the first time somebody asks for it."""
         self.refuse_after_fork()
-        with self._starting:
-            if self._pool.closed:
+        with self._lock:
+            if self._is_closed:
                 raise self._closed()
             if self._presence is None:
                 self._presence = Presence(self.address)
             return self._presence
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything. What others have borrowed is closed when they give it back."""
         if self._pid != os.getpid():
             return
         self.refuse_inside()
-        with self._starting:
-            self._pool.close()
-            if self._presence is not None:
-                self._presence.close()
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
+        if self._presence is not None:
+            self._presence.close()

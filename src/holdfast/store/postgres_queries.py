@@ -112,8 +112,8 @@ where old.log = known.log and old.seq <> shots.seq and %(keep)s <= (shots.seq > 
 
 # Everything a batch of groups may hold, in one statement: it is written as a whole, or fails as a whole. What is taken
 # after it was freed takes the old one's place; any other key that is there already is an error.
-APPEND = (  # noqa: S608 — of constants
-    "with " + _MOVED + ", made as (" + _LOGS + "), known as (select * from moved union all select * from made)"
+APPEND = (
+    "with " + _MOVED + ", made as (" + _LOGS + "), known as (select * from moved union all select * from made)"  # noqa: S608
     ", shots as (select * from unnest(%(shot_logs)s, %(shot_seqs)s, %(shot_digests)s, %(versions)s, %(shot_ats)s,"
     " %(shots)s) as shot (name, seq, digest, version, at, body))"
     ", tasks as (" + _TASKS + "), put as (" + _SNAPSHOTS + "), rotated as (" + _ROTATE + "), blobs as ("
@@ -141,8 +141,8 @@ OWNERS = "select key, log, step, input_hash from {s}.effects where key = any(%(k
 
 # What lies at the places where a write whose fate is unknown would have put its last event.
 FOUND = """
-select name, seq, digest from unnest(%(names)s, %(seqs)s) as asked (name, seq)
-join {s}.logs using (name) join {s}.events using (log, seq)
+select asked.name, asked.seq, events.digest from unnest(%(names)s, %(seqs)s) as asked (name, seq)
+join {s}.logs on logs.name = asked.name join {s}.events on events.log = logs.log and events.seq = asked.seq
 """
 
 # Reading

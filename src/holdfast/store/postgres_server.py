@@ -235,16 +235,20 @@ def _migrate(link: Link, texts: q.Texts, address: Address, at_us: int) -> None:
 
 # What goes wrong
 
-_REFUSALS = (
+_LASTING = (
     ("password", "check the user and the password, or ~/.pgpass"),
     ("authentication", "check the user and how pg_hba.conf lets it in"),
     ("pg_hba.conf", "let this user and host in, in pg_hba.conf"),
-    ("role", "check the user's name, or make it: createuser"),
-    ("database", "check its name, or make it: createdb"),
+    ('role "', "check the user's name, or make it: createuser"),
+    ('database "', "check its name, or make it: createdb"),
+    ("does not support", "check sslmode"),
+)
+_PASSING = (
     ("too many", "raise max_connections, use fewer connections (?connections=), or put pgbouncer before it"),
     ("starting up", "wait a moment and try again"),
     ("shutting down", "wait a moment and try again"),
 )
+_NO_ANSWER = "check host and port, and that the server runs and can be reached from here"
 
 
 def refused(error: psycopg.Error, address: Address) -> HoldfastError:
@@ -252,9 +256,11 @@ def refused(error: psycopg.Error, address: Address) -> HoldfastError:
     said = _first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
         return StoreReadOnly(f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts")
-    fitting = (hint for part, hint in _REFUSALS if part in str(error))
-    hint = next(fitting, "check host and port, and that the server runs and can be reached from here")
-    return StoreUnreachable(f"there is no connection to {address.shown}: {said}", hint=hint)
+    lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
+    passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
+    return StoreUnreachable(
+        f"there is no connection to {address.shown}: {said}", hint=lasting or passing, passing=lasting is None
+    )
 
 
 def is_refusal(error: psycopg.Error) -> bool:
