@@ -11,7 +11,7 @@ LATE_SECONDS = 0.3
 class Proxy:
     """Passes on what comes, until it is told to cut.
 
-    `cut(number, how)` concerns the so-manieth thing a client sends from then on: "before" it reaches the server, "after"
+    `cut(number, how)` concerns the so-manieth thing a client sends from then on: "before" the server has it, "after"
     the server has answered (the answer is lost), or "late": the client is cut off at once and the server still gets it,
     a moment later.
     """

@@ -27,17 +27,24 @@ _SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server i
 class Server:
     """A server of our own."""
 
-    def __init__(self, binaries, **settings):
+    def __init__(self, binaries, *, password="", **settings):
         self._binaries = Path(binaries)
         self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
         self._process = None
+        self._password = password
         self.port = _free_port()
         if self._user:
             os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
         initdb = [self._binaries / "initdb", "-D", self._place / "data", "-U", "postgres", "--no-sync"]
-        subprocess.run([*initdb, "--auth=trust", "--encoding=utf8", "--locale=C"], **self._as_user(), check=True)
+        auth = ["--auth=trust"]
+        if password:
+            secret = self._place / "secret"
+            secret.write_text(password)
+            secret.chmod(0o644)
+            auth = ["--auth=scram-sha-256", "--pwfile", secret]
+        subprocess.run([*initdb, *auth, "--encoding=utf8", "--locale=C"], **self._as_user(), check=True)
         self.start()
 
     def _as_user(self):
@@ -65,7 +72,7 @@ class Server:
         until = time.monotonic() + 30
         while True:
             try:
-                psycopg.connect(self.url(), connect_timeout=5).close()
+                psycopg.connect(self.url(), connect_timeout=5, password=self._password or None).close()
                 return
             except psycopg.OperationalError:
                 if time.monotonic() > until or self._process.poll() is not None:

@@ -35,7 +35,7 @@ def through(postgres_url, proxy):
     return parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{proxy.port}").geturl() + "?connections=2"
 
 
-CUTS = [(number, how) for how in ("before", "after", "late") for number in (1, 2, 3, 4)]
+CUTS = [(number, how) for how in ("before", "after", "late") for number in range(1, 9)]
 
 
 @pytest.mark.parametrize(("number", "how"), CUTS)

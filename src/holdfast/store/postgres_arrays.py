@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from psycopg import Connection
+from psycopg import Connection, DataError
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
@@ -67,7 +67,7 @@ def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> byt
 
 def _text(item: str) -> bytes:
     if "\0" in item:
-        raise ValueError(item)
+        raise DataError(f"text with a NUL (0x00) in it: {item[:80]!r}")
     return item.encode()
 
 

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors
@@ -40,7 +40,8 @@ _SET_LOCALLY = ("local", "constraints")
 def run_guarded(link: Link, schema: str, work: Work, seconds: float | None) -> Group:
     """Call `work` with a connection into the transaction that is open."""
     guard = _Guard(link, seconds)
-    transaction = _one(link, q.TRANSACTION)
+    ours = {"schema": schema}
+    before = _row(link, q.TRANSACTION, ours)
     try:
         guard.set_limits()
         group = work(_Connection(link, guard))
@@ -51,23 +52,24 @@ def run_guarded(link: Link, schema: str, work: Work, seconds: float | None) -> G
     finally:
         guard.ended = True
     guard.refuse_if_lost()
-    if _one(link, q.TRANSACTION) != transaction:
+    after = _row(link, q.TRANSACTION, ours)
+    if after[0] != before[0]:
         raise StoreError(
             "a statement has ended the transaction, so its writes stand without their record",
             hint="do not end transactions inside a transaction tool",
         )
-    touched = _one(link, q.TOUCHED, {"schema": schema})
-    if touched is not None:
+    touched = _row(link, q.TOUCHED, ours)
+    if touched or after != before:
+        what = touched[0] if touched else schema
         raise StoreError(
-            f"a transaction tool may not change {touched!r}: it is Holdfast's own; nothing was written",
+            f"a transaction tool may not change {what!r}: it is Holdfast's own; nothing was written",
             hint="write to tables of your own",
         )
     return group
 
 
-def _one(link: Link, query: Any, bindings: dict[str, Any] | None = None) -> Any:
-    row = link.execute(query, bindings).fetchone()
-    return row[0] if row else None
+def _row(link: Link, query: LiteralString, bindings: dict[str, Any]) -> tuple[Any, ...]:
+    return link.execute(query, bindings).fetchone() or ()
 
 
 class _Guard:

@@ -336,7 +336,13 @@ where locktype = 'relation' and pid = pg_backend_pid() and database = (
   and relnamespace = quote_ident(%(schema)s)::regnamespace and mode not in ('AccessShareLock', 'RowShareLock')
 order by 1 limit 1
 """
-TRANSACTION = "select pg_current_xact_id()::text"
+
+# Which transaction this is, and how many tables and indexes are ours in it.
+TRANSACTION = """
+select pg_current_xact_id()::text, (
+  select count(*) from pg_class where relnamespace = quote_ident(%(schema)s)::regnamespace
+)
+"""
 
 # Connections
 
@@ -384,7 +390,8 @@ USE_SCHEMA = "select set_config('search_path', quote_ident(%(schema)s), true)"
 STANDING = """
 select to_regclass(quote_ident(%(schema)s) || '.migrations') is not null,
   (select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-    where nspname = %(schema)s and relname in ('logs', 'events', 'tasks'))
+    where nspname = %(schema)s and relname in ('logs', 'events', 'tasks')),
+  exists (select from pg_namespace where nspname = %(schema)s)
 """
 MIGRATION_TABLE = """
 create table if not exists {s}.migrations (

@@ -106,7 +106,7 @@ class Batch:
         self._frees.update(group.frees)
         self._takes.update((take.key, take) for take in group.takes)
         for write, placed in zip(group.writes, places, strict=True):
-            before = write.expect if write.origin is not None else olds.get(write.log)
+            before = write.expect if write.origin is not None else olds.get(write.log) or self._heads.get(write.log)
             assert before is not None, "a group that was decided has a head to follow"
             self._add(write, before, placed)
         return True

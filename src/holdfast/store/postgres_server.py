@@ -223,7 +223,7 @@ def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, .
 def _migrate(link: Link, texts: q.Texts, address: Address, at_us: int) -> None:
     """Apply what is still missing now that nobody else is at it."""
     row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
-    if row is None or not row[0]:
+    if row is None or not row[2]:  # "if not exists" would ask for the right to make one even if it is there
         link.execute(texts[q.CREATE_SCHEMA])
     link.execute(texts[q.MIGRATION_TABLE])
     link.execute(q.USE_SCHEMA, {"schema": address.schema})
@@ -288,7 +288,7 @@ def translated(error: psycopg.Error, address: Address) -> HoldfastError:
             return StoreReadOnly(f"{where}: {said}; nothing was written", hint="grant this role what it needs")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
             return NotAStore(f"{where}: {said}", hint="the schema was changed or dropped: open the store again")
-        case errors.DataCorrupted() | errors.IndexCorrupted():
+        case errors.DataCorrupted() | errors.IndexCorrupted() | errors.RaiseException() | psycopg.IntegrityError():
             return LogCorrupt(where, 0, f"PostgreSQL says: {said}")
         case psycopg.DataError():
             return InvalidValue(f"PostgreSQL cannot keep this: {said}", hint="names may not hold the character 0")
