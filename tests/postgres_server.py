@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
 
@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, binaries, *, password="", **settings):
         self._binaries = Path(binaries)
-        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=_in_memory()))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
         self._process = None
@@ -159,6 +159,13 @@ def _other_user():
     pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody'")
 
 
+def _in_memory():
+    """A place that needs no disk, if there is one with some room: it makes new databases several times faster."""
+    place = "/dev/shm"
+    roomy = os.path.isdir(place) and shutil.disk_usage(place).free > 2 * 1024**3
+    return place if roomy else None
+
+
 def _free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -192,3 +199,60 @@ def postgres_url(postgres_databases):
     url = postgres_databases.new()
     yield url
     postgres_databases.drop(url)
+
+
+class Pgbouncer:
+    """A pooler in transaction mode before a server."""
+
+    def __init__(self, program, port):
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pgbouncer-"))
+        self.port = _free_port()
+        user = _other_user() if os.geteuid() == 0 else None
+        (self._place / "users.txt").write_text('"postgres" ""\n')
+        (self._place / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nauth_type = trust\nauth_file = {self._place}/users.txt\nunix_socket_dir =\n"
+            f"pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
+        )
+        who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
+        if user:
+            os.chown(self._place, pwd.getpwnam(user).pw_uid, -1)
+        libc = ctypes.CDLL(None)
+        self._process = subprocess.Popen(
+            [program, "-q", self._place / "pgbouncer.ini"],
+            preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **who,
+        )
+        until = time.monotonic() + 10
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
+            time.sleep(0.02)
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_databases):
+    """A pooler before the server of this session."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer on PATH")
+    pooler = Pgbouncer(program, urlsplit(postgres_databases._url).port or 5432)
+    yield pooler
+    pooler.stop()
+
+
+@pytest.fixture
+def pooled_url(pgbouncer, postgres_url):
+    """The address of the same database through the pooler."""
+    parts = urlsplit(postgres_url)
+    behind = parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{pgbouncer.port}").geturl()
+    return f"{behind}?pooled=transaction&direct={quote(postgres_url, safe='')}"

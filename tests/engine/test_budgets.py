@@ -12,6 +12,8 @@ from holdfast import AsyncTask, Budget, BudgetExceeded, InvalidValue, Price, Tas
 from holdfast.engine.app import App
 from holdfast.testing.clock import FakeClock
 
+STORES = ("memory", "sqlite", "postgres")
+
 
 def model(prompt: str, tokens: int = 100) -> dict[str, Any]:
     return {"content": prompt, "model": "m", "usage": {"prompt_tokens": tokens, "completion_tokens": tokens // 2}}

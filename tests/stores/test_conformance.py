@@ -28,3 +28,11 @@ class TestPostgres(StoreConformance):
         from holdfast.store.postgres import PostgresStore
 
         return lambda: PostgresStore(postgres_url, durability=durability)
+
+
+class TestPostgresBehindPgbouncer(StoreConformance):
+    @pytest.fixture
+    def opener(self, pooled_url):
+        from holdfast.store.postgres import PostgresStore
+
+        return lambda: PostgresStore(pooled_url)
