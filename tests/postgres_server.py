@@ -29,7 +29,8 @@ class Server:
 
     def __init__(self, binaries, *, password="", **settings):
         self._binaries = Path(binaries)
-        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=_in_memory()))
+        place = None if settings.get("fsync") == "on" else _in_memory()
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=place))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
         self._process = None

@@ -47,6 +47,7 @@ class Links:
         self._pid = os.getpid()
         self._presence: Presence | None = None
         self._lock = threading.Lock()
+        self._appearing = threading.Lock()
         self._inside: set[int] = set()
         self._local = settings(address, durability, local=True)
         self._free = threading.BoundedSemaphore(address.connections)
@@ -83,6 +84,7 @@ class Links:
         until = time.monotonic() + self.address.wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
+            link: Link | None = None
             try:
                 link = connect(self.address)
                 configure(link, self.address, self.durability)
@@ -91,6 +93,8 @@ class Links:
                 if not error.details.get("passing") or time.monotonic() + pause > until or self._is_closed:
                     raise
             except psycopg.Error as error:
+                if link is not None:
+                    link.close()
                 if time.monotonic() + pause > until:
                     raise translated(error, self.address) from error
             time.sleep(pause)
@@ -230,7 +234,7 @@ class Links:
     def presence(self) -> Presence:
         """Our sign of life, from the first time somebody asks for it."""
         self.refuse_after_fork()
-        with self._lock:
+        with self._appearing:
             if self._is_closed:
                 raise self._closed()
             if self._presence is None:

@@ -16,7 +16,7 @@ import psycopg
 
 from holdfast.core.errors import StoreError
 from holdfast.store import postgres_queries as q
-from holdfast.store.postgres_server import Address, Link, connect
+from holdfast.store.postgres_server import Address, Link, connect, keep_alive, translated
 
 _PREFIX = "pg-"
 
@@ -37,8 +37,8 @@ class Presence:
 
     def renew(self) -> None:
         """Come back under the same name, if the connection was lost."""
-        with self._lock, contextlib.suppress(StoreError, psycopg.Error):
-            self._connected()
+        with contextlib.suppress(StoreError):
+            self.alive(self.name)
 
     def alive(self, name: str) -> bool:
         """Whether the holder of that name still lives."""
@@ -49,15 +49,18 @@ class Presence:
         if not 0 <= key < 1 << 63:
             return False
         with self._lock:
-            for last in (False, True):
-                link = self._connected()
-                try:
-                    row = link.execute(q.IS_HELD, {"key": key}).fetchone()
-                    return bool(row and row[0])
-                except psycopg.OperationalError:
-                    if last:
-                        raise
-        raise AssertionError("unreachable")
+            try:
+                return self._is_held(key)
+            except psycopg.OperationalError:
+                pass  # it was lost since it was last used
+            try:
+                return self._is_held(key)
+            except psycopg.Error as error:
+                raise translated(error, self._address) from error
+
+    def _is_held(self, key: int) -> bool:
+        row = self._connected().execute(q.IS_HELD, {"key": key}).fetchone()
+        return bool(row and row[0])
 
     def _connected(self) -> Link:
         """The connection, with the lock on it. The server may still be unaware that an older one of ours is gone."""
@@ -67,7 +70,7 @@ class Presence:
             return self._link
         self._held = False
         self._link = connect(self._address, direct=True)
-        self._link.execute(q.SET_KEEPALIVES)
+        keep_alive(self._link)
         self._hold(self._link)
         return self._link
 

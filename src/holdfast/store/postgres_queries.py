@@ -361,8 +361,9 @@ select set_config('plan_cache_mode', 'force_generic_plan', %(local)s),
 """
 SET_KEEPALIVES = """
 select set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
-  set_config('tcp_keepalives_count', '3', false), set_config('client_connection_check_interval', '10s', false)
+  set_config('tcp_keepalives_count', '3', false)
 """
+SET_CLIENT_CHECK = "select set_config('client_connection_check_interval', '10s', false)"  # not on every platform
 SET_STATEMENT_LIMIT = "select set_config('statement_timeout', %(limit)s, true)"
 SET_FOR_USERS = """
 select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_config('plan_cache_mode', 'auto', true)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -160,8 +161,15 @@ def configure(link: Link, address: Address, durability: Durability) -> None:
     register(link)
     link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
     if not address.pooled:
-        link.execute(q.SET_KEEPALIVES)
+        keep_alive(link)
         link.execute(q.SET, settings(address, durability, local=False))
+
+
+def keep_alive(link: Link) -> None:
+    """Have the server notice in good time that we are gone, and end what it does for us."""
+    link.execute(q.SET_KEEPALIVES)
+    with contextlib.suppress(psycopg.DataError):
+        link.execute(q.SET_CLIENT_CHECK)
 
 
 # The schema
