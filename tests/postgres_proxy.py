@@ -13,7 +13,7 @@ class Proxy:
 
     `cut(number, how)` concerns the so-manieth thing a client sends from then on: "before" the server has it, "after"
     the server has answered (the answer is lost), or "late": the client is cut off at once and the server still gets it,
-    a moment later.
+    a moment later. `trips` counts how often a client had an answer and sent something again.
     """
 
     def __init__(self, port):
@@ -24,6 +24,8 @@ class Proxy:
         self._left = 0
         self._how = ""
         self.cuts = 0
+        self.trips = 0
+        self._answered = True
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, number, how):
@@ -46,6 +48,8 @@ class Proxy:
 
     def _due(self):
         with self._lock:
+            self.trips += self._answered
+            self._answered = False
             if self._left:
                 self._left -= 1
                 if not self._left:
@@ -79,6 +83,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while came := server.recv(1 << 20):
                 if not muted.is_set():
+                    with self._lock:
+                        self._answered = True
                     client.sendall(came)
         if not muted.is_set():
             _end(client)

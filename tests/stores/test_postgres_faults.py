@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast
-from holdfast.core.records import Group, Head, Take, Write
+from holdfast.core import codec
+from holdfast.core.records import Group, Head, Snapshot, Take, Write
 from holdfast.testing.conformance_transact import begin, ledger
-from holdfast.testing.samples import created, draft, group, head_of, note, ok
+from holdfast.testing.samples import AT, created, draft, group, head_of, note, ok
 from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server, binaries
 
@@ -92,6 +93,43 @@ def test_a_transaction_leaves_both_or_neither_wherever_it_was_cut(postgres_url, 
     assert len(ran) <= 1 + len(failures)
     store.close()
     sure.close()
+
+
+def test_an_append_is_one_round_trip_whatever_it_holds(proxy, through):
+    store = PostgresStore(through)
+    store.append([group(created("t")), group(created("u"))])
+    summary = store.summary("t")
+    _, blob = codec.make_blob(codec.pack("b" * 5000))
+
+    def trips(work):
+        for _ in range(2):  # the first time it is prepared
+            before = proxy.trips
+            work()
+        return proxy.trips - before
+
+    def event():
+        assert isinstance(store.append_event("t", head_of(store, "t"), draft(note("x"))[0]), bytes)
+
+    def several():
+        heads = {name: head_of(store, name) for name in ("t", "u")}
+        assert all(map(ok, store.append([group(Write(name, draft(note("x")), head)) for name, head in heads.items()])))
+
+    def everything():
+        head, name = head_of(store, "t"), f"n{proxy.trips}"
+        snapshot = Snapshot(head.seq, head.digest, 1, AT, b"state")
+        full = Write("t", draft(note("x"), note("y")), head, None, summary, (blob,), snapshot)
+        ok(store.append([group(full, created(name), takes=(Take(name, "t", "s#1"),), frees=("gone",))])[0])
+
+    def at_the_head():
+        ok(store.append([group(Write("t", draft(note("x"))))])[0])
+
+    read = trips(lambda: head_of(store, "t"))
+    assert read == 1
+    assert trips(event) - read == 1
+    assert trips(several) - 2 * read == 1
+    assert trips(everything) - read == 1
+    assert trips(at_the_head) == 2, "one to lock and look, one to write"
+    store.close()
 
 
 def test_a_conflict_after_a_cut_is_a_conflict(postgres_url, proxy, through):
