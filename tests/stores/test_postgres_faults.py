@@ -250,6 +250,50 @@ def test_while_the_server_is_away_writes_say_so_in_time_and_succeed_when_it_is_b
     store.close()
 
 
+WRITER = """
+import sys
+from holdfast.core.records import Head, Write
+from holdfast.store.postgres import PostgresStore
+from holdfast.testing.samples import draft, group, head_of, note
+store = PostgresStore(sys.argv[1])
+while True:
+    head = head_of(store, "t")
+    outcome = store.append([group(Write("t", draft(note(sys.argv[2]), note("second")), head))])[0]
+    if isinstance(outcome, tuple):
+        print(outcome[0].first, outcome[0].digests[1].hex(), flush=True)
+"""
+
+
+def test_processes_that_race_for_one_log_and_are_killed_leave_every_acknowledged_group_whole(postgres_url):
+    store = PostgresStore(postgres_url)
+    store.append([group(created("t"))])
+    acknowledged = []
+    for round in range(3):
+        command = [sys.executable, "-c", WRITER, postgres_url]
+        writers = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(3)]
+        for writer in writers:
+            writer.stdout.readline()
+        time.sleep(0.1 * (round + 1))
+        for writer in writers:
+            writer.kill()
+        for writer in writers:
+            said, _ = writer.communicate()
+            acknowledged += [
+                line.split() for line in said.splitlines() if line.count(" ") == 1 and len(line.split()[1]) == 64
+            ]
+    rows = store.read("t")
+    digests = {row.seq: row.digest.hex() for row in rows}
+    assert [row.seq for row in rows] == list(range(1, len(rows) + 1)) and len(rows) % 2 == 1
+    assert len(acknowledged) > 10
+    assert all(digests[int(first) + 1] == digest for first, digest in acknowledged)
+    chained = rows[0].digest
+    for row in rows[1:]:
+        chained = codec.chain(chained, row.seq, row.kind, row.at_us, row.body_hash)
+        assert chained == row.digest
+    assert store.check() == []
+    store.close()
+
+
 HOLDER = """
 import sys, time
 from holdfast.store.postgres import PostgresStore
