@@ -13,13 +13,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import append, concurrent, conversation, imports, listing, load, resume, steps, turns, waiting, window
+from benchmarks import (
+    append,
+    concurrent,
+    conversation,
+    imports,
+    listing,
+    load,
+    postgres,
+    resume,
+    steps,
+    turns,
+    waiting,
+    window,
+)
 from benchmarks.table import Row, as_json, as_text
 from benchmarks.workload import workplace
 
 SUBJECTS: dict[str, Callable[[Path], list[Row]]] = {
     "append": append.rows,
     "concurrent": concurrent.rows,
+    "postgres": postgres.rows,
     "load": load.rows,
     "conversation": conversation.rows,
     "window": window.rows,

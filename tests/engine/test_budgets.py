@@ -27,6 +27,8 @@ from holdfast.engine.app import App
 from holdfast.llm import loop_agent
 from holdfast.testing.clock import FakeClock
 
+STORES = ("memory", "sqlite", "postgres")
+
 
 def model(prompt: str, tokens: int = 100) -> dict[str, Any]:
     return {"content": prompt, "model": "m", "usage": {"prompt_tokens": tokens, "completion_tokens": tokens // 2}}

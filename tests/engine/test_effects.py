@@ -17,6 +17,8 @@ from holdfast.failpoints import armed
 from holdfast.testing.crash import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
+STORES = ("memory", "sqlite", "postgres")
+
 FAST = Retry(3, first=0)
 TOKEN = "hunter2-very-secret"
 
@@ -770,7 +772,7 @@ def booker(**options):
     @tool(effect="transaction", **options)
     def book(id: int, *, connection) -> int:
         connection.execute("create table if not exists ledger (id integer primary key)")
-        connection.execute("insert into ledger values (?)", (id,))
+        connection.execute(f"insert into ledger values ({'?' if connection.dialect == 'sqlite' else '%s'})", (id,))
         then()
         return id
 

@@ -18,6 +18,8 @@ from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.engine import upkeep
 
+STORES = ("memory", "sqlite", "postgres")
+
 FAST = Retry(3, first=0)
 
 

@@ -12,6 +12,8 @@ import holdfast
 from holdfast import AsyncTask, InvalidEvent, InvalidId, InvalidValue, PatchConflict, StatePatch, Task, agent
 from holdfast.engine.app import App
 
+STORES = ("memory", "sqlite", "postgres")
+
 
 @pytest.fixture(params=["memory:", "sqlite"])
 def app(request: pytest.FixtureRequest, tmp_path: Path):

@@ -178,13 +178,15 @@ def test_every_public_name_is_there():
 def test_migrations_are_numbered_without_a_gap_and_begin_with_prose():
     from holdfast.store.migrations import migrations
 
-    for number, migration in enumerate(migrations("sqlite"), start=1):
-        assert migration.version == number
-        assert migration.sql.startswith("-- ")
+    for dialect in ("sqlite", "postgres"):
+        for number, migration in enumerate(migrations(dialect), start=1):
+            assert migration.version == number
+            assert migration.sql.startswith("-- ")
 
 
 def test_a_migration_that_was_released_is_never_edited():
     from holdfast.store.migrations import migrations
 
     pinned = Path(__file__).with_name("migrations.txt").read_text().split()
-    assert [one.checksum for one in migrations("sqlite")] == pinned, "add a new file instead"
+    found = [one.checksum for dialect in ("sqlite", "postgres") for one in migrations(dialect)]
+    assert found == pinned, "add a new file instead"

@@ -19,3 +19,20 @@ class TestSqlite(StoreConformance):
     @pytest.fixture
     def opener(self, tmp_path, durability):
         return lambda: SqliteStore(str(tmp_path / "log.db"), durability=durability)
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+class TestPostgres(StoreConformance):
+    @pytest.fixture
+    def opener(self, postgres_url, durability):
+        from holdfast.store.postgres import PostgresStore
+
+        return lambda: PostgresStore(postgres_url, durability=durability)
+
+
+class TestPostgresBehindPgbouncer(StoreConformance):
+    @pytest.fixture
+    def opener(self, pooled_url):
+        from holdfast.store.postgres import PostgresStore
+
+        return lambda: PostgresStore(pooled_url)

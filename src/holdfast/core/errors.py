@@ -43,6 +43,7 @@ HoldfastError
     ├── StoreReadOnly     the place cannot be written to
     ├── StoreFull         no room left
     ├── StoreBusy         others kept the store locked for too long
+    ├── StoreUnreachable  the server does not answer, or does not let us in
     ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
     ├── StoreClosed       the store was closed, or belongs to another process
     └── MissingExtra      an optional part is not installed
@@ -66,6 +67,7 @@ from holdfast.core.store_errors import StoreFull as StoreFull
 from holdfast.core.store_errors import StorePoisoned as StorePoisoned
 from holdfast.core.store_errors import StoreReadOnly as StoreReadOnly
 from holdfast.core.store_errors import StoreTooNew as StoreTooNew
+from holdfast.core.store_errors import StoreUnreachable as StoreUnreachable
 
 
 class TaskNotFound(HoldfastError):

@@ -41,6 +41,12 @@ class StoreBusy(StoreError):
     code = "store-busy"
 
 
+class StoreUnreachable(StoreError):
+    """The server does not answer, or does not let us in."""
+
+    code = "store-unreachable"
+
+
 class StorePoisoned(StoreError):
     """A write's fate is unknown after an I/O error; reopen."""
 

