@@ -67,7 +67,7 @@ def load(path: str) -> dict[str, Agent]:
         raise InvalidValue(f"there is no file {path!r}; nothing was written", hint="give the file your agents are in")
     module = _executed(Path(path).resolve())
     found: dict[str, Agent] = {}
-    for name, one in vars(module).items():
+    for name, one in cast("dict[str, object]", vars(module)).items():
         if isinstance(one, Agent) and one not in found.values():
             found[name] = one
     return found

@@ -1,4 +1,4 @@
-"""What each error's code means: what is on record after it, and what to do, as commands. `holdfast explain` reads it."""
+"""What each error's code means: what is on record after it, and what to do, as commands."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ OWN = {
 def remedies(code: str, details: dict[str, object]) -> list[str]:
     """What to do, with the error's own values filled in."""
     names = {name: str(value) for name, value in details.items() if isinstance(value, str | int)}
-    return [line.format_map(_Named(names)) for line in CODES[code].do if code in CODES]
+    return [line.format_map(_Named(names)) for line in CODES[code].do]
 
 
 class _Named(dict[str, str]):

@@ -32,7 +32,14 @@ class Explained(Struct, frozen=True):
         """For people."""
         head = look.paint(self.code, "bold") + (f"  (holdfast.{self.name})" if self.name else "")
         todo = [f"  {one}" for one in self.do]
-        return [head, f"  {self.when}", f"  {self.written}", *(["", "what to do", *todo] if todo else []), "", f"exit code {self.exit}"]
+        return [
+            head,
+            f"  {self.when}",
+            f"  {self.written}",
+            *(["", "what to do", *todo] if todo else []),
+            "",
+            f"exit code {self.exit}",
+        ]
 
 
 def classes() -> dict[str, type[HoldfastError]]:

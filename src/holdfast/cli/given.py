@@ -67,7 +67,9 @@ def text_of(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path!r} cannot be read: {error}; nothing was written", hint="give a readable file") from None
+        raise InvalidValue(
+            f"{path!r} cannot be read: {error}; nothing was written", hint="give a readable file"
+        ) from None
 
 
 def age_us(given: str | None, now_us: int) -> int | None:
@@ -85,5 +87,7 @@ def age_us(given: str | None, now_us: int) -> int | None:
     try:
         moment = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidValue(f"{given!r} is no moment", hint='write how long ago, "2h", or a time, 2026-11-16T08:00') from None
+        raise InvalidValue(
+            f"{given!r} is no moment", hint='write how long ago, "2h", or a time, 2026-11-16T08:00'
+        ) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)

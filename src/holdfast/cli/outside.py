@@ -38,8 +38,12 @@ def changed(place: Place, id: str, act: Act, done: str) -> None:
 
 
 _LIMITS: dict[str, Callable[[str], Any]] = {
-    **{"turns": int, "steps": int, "calls": int, "tokens": int},
-    **{"cost": float, "wall_time": str},
+    "turns": int,
+    "steps": int,
+    "calls": int,
+    "tokens": int,
+    "cost": float,
+    "wall_time": str,
 }
 
 

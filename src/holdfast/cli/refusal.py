@@ -69,7 +69,7 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
             _trace()
         code = exit_code_of(type(error))
         place = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
-        refused = Refused(error.code, error.message, hint=error.hint, where=place, details=error.details)
+        refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=error.details)
         show(refused, as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except errors.LeaseLost as lost:
@@ -79,7 +79,7 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
         raise click.exceptions.Exit(INTERRUPTED) from None
     except (click.exceptions.Exit, click.ClickException, click.Abort, BrokenPipeError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 — whatever it is, people get a line and not a traceback
         if debug:
             _trace()
         show(Refused("unexpected", f"{type(error).__name__}: {error}", where=where), as_json=as_json)
@@ -118,7 +118,13 @@ def lines(refused: Refused) -> list[str]:
     place = [f"  looked in {refused.where}"] if refused.where else []
     helps = [*_help(refused), f"holdfast explain {refused.code}   says more"]
     label = look.paint("help", "head")
-    return [head, *values, *written, *place, *(f"{label}: {one}" if not n else f"      {one}" for n, one in enumerate(helps))]
+    return [
+        head,
+        *values,
+        *written,
+        *place,
+        *(f"{label}: {one}" if not n else f"      {one}" for n, one in enumerate(helps)),
+    ]
 
 
 _SHOWN = ("recorded", "given", "mine", "theirs", "base", "path", "expected", "actual")
@@ -126,16 +132,15 @@ _SHOWN = ("recorded", "given", "mine", "theirs", "base", "path", "expected", "ac
 
 
 def _help(refused: Refused) -> list[str]:
-    """The error's own remedy if it can be typed here, else those of its code."""
-    hint = in_commands(refused.hint)
+    """The error's own remedy if it can be typed here, and those of its code that say something else."""
+    hint = in_commands(refused.hint, refused.details.get("id"))
     own = [clean(hint)] if hint and not _python(hint) else []
-    return [*own, *(one for one in remedies(refused.code, refused.details) if one not in own)] if (
-        refused.code in CODES
-    ) else own
+    others = remedies(refused.code, refused.details) if refused.code in CODES else []
+    return own + [one for one in others if not own or one.split("   ")[0] not in own[0]]
 
 
 def _hint(refused: Refused) -> str:
-    return in_commands(refused.hint) or "; ".join(_help(refused))
+    return in_commands(refused.hint, refused.details.get("id")) or "; ".join(_help(refused))
 
 
 _COMMANDS: Sequence[tuple[str, str]] = (
@@ -144,26 +149,33 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.settle\(id, '([^']+)', happened=…\)", r"holdfast settle ID '\1' --happened | --did-not-happen"),
     (r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)", r"holdfast budget \1 \2=MORE"),
     (r"app\.resume\(id, agent, anyway=True\)", "holdfast resume ID FILE --anyway"),
-    (r"give it: app\.resume\(id, agent\), or open\(…, agents=\[…\]\)", "name the file it is in: holdfast resume ID FILE"),
+    (
+        r"give it: app\.resume\(id, agent\), or open\(…, agents=\[…\]\)",
+        "name the file it is in: holdfast resume ID FILE",
+    ),
     (r"app\.resume\(id, agent\)", "holdfast resume ID FILE"),
     (r"app\.fork\(id, at=…\)", "holdfast fork ID --at SEQ"),
     (r"app\.list\(\)", "holdfast list"),
     (r"app\.steps\(id\)", "holdfast log ID"),
     (r"app\.run\(…, wait=\"1m\"\)", "holdfast run … --wait 1m"),
     (r"app\.run\(…, user=…\)", "holdfast run … --user NAME"),
+    (r"\bapp\.(answer|approve|cancel|reject|resume|settle|signal)\b(?!\()", r"holdfast \1"),
     (r"app\.copy_to\('sqlite:///copy\.db'\)", "holdfast copy copy.db"),
 )
 
 
-def in_commands(hint: str) -> str:
-    """A remedy with what is typed here in place of what a program would say.
+def in_commands(text: str, id: Any = None) -> str:
+    """What an error says, with what is typed here in place of what a program would say.
 
-    >>> in_commands("app.list() shows the tasks of this store")
-    'holdfast list shows the tasks of this store'
+    >>> in_commands("app.resume(id, agent) lets it go on", "trip-1")
+    'holdfast resume trip-1 FILE lets it go on'
     """
     for python, command in _COMMANDS:
-        hint = re.sub(python, command, hint)
-    return hint
+        text = re.sub(python, command, text)
+    return re.sub(r"\bID\b", id, text) if isinstance(id, str) and _PLAIN_ID.fullmatch(id) else text
+
+
+_PLAIN_ID = re.compile(r"[\w.:/~#+=,-]+")
 
 
 def _python(hint: str) -> bool:

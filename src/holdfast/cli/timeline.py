@@ -11,9 +11,24 @@ from holdfast.core.records import Record
 from holdfast.engine.telling import Told, told
 
 _SIGNS = {
-    **{"done": "✓", "completed": "✓", "approved": "✓", "settled": "✓", "step failed": "✗", "failed": "✗"},
-    **{"rejected": "✗", "cancelled": "✗", "retry": "↻", "in doubt": "⚠", "announced": "→", "started": "→"},
-    **{"waits": "⏸", "asks": "⏸", "asks leave": "⏸", "waits for": "⏸", "sleeps": "⏸", "decided": "◆"},
+    "done": "✓",
+    "completed": "✓",
+    "approved": "✓",
+    "settled": "✓",
+    "step failed": "✗",
+    "failed": "✗",
+    "rejected": "✗",
+    "cancelled": "✗",
+    "retry": "↻",
+    "in doubt": "⚠",
+    "announced": "→",
+    "started": "→",
+    "waits": "⏸",
+    "asks": "⏸",
+    "asks leave": "⏸",
+    "waits for": "⏸",
+    "sleeps": "⏸",
+    "decided": "◆",
 }
 _VERB, _ABOUT = 12, 20
 

@@ -20,7 +20,10 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
         case "approval":
             typed = [f"approve {task} {key} {who}", f"reject {task} {key} {who} --why WHY"]
         case "doubt":
-            typed = [f"settle {task} {key} --happened --result JSON {who}", f"settle {task} {key} --did-not-happen {who}"]
+            typed = [
+                f"settle {task} {key} --happened --result JSON {who}",
+                f"settle {task} {key} --did-not-happen {who}",
+            ]
         case "budget":
             typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
     return [f"holdfast {one}{_store(store)}" for one in typed]
@@ -41,7 +44,9 @@ def asked(entry: Entry) -> str:
             return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
         case "approval":
             what = entry.tool or entry.name
-            said = shown(entry.arguments) if entry.arguments else shown(entry.prompt) if entry.prompt is not None else ""
+            said = (
+                shown(entry.arguments) if entry.arguments else shown(entry.prompt) if entry.prompt is not None else ""
+            )
             return f"may it {what}? {said}".rstrip()
         case "doubt":
             return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
@@ -53,7 +58,9 @@ def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
     """An entry for programs."""
     return {
         **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
-        **{"arguments": entry.arguments, "used": entry.used, "of": entry.of},
+        "arguments": entry.arguments,
+        "used": entry.used,
+        "of": entry.of,
         "since": iso(entry.since_us),
         "until": None if entry.until_us is None else iso(entry.until_us),
         "asks": asked(entry),

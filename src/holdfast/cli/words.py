@@ -17,7 +17,10 @@ def shown(value: Any) -> str:
     'item=lamp count=2'
     """
     if isinstance(value, dict):
-        return " ".join(f"{name}={shown(one)}" for name, one in cast("dict[str, Any]", value).items())
+        pairs = cast("dict[str, Any]", value)
+        if list(pairs) == ["$messages"]:  # a window of the conversation, kept by its identity
+            return f"{pairs['$messages'].get('to', '?')} messages"
+        return " ".join(f"{name}={shown(one)}" for name, one in pairs.items())
     return value if isinstance(value, str) else codec.text(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
@@ -128,17 +128,26 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:
-    """How a task failed: the reason and the line of the user's code, or all of it."""
+    """How a task failed: the reason and the lines of the user's code, or all of it."""
     failure = state.failure
     assert failure is not None
     told = [f"  {failure.type}: {failure.message}", *(f"  {note}" for note in failure.notes)]
+    step = next((one for one in reversed(list(state.steps.values())) if one.key in failure.message), None)
     frames: list[str] = []
-    cause: Failure | None = failure
-    while cause is not None:
-        frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_OURS)][-1:]
-        cause = cause.cause
+    for cause in (*_causes(failure), *_causes(None if step is None else step.failure)):
+        frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_NOT_THEIRS)][-1:]
     here = os.getcwd() + os.sep
-    return [*told, *(f"    {frame.removeprefix(here)}" for frame in frames)]
+    return [*told, *(f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames))]
 
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+def _causes(failure: Failure | None) -> Iterator[Failure]:
+    while failure is not None:
+        yield failure
+        failure = failure.cause
+
+
+_NOT_THEIRS = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.__file__) + os.sep,
+)
+"""Where Holdfast and Python itself live."""

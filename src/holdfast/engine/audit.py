@@ -102,4 +102,3 @@ def _wanted(act: Act, asked: Asked) -> bool:
         asked.until_us is None or act.at_us <= asked.until_us
     )
     return decides and in_time and asked.tool in ("", act.tool) and asked.by in ("", act.by)
-

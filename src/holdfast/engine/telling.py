@@ -45,8 +45,14 @@ def as_json(record: Record, fetch: Fetch) -> dict[str, Any]:
     """An event for programs: what people read of it, and the event itself."""
     line = told(record, fetch)
     return {
-        **{"task": record.log, "seq": record.seq, "at": iso(record.at_us), "kind": record.kind},
-        **{"verb": line.verb, "about": line.about, "value": line.value, "by": line.by},
+        "task": record.log,
+        "seq": record.seq,
+        "at": iso(record.at_us),
+        "kind": record.kind,
+        "verb": line.verb,
+        "about": line.about,
+        "value": line.value,
+        "by": line.by,
         "took_ms": line.took_us / 1000 if line.took_us else None,
         "attempt": line.attempt or None,
         "tokens": line.tokens or None,
@@ -182,9 +188,7 @@ def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
     match event:
         case ev.DecisionMade():
             choice = codec.text(_value(event.choice, fetch))
-            return Told(
-                verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice
-            )
+            return Told(verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice)
         case ev.FactLearned():
             return Told(verb="fact", about=event.key, value=_value(event.value, fetch), by=event.source)
         case ev.PlanSet():
@@ -210,6 +214,4 @@ def _anything(record: Record, fetch: Fetch) -> Told:
     event: Any = record.event
     about = next((getattr(event, name) for name in ("key", "name", "step") if hasattr(event, name)), "")
     value = next((getattr(event, name) for name in ("value", "message") if hasattr(event, name)), None)
-    return Told(
-        verb=record.kind.replace("_", " "), about=str(about), value=_value(value, fetch), tone="dim", dull=True
-    )
+    return Told(verb=record.kind.replace("_", " "), about=str(about), value=_value(value, fetch), tone="dim", dull=True)

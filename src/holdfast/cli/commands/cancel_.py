@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import click
-
 from holdfast.cli.command import by_options, command, task_argument
 from holdfast.cli.place import Place
 

@@ -34,11 +34,18 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
     if place.for_programs:
         place.rows(entry_json(one, by, store) for one in found)
         return
-    count = 0
-    for count, one in enumerate(found, start=1):
+    empty = True
+    for one in found:
+        empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
         head = place.look.paint(f"{one.task}  {one.kind}", "bold")
         place.lines([f"{head}  {one.key}  ({age(one.since_us, app.clock.now_us())}{until})"])
-        place.lines([f"  {clean(asked(one))}", *(place.look.paint(f"  {line}", "head") for line in commands(one, by, store)), ""])
-    if not count:
+        place.lines(
+            [
+                f"  {clean(asked(one))}",
+                *(place.look.paint(f"  {line}", "head") for line in commands(one, by, store)),
+                "",
+            ]
+        )
+    if empty:
         place.say(f"nobody is waited for in {place.where}")

@@ -85,7 +85,20 @@ def row_json(app: App, row: Summary) -> dict[str, Any]:
     """A row for programs."""
     from holdfast.engine.view import iso
 
-    same = ("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "queue", "priority", "mock")
+    same = (
+        "id",
+        "agent",
+        "status",
+        "stage",
+        "user",
+        "thread",
+        "parent",
+        "waiting",
+        "holder",
+        "queue",
+        "priority",
+        "mock",
+    )
     return {
         **{name: getattr(row, name) for name in same},
         "interrupted": status_of(app, row) == "interrupted",

@@ -31,7 +31,9 @@ def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, f
 
     app = place.app()
     id = place.task(id)
-    records: Iterator[Record] = iter(app.follow(id, after=after, seconds=seconds)) if follow else app.events(id, after=after)
+    records: Iterator[Record] = (
+        iter(app.follow(id, after=after, seconds=seconds)) if follow else app.events(id, after=after)
+    )
     if place.jsonl or (place.as_json and follow):
         for record in records:
             place.data(as_json(record, app.logs.blob))

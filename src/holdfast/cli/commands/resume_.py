@@ -15,9 +15,7 @@ from holdfast.cli.place import Place
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options
-def resume_(
-    place: Place, id: str, target: str | None, anyway: bool, hold: str, quiet: bool, by: str, why: str
-) -> None:
+def resume_(place: Place, id: str, target: str | None, anyway: bool, hold: str, quiet: bool, by: str, why: str) -> None:
     """Go on with a task that was interrupted, waits or has failed.
 
     What is on record is replayed and not done again. A failed task is reopened: the step that ended it is tried

@@ -31,7 +31,8 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
 
     Example: holdfast run examples/flight_booking.py -p trip=oslo --user ana --id trip-oslo
     """
-    from holdfast.cli import agents, given as typed, work
+    from holdfast.cli import agents, work
+    from holdfast.cli import given as typed
     from holdfast.engine.beginnings import new_id
 
     input = typed.parameters(given["params"], given["file"])

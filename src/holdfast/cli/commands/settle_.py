@@ -14,9 +14,7 @@ from holdfast.cli.place import Place
 @click.option("--happened/--did-not-happen", "happened", default=None, help="What the destination says.")
 @click.option("--result", metavar="JSON", help="What the call gave, if it happened.")
 @by_options
-def settle_(
-    place: Place, id: str, call: str, happened: bool | None, result: str | None, by: str, why: str
-) -> None:
+def settle_(place: Place, id: str, call: str, happened: bool | None, result: str | None, by: str, why: str) -> None:
     """Say whether a call in doubt happened.
 
     Ask the destination first: what is settled is believed. One that did not happen is made when the task goes on.
@@ -31,5 +29,10 @@ def settle_(
     if result is not None and not happened:
         raise click.UsageError("--result is for a call that happened")
     value = None if result is None else given.json_value(result, "--result")
-    act = lambda app, id: app.settle(id, call, happened=happened, result=value, by=by, why=why)  # noqa: E731
-    changed(place, id, act, f"settled {call}: {'it happened' if happened else 'it did not happen'}")
+    said = "it happened" if happened else "it did not happen"
+    changed(
+        place,
+        id,
+        lambda app, id: app.settle(id, call, happened=happened, result=value, by=by, why=why),
+        f"settled {call}: {said}",
+    )

@@ -34,7 +34,9 @@ def show_(place: Place, id: str, seq: int | None) -> None:
     entries = inbox.entries_of(app.logs, id) if seq is None else []
     store = store_given(place)
     if place.as_json:
-        place.data({**state.to_dict(), **_more(state), "waiting_on": [entry_json(one, whoami(), store) for one in entries]})
+        place.data(
+            {**state.to_dict(), **_more(state), "waiting_on": [entry_json(one, whoami(), store) for one in entries]}
+        )
         return
     place.lines(_head(state, place.look))
     for section in (_knows, _steps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.command import command, task_argument
 from holdfast.cli.place import Place
 
 
