@@ -181,7 +181,7 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n", done.stderr)
+        assert re.fullmatch(r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"
     for name in ("mine.db", "both.db"):
@@ -201,7 +201,7 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path):
 def test_a_place_that_cannot_be_used_is_one_clear_line_and_a_remedy(tmp_path, place, code, exit_code):
     done = demo(tmp_path, "--store", place)
     assert done.returncode == exit_code and not done.stdout
-    assert re.fullmatch(rf"error\[{code}\]: .+\nhelp: .+\n", done.stderr)
+    assert re.fullmatch(rf"error\[{code}\]: .+\n(  .+\n)*help: .+\n(      .+\n)*", done.stderr)
     told = json.loads(demo(tmp_path, "--store", place, "--json").stderr)["error"]
     assert told["code"] == code and told["message"] and told["hint"]
     assert not os.listdir(tmp_path)

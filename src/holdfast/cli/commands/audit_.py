@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from holdfast.cli.command import command
 from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit import Asked
 
 
 @command("audit", lines=True)
@@ -32,43 +38,39 @@ def audit_(
 
     Example: holdfast audit --tool send_email --since 24h
     """
+    from holdfast.cli import given
+    from holdfast.engine import audit
+
+    app = place.app()
+    now = app.clock.now_us()
+    when = {"since_us": given.age_us(since, now), "until_us": given.age_us(until, now)}
+    of = None if task is None else place.task(task)
+    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), max(0, limit))
+
+
+def _print(place: Place, asked: Asked, limit: int) -> None:
     from itertools import islice
 
-    from holdfast.cli import given
     from holdfast.cli.progress import Progress
     from holdfast.cli.table import table
     from holdfast.cli.words import clock, shown
     from holdfast.engine import audit
     from holdfast.engine.view import iso
 
-    app = place.app()
-    now = app.clock.now_us()
-    asked = audit.Asked(
-        task=None if task is None else place.task(task),
-        tool=tool,
-        by=by,
-        decision=decision,
-        since_us=given.age_us(since, now),
-        until_us=given.age_us(until, now),
-    )
     with Progress("looked at", "event", quiet=place.for_programs) as progress:
-        found = list(islice(audit.acts(app.logs, asked, progress), max(0, limit)))
+        found = list(islice(audit.acts(place.app().logs, asked, progress), limit))
     if place.for_programs:
         same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
         place.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
         return
     rows = [
-        [
-            clock(one.at_us),
-            one.task,
-            str(one.seq),
-            one.what,
-            one.tool or one.about,
-            one.by,
-            "" if one.value is None else shown(one.value),
-        ]
+        [clock(one.at_us), one.task, str(one.seq), one.what, one.tool or one.about, one.by, _value(shown, one.value)]
         for one in found
     ]
     place.lines(table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, place.look, right=(2,)))
     if len(found) == limit:
         place.say(f"only the first {limit:,}; --limit shows more")
+
+
+def _value(shown: Callable[[Any], str], value: Any) -> str:
+    return "" if value is None else shown(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.cli.command import command
@@ -30,7 +32,6 @@ def gc_(
 
     Example: holdfast gc --older-than 30d --keep 1000 --dry-run
     """
-    from holdfast.cli.progress import Progress
     from holdfast.cli.words import times
     from holdfast.core.errors import InvalidValue
     from holdfast.core.policy import seconds
@@ -42,24 +43,24 @@ def gc_(
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
     app = place.app()
     now = app.clock.now_us()
-    before = {
-        name: None if age is None else now - int(seconds(age, "age") * 1_000_000)
-        for name, age in (("tasks", older_than), ("snapshots", snapshots_older_than))
-    }
-    going = upkeep.collectable(app.logs, older_than_us=before["tasks"], keep=keep)
+    tasks_us, snapshots_us = (
+        None if age is None else now - int(seconds(age, "age") * 1_000_000) for age in (older_than, snapshots_older_than)
+    )
+    going = upkeep.collectable(app.logs, older_than_us=tasks_us, keep=keep)
     if dry_run:
         _say_dry(place, going)
         return
     place.may(f"Remove {times(len(going), 'task')} from {place.where}?", yes=yes)
+    _collect(place, {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why})
+
+
+def _collect(place: Place, what: dict[str, Any]) -> None:
+    from holdfast.cli.progress import Progress
+    from holdfast.cli.words import times
+    from holdfast.engine import upkeep
+
     with Progress("removed", "task", quiet=place.as_json) as progress:
-        found = upkeep.collect(
-            app.logs,
-            older_than_us=before["tasks"],
-            keep=keep,
-            snapshots_before_us=before["snapshots"],
-            why=why,
-            progress=progress,
-        )
+        found = upkeep.collect(place.app().logs, progress=progress, **what)
     if place.as_json:
         place.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
         return

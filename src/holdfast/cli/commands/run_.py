@@ -11,7 +11,7 @@ from holdfast.cli.place import Place
 
 
 @command("run", lines=True)
-@click.argument("target", metavar="FILE[:AGENT]", required=False)
+@click.argument("target", metavar="[FILE][:AGENT]", required=False)
 @click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
 @click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.")
 @click.option("--id", "id", help="The task's id; else a new one. An id that is there goes on.")

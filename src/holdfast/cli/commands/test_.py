@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @command("test", store=False)
-@click.argument("target", metavar="FILE[:AGENT]", required=False)
+@click.argument("target", metavar="[FILE][:AGENT]", required=False)
 @click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
 @click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.")
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
