@@ -181,7 +181,9 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
+        assert re.fullmatch(
+            r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n(      .+\n)*", done.stderr
+        )
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"
     for name in ("mine.db", "both.db"):

@@ -51,7 +51,7 @@ CODES: dict[str, Code] = {
         ("in the agent: catch ApprovalDenied to go on without it",),
     ),
     "step-changed": Code(
-        "Nothing was run, and the recorded step is as it was.",
+        "Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.",
         (
             "keep the recorded result: @agent(on_change='keep')",
             "do it again: @agent(on_change='rerun'); to try that in a copy: holdfast fork ID --at SEQ",

@@ -106,7 +106,7 @@ class Lazy(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("holdfast", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="holdfast %(version)s")
 def cli() -> None:
     """The durable state layer for AI agents.

@@ -13,27 +13,31 @@ from holdfast.cli.main import SECTIONS, cli
 
 _INTRO = """# The command line
 
-`holdfast` works on one store: `--store URL`, else `HOLDFAST_URL`, else `holdfast.db` here. A command that only looks makes no store.
-A task is named by its id, or `@last` for the newest one that is nobody's child.
+`holdfast` works on one store: `--store URL`, else `HOLDFAST_URL`, else `holdfast.db` here. A command that only looks
+makes no store. A task is named by its id, or `@last` for the newest one that is nobody's child.
 
-Agents come from the file you name, `agents.py` or `agents.py:travel`, or from pyproject.toml; never from a name found in a store:
+Agents come from the file you name, `agents.py` or `agents.py:travel`, or from pyproject.toml; never from a name found
+in a store:
 
 ```toml
 [tool.holdfast]
 agents = ["agents.py"]
 ```
 
-**Output.** stdout carries data only; progress, hints and errors go to stderr. On a terminal there are colours and tables that fit it;
-elsewhere plain lines that are never cut. `--json` gives the same facts as one document, `--jsonl` a line each; times are ISO 8601 in
-UTC. `NO_COLOR`, `FORCE_COLOR`, `TERM=dumb` and `COLUMNS` are honoured.
+**Output.** stdout carries data only; progress, hints and errors go to stderr. On a terminal there are colours and
+tables that fit it; elsewhere plain lines that are never cut. `--json` gives the same facts as one document, `--jsonl`
+a line each; times are ISO 8601 in UTC. `NO_COLOR`, `FORCE_COLOR`, `TERM=dumb` and `COLUMNS` are honoured.
 
-**Exit codes.** 0 ok · 1 the work failed, or something was found · 2 the command was not understood · 3 not found · 4 somebody
-else was first, or the task is past that · 5 the store · 6 the task waits · 130 Ctrl-C. With `--json` an error is
-`{"error": {"code", "message", "hint", "details"}}` on stderr. Every code is explained in [errors.md](errors.md) and by `holdfast explain CODE`.
+**Exit codes.** 0 ok · 1 the work failed, or something was found · 2 the command was not understood · 3 not found · 4
+somebody else was first, or the task is past that · 5 the store · 6 the task waits · 130 Ctrl-C. With `--json` an
+error is `{"error": {"code", "message", "hint", "details"}}` on stderr. Every code is explained in
+[errors.md](errors.md) and by `holdfast explain CODE`.
 
-**Values.** `-p name=text` and `-p name:=JSON` give an agent its input. Where one value stands alone, `:=` before it makes it JSON and `-` reads stdin.
+**Values.** `-p name=text` and `-p name:=JSON` give an agent its input. Where one value stands alone, `:=` before it
+makes it JSON and `-` reads stdin.
 
-**Ctrl-C** once stops a task after the step under way and says how to resume it; twice stops at once. Both can be resumed.
+**Ctrl-C** once stops a task after the step under way and says how to resume it; twice stops at once. Both can be
+resumed.
 
 **People.** What somebody does is kept with a name: `--by`, else `HOLDFAST_BY`, else the login name.
 
@@ -42,12 +46,13 @@ This page is made of the code: `python -m holdfast.cli.reference docs`.
 
 _ERRORS = """# Errors
 
-Every error of Holdfast stands in one tree under `holdfast.HoldfastError`. Each has a stable `code`, a `message` with the values
-concerned, a `hint` and `details`. On the command line it is told like this, without a traceback of ours (`--debug` shows it):
+Every error of Holdfast stands in one tree under `holdfast.HoldfastError`. Each has a stable `code`, a `message` with
+the values concerned, a `hint` and `details`. On the command line it is told like this, without a traceback of ours
+(`--debug` shows it):
 
 ```text
 error[step-changed]: step 'draft#1' was recorded with … and is now called with …
-  Nothing was run, and the recorded step is as it was.
+  Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.
 help: …
 ```
 
@@ -58,7 +63,7 @@ This page is made of the code: `python -m holdfast.cli.reference docs`.
 def commands_page() -> str:
     """docs/cli.md."""
     parts = [_INTRO]
-    top = click.Context(cli, info_name="holdfast")
+    top = click.Context(cli, info_name="holdfast", **cli.context_settings)
     for section, names in SECTIONS.items():
         parts.append(f"## {section}\n")
         for name in names:

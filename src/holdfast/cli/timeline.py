@@ -71,5 +71,6 @@ def details(line: Told) -> str:
         parts.append(f"attempt {line.attempt}")
     parts += [used] if (used := spent(line.tokens, line.cost)) else []
     parts += [f"by {line.by}"] if line.by else []
+    parts += [f"from {line.source}"] if line.source else []
     value = "" if line.value is None else shown(line.value)
     return "  ".join([" · ".join(parts), value] if parts else [value]).strip()

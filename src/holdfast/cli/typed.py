@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from holdfast.cli.agents import files_declared
+from holdfast.cli.look import clean
 from holdfast.cli.words import clock, shown
+from holdfast.core.errors import InvalidValue
 from holdfast.engine.inbox import Entry
 from holdfast.engine.view import TaskState, iso
 
 
+def quoted(word: str) -> str:
+    """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
+
+    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b")
+    ('book_flight#1', "'~1/pay#1'", "'a b'")
+    """
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(clean(word))
+
+
 def commands(entry: Entry, by: str, store: str = "") -> list[str]:
     """What somebody can type about an entry of the inbox. `store` is given where it is not the usual one."""
-    task, key, who = shlex.quote(entry.task), shlex.quote(entry.key), f"--by {shlex.quote(by or 'you')}"
+    task, key, who = quoted(entry.task), quoted(entry.key), f"--by {quoted(by or 'you')}"
     match entry.kind:
         case "question":
             typed = [f"answer {task} {key} VALUE {who}"]
@@ -34,7 +47,7 @@ def _more(of: float | None) -> str:
 
 
 def _store(store: str) -> str:
-    return f" --store {shlex.quote(store)}" if store else ""
+    return f" --store {quoted(store)}" if store else ""
 
 
 def asked(entry: Entry) -> str:
@@ -72,7 +85,7 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
     """Why a task waits, and exactly what to type."""
     for entry in entries:
         until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
-        yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {asked(entry)}{until}"
+        yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
         for line in commands(entry, by, store):
             yield f"  {line}"
     waiting = state.waiting
@@ -81,10 +94,10 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
     for one in waiting.on:
         if one["kind"] == "signal":
             yield f"waits for the signal {one['name']!r}"
-            yield f"  holdfast signal {shlex.quote(state.id)} {shlex.quote(one['name'])} VALUE{_store(store)}"
+            yield f"  holdfast signal {quoted(state.id)} {quoted(one['name'])} VALUE{_store(store)}"
         elif one["kind"] == "child":
             yield f"waits for its child {one['name']}"
-            yield f"  holdfast show {shlex.quote(one['name'])}{_store(store)}"
+            yield f"  holdfast show {quoted(one['name'])}{_store(store)}"
         elif one["kind"] == "timer" and waiting.wake_at is not None:
             yield f"sleeps until {waiting.wake_at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"then: {resume}"
@@ -92,5 +105,14 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
 
 def resume_command(id: str, target: str | None, store: str) -> str:
     """What goes on with a task."""
-    file = f" {shlex.quote(target)}" if target else " FILE"
-    return f"holdfast resume {shlex.quote(id)}{file}{_store(store)}"
+    return f"holdfast resume {quoted(id)}{_file(target)}{_store(store)}"
+
+
+def _file(target: str | None) -> str:
+    """The file to name with it: the one that was given; none if pyproject.toml names it."""
+    if target and not target.startswith(":"):
+        return f" {quoted(target)}"
+    try:
+        return "" if files_declared()[1] else " FILE"
+    except InvalidValue:  # whoever needs that file is told what is wrong with it
+        return " FILE"

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from holdfast.cli.agents import files_declared
 from holdfast.cli.live import Live
 from holdfast.cli.place import DEFAULT, Place, whoami
 from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
@@ -30,7 +29,7 @@ def work(
 ) -> None:
     """Let an agent work, show it, and end the command with what came of it."""
     screen = Screen()
-    resume = resume_command(id, _file(target), store_given(place))
+    resume = resume_command(id, target, store_given(place))
     out = sys.stdout
     if place.jsonl:
         watched: Any = Live(app, id, screen, lambda record: print(_line(app, record), file=out, flush=True))
@@ -53,13 +52,6 @@ def _line(app: App, record: Any) -> str:
     from holdfast.core import codec
 
     return codec.text(as_json(record, app.logs.blob))
-
-
-def _file(target: str | None) -> str:
-    """The file to name when the task is resumed; none if pyproject.toml does."""
-    if target is None or target.startswith(":"):
-        return ""
-    return target if target else "" if files_declared()[1] else "FILE"
 
 
 def store_given(place: Place) -> str:

@@ -78,8 +78,7 @@ def _act(logs: Logs, task: str, record: Record, tools: dict[str, str]) -> Act | 
         tools[key] = event.tool
     tool = tools.get(key, "") if record.kind in (*CALLS, *_OF_A_CALL) else ""
     line = told(record, logs.blob)
-    person = "" if record.kind == "fact_learned" else line.by
-    if not (tool or person or isinstance(event, ev.DecisionMade)):
+    if not (tool or line.by or isinstance(event, ev.DecisionMade)):
         return None
     return Act(
         task=task,
@@ -89,7 +88,7 @@ def _act(logs: Logs, task: str, record: Record, tools: dict[str, str]) -> Act | 
         what=line.verb,
         about=line.about,
         tool=tool,
-        by=person,
+        by=line.by,
         value=line.value,
     )
 

@@ -24,6 +24,7 @@ class Told(Struct, frozen=True, kw_only=True):
     value: Any = None
     tone: Tone = "plain"
     by: str = ""
+    source: str = ""
     took_us: int = 0
     attempt: int = 0
     tokens: int = 0
@@ -53,6 +54,7 @@ def as_json(record: Record, fetch: Fetch) -> dict[str, Any]:
         "about": line.about,
         "value": line.value,
         "by": line.by,
+        "source": line.source,
         "took_ms": line.took_us / 1000 if line.took_us else None,
         "attempt": line.attempt or None,
         "tokens": line.tokens or None,
@@ -123,7 +125,7 @@ def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
         case ev.AttemptFailed():
             spent = _spent(event.usage)
             wait_s = max(0, event.retry_us - at_us) / 1_000_000
-            why = f"attempt {event.attempt} failed, again in {wait_s:.3g} s: {_failed(event.failure)}"
+            why = f"attempt {event.attempt} failed, again in {round(wait_s, 2):g} s: {_failed(event.failure)}"
             return Told(verb="retry", about=event.key, value=why, attempt=event.attempt, tone="warn", **spent)
         case ev.StepCompleted():
             found = {"value": _value(event.result, fetch), "attempt": event.attempts, "tone": "good"}
@@ -190,7 +192,7 @@ def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
             choice = codec.text(_value(event.choice, fetch))
             return Told(verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice)
         case ev.FactLearned():
-            return Told(verb="fact", about=event.key, value=_value(event.value, fetch), by=event.source)
+            return Told(verb="fact", about=event.key, value=_value(event.value, fetch), source=event.source)
         case ev.PlanSet():
             return Told(verb="plan", value=list(event.steps))
         case ev.QuestionOpened() | ev.QuestionClosed():

@@ -44,7 +44,8 @@ def gc_(
     app = place.app()
     now = app.clock.now_us()
     tasks_us, snapshots_us = (
-        None if age is None else now - int(seconds(age, "age") * 1_000_000) for age in (older_than, snapshots_older_than)
+        None if age is None else now - int(seconds(age, "age") * 1_000_000)
+        for age in (older_than, snapshots_older_than)
     )
     going = upkeep.collectable(app.logs, older_than_us=tasks_us, keep=keep)
     if dry_run:

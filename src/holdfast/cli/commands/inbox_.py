@@ -38,8 +38,8 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
     for one in found:
         empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
-        head = place.look.paint(f"{one.task}  {one.kind}", "bold")
-        place.lines([f"{head}  {one.key}  ({age(one.since_us, app.clock.now_us())}{until})"])
+        head = place.look.paint(f"{one.task}  {one.kind}", "bold") + f"  {clean(one.key)}"
+        place.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
         place.lines(
             [
                 f"  {clean(asked(one))}",

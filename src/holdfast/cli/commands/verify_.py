@@ -34,7 +34,7 @@ def verify_(place: Place, id: str | None) -> None:
         place.data({"ok": found.ok, **counted, "problems": problems, "store": place.url})
     else:
         for one in found.problems:
-            place.lines([place.look.paint(f"{one.task or 'the store'} at seq {one.seq}: {one.why}", "bad")])
+            place.lines([place.look.paint(one.why if one.task else f"the store: {one.why}", "bad")])
         counted = f"{times(found.tasks, 'log')}, {times(found.events, 'event')}, {found.erased:,} of them erased"
         place.lines([f"{place.look.paint('intact', 'good') if found.ok else 'DAMAGED'}: {counted}"])
         place.say_store()
