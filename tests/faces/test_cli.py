@@ -577,7 +577,8 @@ def test_every_command_has_help_with_an_example_that_it_understands(name):
 
     import click
 
-    command = cli.get_command(click.Context(cli), name)
+    top = click.Context(cli, info_name="holdfast", **cli.context_settings)
+    command = cli.get_command(top, name)
     assert command.name == name
     first, *_ = command.help.splitlines()
     assert first == COMMANDS[name], "the list of commands and the command say the same"
@@ -585,8 +586,8 @@ def test_every_command_has_help_with_an_example_that_it_understands(name):
     typed = re.search(r"holdfast (.+?)(?:\)\"?)?$", example)[1]
     words = shlex.split(typed)
     assert words[0] == name
-    command.make_context(name, words[1:])
-    assert "--json" in command.get_help(click.Context(command))
+    command.make_context(name, words[1:], parent=top)
+    assert "--json" in command.get_help(click.Context(command, parent=top))
 
 
 def test_what_is_not_understood_is_told_like_every_other_error(folder):
