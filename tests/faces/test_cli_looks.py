@@ -101,9 +101,23 @@ def test_what_somebody_put_into_a_task_cannot_steer_a_terminal(folder):
         task.decide(text, text, why=text)
         return task.ask(text, name=text)
 
+    @agent
+    def worse(task: Task) -> str:
+        raise ValueError(evil)
+
     with holdfast.open("holdfast.db") as app:
         app.run(odd, {"text": evil}, id="odd")
-    for command in ("list", "show odd", "log odd --full", "inbox", "audit --task odd", "diff odd 1 6"):
+        app.run(worse, id="worse")
+    for command in (
+        "list",
+        "show odd",
+        "show worse",
+        "log worse",
+        "log odd --full",
+        "inbox",
+        "audit --task odd",
+        "diff odd 1 6",
+    ):
         text = printed(command)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text), command
         assert not re.search("^second line", text, re.M)

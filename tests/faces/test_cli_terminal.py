@@ -173,3 +173,21 @@ def test_a_task_that_somebody_else_has_is_busy(folder):
     waited = run(folder, "run", "agents.py:slowly", "--id", "s", "--wait", "30s")
     assert waited.returncode == 0 and waited.stdout == "15\n" and screen.ended() == 0
     assert len(done_slowly(folder)) == 6
+
+
+def test_the_tour_of_the_readme_is_true(folder):
+    readme = (ROOT / "README.md").read_text("utf-8")
+    tour = re.search(r"```text\n(\$ python examples/flight_booking.py agents.db.+?)```", readme, re.S)[1]
+    example = str(ROOT / "examples" / "flight_booking.py")
+    told = []
+    for line in re.findall(r"^\$ (.+?)(?:  +#.*)?$", tour, re.M):
+        words = [example if word == "examples/flight_booking.py" else word for word in line.split()]
+        if words[0] == "python":
+            subprocess.run([sys.executable, *words[1:]], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True)
+        elif words[0] == "holdfast":
+            screen = Terminal(folder, *words[1:], columns=100, HOLDFAST_URL="agents.db", HOLDFAST_BY="you")
+            assert screen.ended() == 0
+            told.append(bare(screen.text).replace("\r", "\n"))
+    whole = re.sub(r"\d+ ms|\d\.\d\d s", "9 ms", "\n".join(told))
+    for line in re.findall(r"^(?!\$ )(.+)$", tour, re.M):
+        assert re.sub(r"\d+ ms|\d\.\d\d s", "9 ms", line) in whole, line

@@ -22,6 +22,12 @@ from holdfast.engine.app import App
 from holdfast.engine.telling import told
 
 LOOK_EVERY_SECONDS = 0.1
+LINES_EVERY_SECONDS = 1.0
+"""How often one looks, at a terminal or for a program, and where lines are only read later."""
+
+SHARE = 20
+"""One rests so many times as long as a look took: a long log is looked at less often, and the agent is not slowed."""
+
 HEARTBEAT_SECONDS = 30.0
 MOST_LINES = 20
 """How many lines a look prints at the most, off a terminal and on one."""
@@ -60,9 +66,13 @@ class Live:
         return 0 if head is None else head.seq
 
     def _watch(self) -> None:
-        while not self._over.wait(LOOK_EVERY_SECONDS):
+        often = LOOK_EVERY_SECONDS if self._tell is not None or self._screen.look.terminal else LINES_EVERY_SECONDS
+        took = 0.0
+        while not self._over.wait(max(often, SHARE * took)):
+            began = time.monotonic()
             try:
                 self._look()
+                took = time.monotonic() - began
             except HoldfastError:  # the task's own thread meets it too, and says so
                 return
 

@@ -34,7 +34,12 @@ class Place:
     @property
     def where(self) -> str:
         """The store and why it is this one, without its password."""
-        return f"{redacted(self.url)} ({self.source})"
+        return f"{self.shown} ({self.source})"
+
+    @property
+    def shown(self) -> str:
+        """The store's address, without its password."""
+        return redacted(self.url)
 
     def app(self, *, make: bool = False, agents: Iterable[Agent] = ()) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it."""

@@ -47,6 +47,10 @@ class Screen:
             self._stream.write(text)
             self._stream.flush()
 
+    def fileno(self) -> int:
+        """The descriptor of the stream behind it."""
+        return self._stream.fileno()
+
     @property
     def stream(self) -> io.TextIOBase:
         """Something for agents to print to: their lines appear above the last one."""
@@ -74,6 +78,10 @@ class _Prints(io.TextIOBase):
 
     def isatty(self) -> bool:
         return False
+
+    def fileno(self) -> int:
+        """For programs that an agent starts: what they print goes where progress does."""
+        return self._screen.fileno()
 
     def close(self) -> None:
         if self._rest:

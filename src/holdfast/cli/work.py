@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from holdfast.cli.live import Live
+from holdfast.cli.look import clean
 from holdfast.cli.place import DEFAULT, Place, whoami
 from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.screen import Screen
@@ -56,7 +57,7 @@ def _line(app: App, record: Any) -> str:
 
 def store_given(place: Place) -> str:
     """The store, where a command must name it; empty where it is found without."""
-    return place.url if place.source == "--store" and place.url != DEFAULT else ""
+    return place.shown if place.source == "--store" and place.url != DEFAULT else ""
 
 
 def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
@@ -93,7 +94,7 @@ def report(place: Place, app: App, state: TaskState, resume: str) -> None:
     entries = inbox.entries_of(app.logs, state.id)
     if place.as_json:
         more = {"waiting_on": [entry_json(one, by, store_given(place)) for one in entries], "resume": resume}
-        place.data({**state.to_dict(), **more, "store": place.url})
+        place.data({**state.to_dict(), **more, "store": place.shown})
     elif not place.jsonl:
         _tell(place, state, resume)
         for line in waiting_lines(state, entries, by, store_given(place), resume):
@@ -112,7 +113,8 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {place.where}"]
     place.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
     if state.status == "completed" and state.result is not None:
-        place.lines([shown(state.result)])
+        text = shown(state.result)
+        place.lines(map(clean, text.split("\n")) if place.look.terminal else [text])
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, place.debug):
             place.say(line, "bad")
@@ -123,13 +125,15 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
     """How a task failed: the reason and the lines of the user's code, or all of it."""
     failure = state.failure
     assert failure is not None
-    told = [f"  {failure.type}: {failure.message}", *(f"  {note}" for note in failure.notes)]
+    message = failure.message.replace("\n", "\n    ")
+    told = [f"  {failure.type}: {message}", *(f"  {note}" for note in failure.notes)]
     step = next((one for one in reversed(list(state.steps.values())) if one.key in failure.message), None)
     frames: list[str] = []
     for cause in (*_causes(failure), *_causes(None if step is None else step.failure)):
         frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_NOT_THEIRS)][-1:]
     here = os.getcwd() + os.sep
-    return [*told, *(f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames))]
+    told += [f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames)]
+    return [clean(line) for one in told for line in one.split("\n")]
 
 
 def _causes(failure: Failure | None) -> Iterator[Failure]:

@@ -189,7 +189,8 @@ def _of_waits(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
 def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
     match event:
         case ev.DecisionMade():
-            choice = codec.text(_value(event.choice, fetch))
+            chosen = _value(event.choice, fetch)
+            choice = chosen if isinstance(chosen, str) else codec.text(chosen)
             return Told(verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice)
         case ev.FactLearned():
             return Told(verb="fact", about=event.key, value=_value(event.value, fetch), source=event.source)

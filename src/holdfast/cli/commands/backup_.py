@@ -24,7 +24,7 @@ def backup_(place: Place, path: str) -> None:
     place.app().backup(path)
     written = os.path.getsize(path) if os.path.exists(path) else 0
     if place.as_json:
-        place.data({"file": path, "bytes": written, "store": place.url})
+        place.data({"file": path, "bytes": written, "store": place.shown})
         return
     place.lines([f"{path}: {size(written)}"])
     place.say_store()

@@ -25,7 +25,7 @@ def copy_(place: Place, url: str) -> None:
     with Progress("copied", "log", quiet=place.as_json) as progress:
         copied = app.copy_to(url, progress)
     if place.as_json:
-        place.data({"to": url, "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
+        place.data({"to": redacted(url), "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
         return
     counted = f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} copied, {copied.skipped} there already"
     place.lines([f"{redacted(url)}: {counted}; verified"])

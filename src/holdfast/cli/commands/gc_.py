@@ -52,16 +52,17 @@ def gc_(
         _say_dry(place, going)
         return
     place.may(f"Remove {times(len(going), 'task')} from {place.where}?", yes=yes)
-    _collect(place, {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why})
+    what = {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why}
+    _collect(place, what, len(going))
 
 
-def _collect(place: Place, what: dict[str, Any]) -> None:
+def _collect(place: Place, what: dict[str, Any], total: int) -> None:
     from holdfast.cli.progress import Progress
     from holdfast.cli.words import times
     from holdfast.engine import upkeep
 
     with Progress("removed", "task", quiet=place.as_json) as progress:
-        found = upkeep.collect(place.app().logs, progress=progress, **what)
+        found = upkeep.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)
     if place.as_json:
         place.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
         return

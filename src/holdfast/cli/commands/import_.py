@@ -34,7 +34,7 @@ def import_(place: Place, path: str) -> None:
     with file, Progress("read", "line", quiet=place.as_json) as progress:
         copied = place.app(make=True).import_(_counted(file, progress))
     if place.as_json:
-        place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.url})
+        place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.shown})
         return
     place.lines(
         [f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} brought in, {copied.skipped} there already"]

@@ -35,7 +35,7 @@ def migrate_(place: Place, dry_run: bool, dump_sql: bool) -> None:
         with Progress("migrated", "step", quiet=place.as_json) as progress:
             place.app(make=True)
             progress(len(steps), len(steps))
-    facts = {"from": schema.found, "to": schema.known, "steps": steps, "dry_run": dry_run, "store": place.url}
+    facts = {"from": schema.found, "to": schema.known, "steps": steps, "dry_run": dry_run, "store": place.shown}
     if place.as_json:
         place.data(facts)
         return

@@ -29,7 +29,7 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     is printed on stdout, progress on stderr; what it prints itself goes to stderr too. Ends with 0 if the task
     completed, 1 if it failed, 6 if it waits. Ctrl-C once stops after the step under way.
 
-    Example: holdfast run examples/flight_booking.py -p trip=oslo --user ana --id trip-oslo
+    Example: holdfast run examples/meeting_recap.py -p meeting=planning -p to=ana@example.com -p notes="Ben helps."
     """
     from holdfast.cli import agents, work
     from holdfast.cli import given as typed

@@ -18,7 +18,7 @@ def stats_(place: Place) -> None:
 
     found = place.app().stats()
     if place.as_json:
-        place.data({**codec.as_json(found), "store": place.url})
+        place.data({**codec.as_json(found), "store": place.shown})
         return
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.by_status.items()))
     tables = ", ".join(f"{name} {size(count)}" for name, count in sorted(found.bytes_by_table.items()))

@@ -31,7 +31,7 @@ def verify_(place: Place, id: str | None) -> None:
     if place.as_json:
         problems = [{"task": one.task, "seq": one.seq, "why": one.why} for one in found.problems]
         counted = {"logs": found.tasks, "events": found.events, "erased": found.erased}
-        place.data({"ok": found.ok, **counted, "problems": problems, "store": place.url})
+        place.data({"ok": found.ok, **counted, "problems": problems, "store": place.shown})
     else:
         for one in found.problems:
             place.lines([place.look.paint(one.why if one.task else f"the store: {one.why}", "bad")])
