@@ -1,5 +1,6 @@
 """Agents for the tests of the command line: each waits, fails or works in one way."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -99,6 +100,25 @@ def slow(number: int) -> int:
 @agent
 def slowly(task: Task, steps: int = 6) -> int:
     return sum(task.step(slow, number) for number in range(steps))
+
+
+@agent
+async def napping(task: AsyncTask, steps: int = 6) -> int:
+    for _ in range(steps):
+        await task.step(asyncio.sleep, 0.4, name="nap")
+    return steps
+
+
+@agent
+def stuck(task: Task) -> int:
+    task.step(shout, "before", name="shout")
+    return task.step(time.sleep, 60, name="stuck")
+
+
+@agent
+def sleeper(task: Task) -> str:
+    task.sleep("50s")
+    return "awake"
 
 
 @agent

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import holdfast
 from holdfast.cli.main import COMMANDS, cli
-from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
+from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING, refusing
 from tests.faces import cli_agents
 
 ROOT = Path(__file__).parents[2]
@@ -575,8 +576,6 @@ def test_the_store_is_the_one_that_was_named_last_not_least(folder):
 def test_every_command_has_help_with_an_example_that_it_understands(name):
     import shlex
 
-    import click
-
     top = click.Context(cli, info_name="holdfast", **cli.context_settings)
     command = cli.get_command(top, name)
     assert command.name == name
@@ -603,6 +602,28 @@ def test_an_error_nobody_expected_is_a_line_and_with_debug_a_traceback(told, mon
     assert code == "invalid-value"
     done = CliRunner().invoke(cli, ["show", "nobody", "--debug"])
     assert done.exit_code == NOT_FOUND and "Traceback" in done.stderr and "error[task-not-found]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "name"),
+    [
+        (holdfast.LeaseLost("task 's' was claimed by 77-ab"), CONFLICT, "lease-lost"),
+        (RuntimeError("odd"), FAILED, "unexpected"),
+        (holdfast.StorePoisoned("an I/O error", hint="open it again"), STORE, "store-poisoned"),
+    ],
+)
+def test_whatever_stops_a_command_has_a_code(capsys, error, code, name):
+    for as_json in (False, True):
+        with pytest.raises(click.exceptions.Exit) as ended, refusing(as_json=as_json):
+            raise error
+        assert ended.value.exit_code == code
+        told = capsys.readouterr().err
+        assert json.loads(told)["error"]["code"] == name if as_json else f"error[{name}]: " in told
+
+
+def test_what_a_file_prints_when_it_is_loaded_is_no_data(folder):
+    (folder / "loud.py").write_text("print('loaded')\nfrom agents import later\n")
+    assert call("run", "loud.py", "-p", "name=x")[0] == "X\n"
 
 
 def test_starting_takes_few_modules():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib import util
 from pathlib import Path
 from typing import Any, cast
@@ -84,7 +85,8 @@ def _executed(path: Path) -> Any:
     module = util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # stdout is for data
+            spec.loader.exec_module(module)
     except Exception as error:
         raise _broken(path, error) from error
     except SystemExit as error:

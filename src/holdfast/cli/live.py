@@ -113,7 +113,11 @@ class Live:
         match event:
             case ev.StepStarted():
                 self._running[event.key] = (time.monotonic(), event.attempt)
-            case ev.StepCompleted() | ev.StepFailed() | ev.AttemptFailed() | ev.StepSettled() | ev.StepDoubted():
+            case ev.WaitStarted():
+                self._running[event.key] = (time.monotonic(), 1)
+            case ev.StepCompleted() | ev.StepFailed() | ev.AttemptFailed():
+                self._running.pop(event.key, None)
+            case ev.StepSettled() | ev.StepDoubted() | ev.WaitEnded():
                 self._running.pop(event.key, None)
             case _:
                 pass
