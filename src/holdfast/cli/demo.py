@@ -165,14 +165,15 @@ def _times(count: int, what: str) -> str:
 
 def _suggest(path: str, killed_at: int) -> None:
     python, agent, store = _python(), shlex.quote(_short(AGENT_FILE)), shlex.quote(path)
-    look = f"import holdfast as h; print(h.open({codec.text(path)}).get({codec.text(TASK)}).steps)"
     click.echo("\nNext, try:")
     click.echo(f"  cat {agent}")
     click.echo("      read the agent; change it and run the demo again")
     click.echo(f"  {python} {agent} {store}")
     click.echo("      let a third process work on the same task: it is completed, and nothing is done again")
-    click.echo(f"  {python} -c {shlex.quote(look)}")
-    click.echo(f'      see what the log knows; .at("{TASK}", {killed_at}) instead of .get(…) is the moment of the kill')
+    click.echo(f"  {python} -m holdfast show {TASK} --store {store}")
+    click.echo(
+        f"      see what the log knows; add --at {killed_at} for the moment of the kill, or try log instead of show"
+    )
     click.echo(f"To remove everything the demo left: rm {store}*")
 
 

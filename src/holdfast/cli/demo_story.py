@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import click
 from msgspec import Raw
 
 from holdfast import App
 from holdfast import events as ev
+from holdfast.cli.words import length, shown
 from holdfast.core import codec
 from holdfast.core.records import Record
 from holdfast.engine.view import StepState
@@ -132,26 +133,6 @@ def _told(event: ev.Event, app: App) -> tuple[str, str]:
 
 def _name(key: str) -> str:
     return key.partition("#")[0]
-
-
-def shown(value: Any) -> str:
-    """A value for a line among others.
-
-    >>> shown({"item": "lamp", "count": 2})
-    'item=lamp count=2'
-    """
-    if isinstance(value, dict):
-        return " ".join(f"{name}={shown(one)}" for name, one in cast("dict[str, Any]", value).items())
-    return value if isinstance(value, str) else codec.text(value)
-
-
-def length(us: int) -> str:
-    """A length of time as people read it.
-
-    >>> length(4_321), length(1_234_567)
-    ('4 ms', '1.23 s')
-    """
-    return f"{us / 1000:.0f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
 
 
 def cut(line: str) -> str:

@@ -3,44 +3,118 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from holdfast import HoldfastError, __version__
+from holdfast import __version__
+from holdfast.cli.refusal import INTERRUPTED, misused, nobody_reads
 
-COMMANDS = {"demo": "holdfast.cli.demo"}
-"""Every command and the module it lives in. A closed list: nothing is imported by a name found in data."""
+SECTIONS: dict[str, dict[str, str]] = {
+    "Work": {
+        "demo": "Kill an agent with SIGKILL after it charged a card, and see that it is charged once.",
+        "run": "Start a task, or go on with it, until it ends or waits.",
+        "test": "Try an agent in a throw-away store: with mocks, or crashed everywhere.",
+        "resume": "Go on with a task that was interrupted, waits or has failed.",
+        "cancel": "Ask a task to stop, and its children.",
+    },
+    "Look": {
+        "list": "List tasks, newest first.",
+        "show": "Show a task as it is now, or as it was just after an event.",
+        "log": "Show the timeline of a task: steps, attempts, waits, decisions, cost.",
+        "diff": "Show what differs between two moments of a task, or between two tasks.",
+        "audit": "Show who did what: by tool, person, decision, time.",
+        "stats": "Count tasks, events and bytes.",
+    },
+    "People": {
+        "inbox": "List what people are waited for: questions, approvals, doubts, budgets.",
+        "answer": "Answer what a task asked.",
+        "approve": "Consent to a call that waits for it, once, for exactly its arguments.",
+        "reject": "Refuse a call that waits for consent; it stays refused.",
+        "settle": "Say whether a call in doubt happened.",
+        "signal": "Tell a task that something happened.",
+        "budget": "Show what a task may use up, or allow it more.",
+    },
+    "Time": {
+        "fork": "Begin a new task whose past is another's, up to an event.",
+        "rollback": "Take a task back by steps, to an event or to a checkpoint.",
+    },
+    "Store": {
+        "verify": "Walk the chains of digests and name what is not as it was written.",
+        "export": "Write a task to a file as JSON Lines, lossless.",
+        "import": "Bring in what export wrote.",
+        "gc": "Remove ended tasks that are old; their ids never act again.",
+        "migrate": "Bring a store's schema up to date, or show what that would do.",
+        "backup": "Write a consistent copy of the store while others go on.",
+        "copy": "Copy everything into another store and verify it there.",
+        "doctor": "Look at the store and its place, and say what to mend.",
+    },
+    "Help": {
+        "explain": "Explain the code of an error.",
+        "config": "Show each setting and where it comes from.",
+        "completion": "Print what lets your shell complete commands and ids.",
+    },
+}
+"""Every command and its one line. A closed list: nothing is imported by a name found in data."""
+
+COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
 
 
-class _Lazy(click.Group):
+class Lazy(click.Group):
     """A group that imports a command's module only when that command is wanted."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = COMMANDS.get(cmd_name)
-        return getattr(importlib.import_module(module), cmd_name) if module is not None else None
+        if cmd_name not in COMMANDS:
+            return None
+        place = "holdfast.cli.demo" if cmd_name == "demo" else f"holdfast.cli.commands.{cmd_name}_"
+        return getattr(importlib.import_module(place), "demo" if cmd_name == "demo" else f"{cmd_name}_")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, 1)
+            more = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"there is no command {args[0]!r}.{more}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(list(commands.items()))
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
+        """Run a command; what is not understood is told like every other error."""
+        if not given.pop("standalone_mode", True):
+            return super().main(args, *rest, standalone_mode=False, **given)
+        try:
+            code = super().main(args, *rest, standalone_mode=False, **given)
+        except click.ClickException as error:
+            code = misused(error, sys.argv[1:] if args is None else args)
+        except click.Abort:
+            code = INTERRUPTED
+        except BrokenPipeError:
+            nobody_reads()
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("holdfast", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="holdfast %(version)s")
 def cli() -> None:
-    """The durable state layer for AI agents."""
+    """The durable state layer for AI agents.
+
+    A task is named by its id, or @last for the newest. Every command has --help with an example.
+    """
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run a command; an error of ours is one line on stderr, with its remedy."""
-    try:
-        return cli(arguments, prog_name="holdfast")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has had enough
-        sys.exit(1)
-    except HoldfastError as error:
-        click.echo(f"error[{error.code}]: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"help: {error.hint}", err=True)
-        sys.exit(1)
+    """What the script `holdfast` calls."""
+    return cli(arguments, prog_name="holdfast")

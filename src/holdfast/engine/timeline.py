@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from msgspec import Struct
@@ -154,12 +154,15 @@ def _steps_between(
 # Verification
 
 
-def verify(logs: Logs, id: str | None = None) -> Verification:
-    """Walk the chain of one task, or of every log there is, and name the first thing wrong with each."""
+def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] | None = None) -> Verification:
+    """Walk the chain of one task, or of every log there is, and name the first thing wrong with each.
+
+    `progress` is told how many logs were walked.
+    """
     problems: list[Problem] = []
     tasks = events = erased = 0
     # A fork's past is its parents': what is wrong there is wrong with it.
-    for name in _all_names(logs) if id is None else [segment.log for segment in logs.segments(id)]:
+    for name in all_names(logs) if id is None else [segment.log for segment in logs.segments(id)]:
         try:
             seen, gone = _verify(logs, name)
             tasks, events, erased = tasks + 1, events + seen, erased + gone
@@ -169,12 +172,15 @@ def verify(logs: Logs, id: str | None = None) -> Verification:
         except (TaskNotFound, TaskCollected):
             if id is not None:
                 raise  # else it was removed while we walked
+        if progress is not None:
+            progress(tasks)
     if id is None:
         problems += [Problem("", 0, found) for found in logs.store.check()]
     return Verification(tasks, events, erased, problems)
 
 
-def _all_names(logs: Logs) -> Iterator[str]:
+def all_names(logs: Logs) -> Iterator[str]:
+    """The name of every log there is."""
     after: str | None = None
     while page := logs.store.logs(after=after, limit=limits.READ_CHUNK):
         yield from page

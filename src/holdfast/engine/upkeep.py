@@ -392,7 +392,13 @@ def _own_rows(store: Store, name: str) -> Iterator[Stored]:
 
 
 def collect(
-    logs: Logs, *, older_than_us: int | None, keep: int | None, snapshots_before_us: int | None, why: str
+    logs: Logs,
+    *,
+    older_than_us: int | None,
+    keep: int | None,
+    snapshots_before_us: int | None,
+    why: str,
+    progress: Progress | None = None,
 ) -> Collected:
     """Remove ended tasks beyond the newest `keep` and older than a time; parents of living forks stay."""
     removed = spared = 0
@@ -401,6 +407,8 @@ def collect(
         while True:
             gone, spared = _collect_once(logs, older_than_us, keep or 0, why)
             removed += gone
+            if progress is not None:
+                progress(removed, 0)
             if not gone:
                 break
     dropped = 0
@@ -421,6 +429,20 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
             removed += len(gone)
             spared += not gone and bool(store.forks(name))
     return removed, spared
+
+
+def collectable(logs: Logs, *, older_than_us: int | None, keep: int | None) -> list[str]:
+    """What `collect` would remove, if nothing happens meanwhile: a fork goes before its parent can."""
+    store = logs.store
+    found: list[str] = []
+    if older_than_us is None and keep is None:
+        return found
+    while page := store.finished(before_us=older_than_us, skip=(keep or 0) + len(found), limit=limits.MAX_PAGE_SIZE):
+        found += page
+    gone = set(found)
+    while held := {name for name in gone if any(fork not in gone for fork in store.forks(name))}:
+        gone -= held
+    return [name for name in found if name in gone]
 
 
 # Whole copies

@@ -135,6 +135,26 @@ def copy_to(reader: apsw.Connection, path: str) -> None:
             os.unlink(partial)
 
 
+def schema_version(path: str) -> int:
+    """The version of a file's schema, 0 if it has none yet. Looks only: nothing is made, nothing is migrated."""
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        return 0
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            _refuse_strangers(connection, path)
+            return connection.pragma("user_version")
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translated(error, path) from error
+
+
+def library_version() -> str:
+    """Which SQLite this is."""
+    return apsw.sqlite_lib_version()
+
+
 def _refuse_strangers(connection: apsw.Connection, path: str) -> None:
     tables = connection.execute(TABLE_COUNT).get
     if tables and connection.pragma("application_id") != APPLICATION_ID:

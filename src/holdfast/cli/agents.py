@@ -1,0 +1,149 @@
+"""Where agents come from: a file somebody named, or those that pyproject.toml names. Never a name found in a store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib import util
+from pathlib import Path
+from typing import Any, cast
+
+from holdfast.core.errors import InvalidValue
+from holdfast.engine.agent import Agent
+
+PROJECT = "pyproject.toml"
+
+
+def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
+    """The agent that `FILE:name`, `FILE` or `:name` means, and all that are declared beside it."""
+    path, name = split(target or "")
+    known = load(path) if path else declared()
+    if not known:
+        where = f"{path!r} declares" if path else f"no {PROJECT} here declares"
+        raise InvalidValue(f"{where} no agent; nothing was written", hint=_HOW if not path else "declare one: @agent")
+    if not name and len(known) == 1:
+        return next(iter(known.values())), list(known.values())
+    found = known.get(name) or next((one for one in known.values() if one.name == name), None)
+    if found is None:
+        names = ", ".join(sorted(known))
+        wrong = f"has no agent {name!r}" if name else "has several agents"
+        raise InvalidValue(f"{path or PROJECT} {wrong}: {names}; nothing was written", hint=_name_it(path, known))
+    return found, list(known.values())
+
+
+_HOW = f'name a file: holdfast run agents.py; or in {PROJECT}: [tool.holdfast] agents = ["agents.py"]'
+
+
+def _name_it(path: str, known: dict[str, Agent]) -> str:
+    return f"name one of them: {path}:{min(known)}"
+
+
+def agents_for(target: str | None) -> tuple[Agent | None, list[Agent]]:
+    """The agent that was named, if one was, and all that are known: the file's, or those of pyproject.toml."""
+    if target is None:
+        return None, list(declared().values())
+    path, name = split(target)
+    if name or not path:
+        return agent_named(target)
+    return None, list(load(path).values())
+
+
+def split(target: str) -> tuple[str, str]:
+    """A file and perhaps an agent in it.
+
+    >>> split("agents.py:travel"), split(":travel"), split("agents.py")
+    (('agents.py', 'travel'), ('', 'travel'), ('agents.py', ''))
+    """
+    if os.path.exists(target):
+        return target, ""
+    path, colon, name = target.rpartition(":")
+    return (path, name) if colon else (target, "")
+
+
+def load(path: str) -> dict[str, Agent]:
+    """The agents of a file, by the names they have there. The file is executed as a module of its own."""
+    if not os.path.isfile(path):
+        raise InvalidValue(f"there is no file {path!r}; nothing was written", hint="give the file your agents are in")
+    module = _executed(Path(path).resolve())
+    found: dict[str, Agent] = {}
+    for name, one in cast("dict[str, object]", vars(module)).items():
+        if isinstance(one, Agent) and one not in found.values():
+            found[name] = one
+    return found
+
+
+def _executed(path: Path) -> Any:
+    """A file as a module: what stands beside it can be imported, as with `python FILE`."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = f"_holdfast_{path.stem}"
+    spec = util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidValue(f"{str(path)!r} is not a Python file; nothing was written", hint="give a file named *.py")
+    module = util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with redirect_stdout(sys.stderr):  # stdout is for data
+            spec.loader.exec_module(module)
+    except Exception as error:
+        raise _broken(path, error) from error
+    except SystemExit as error:
+        raise InvalidValue(
+            f"{path.name} ends the process when it is imported ({error}); nothing was written",
+            hint='put what it does as a program under: if __name__ == "__main__"',
+        ) from error
+    return module
+
+
+def _broken(path: Path, error: Exception) -> InvalidValue:
+    """What went wrong in somebody's file, and in which line of it."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if Path(frame.filename) == path]
+    line = error.lineno if isinstance(error, SyntaxError) else theirs[-1].lineno if theirs else None
+    where = f"{path.name}:{line}" if line else path.name
+    return InvalidValue(
+        f"{where} cannot be loaded: {type(error).__name__}: {error}; nothing was written",
+        hint=f"mend it; python {path.name} shows the whole traceback",
+    )
+
+
+# pyproject.toml
+
+
+def project() -> Path | None:
+    """The nearest pyproject.toml, here or above."""
+    here = Path.cwd()
+    return next((one / PROJECT for one in (here, *here.parents) if (one / PROJECT).is_file()), None)
+
+
+def files_declared() -> tuple[Path | None, list[str]]:
+    """The project file, and the files of agents it names, as they are written there."""
+    found = project()
+    if found is None:
+        return None, []
+    import tomllib
+
+    try:
+        whole: dict[str, Any] = tomllib.loads(found.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{found} cannot be read: {error}", hint="mend it, or name the file of the agent") from None
+    listed: Any = whole.get("tool", {}).get("holdfast", {}).get("agents", [])
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("Sequence[Any]", listed)):
+        raise InvalidValue(
+            f"agents of [tool.holdfast] in {found} is not a list of files", hint='agents = ["agents.py"]'
+        )
+    return found, cast("list[str]", listed)
+
+
+def declared() -> dict[str, Agent]:
+    """The agents of every file that pyproject.toml names."""
+    found, files = files_declared()
+    agents: dict[str, Agent] = {}
+    for file in files:
+        assert found is not None
+        agents |= load(str(found.parent / file))
+    return agents

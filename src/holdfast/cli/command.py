@@ -1,0 +1,73 @@
+"""The frame of every command: its common options, its surroundings, its way of failing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from holdfast.cli.place import LAST, Place, path_of, store_of, whoami
+from holdfast.cli.refusal import refusing
+
+Body = Callable[..., Any]
+
+
+def command(name: str, *, lines: bool = False, store: bool = True) -> Callable[[Body], click.Command]:
+    """Make a command of a function that takes a Place first. With `lines` it also gives JSON Lines."""
+
+    def make(body: Body) -> click.Command:
+        @functools.wraps(body)
+        def called(**given: Any) -> Any:
+            common = {"as_json": given.pop("as_json"), "debug": given.pop("debug")}
+            place = Place(given.pop("store", None), jsonl=given.pop("jsonl", False), **common)
+            where = place.where if store else ""
+            with refusing(as_json=place.for_programs, debug=place.debug, where=where):
+                try:
+                    return body(place, **given)
+                finally:
+                    place.close()
+
+        made = called
+        for option in reversed(_common(lines, store)):
+            made = option(made)
+        return click.command(name, no_args_is_help=False)(made)
+
+    return make
+
+
+def _common(lines: bool, store: bool) -> list[Callable[[Body], Body]]:
+    made: list[Callable[[Body], Body]] = []
+    if store:
+        made.append(click.option("--store", metavar="URL", help="The store; else HOLDFAST_URL, else holdfast.db."))
+    made.append(click.option("--json", "as_json", is_flag=True, help="Print the same facts as one JSON document."))
+    if lines:
+        made.append(click.option("--jsonl", is_flag=True, help="Print the same facts as JSON Lines."))
+    made.append(click.option("--debug", is_flag=True, help="Show tracebacks of Holdfast's own."))
+    return made
+
+
+def task_argument(body: Body) -> Body:
+    """The task a command is about: its id, or @last."""
+    return click.argument("id", shell_complete=_ids)(body)
+
+
+def by_options(body: Body) -> Body:
+    """Who says it, and why."""
+    body = click.option("--why", default="", help="The reason, kept with it.")(body)
+    return click.option("--by", default=whoami, help="Who says it; else HOLDFAST_BY, else your login name.")(body)
+
+
+def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The newest ids, for the shell."""
+    import os
+
+    url, _ = store_of(ctx.params.get("store"))
+    path = path_of(url)
+    if path is None or not os.path.exists(path):
+        return [LAST]
+    import holdfast
+
+    with holdfast.open(url) as app:
+        return [id for id in (LAST, *(row.id for row in app.list())) if id.startswith(incomplete)]

@@ -1,0 +1,1 @@
+"""One module a command: `list_.py` holds `list_`, which is `holdfast list`."""

@@ -1,0 +1,27 @@
+"""`holdfast answer`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("answer")
+@task_argument
+@click.argument("question")
+@click.argument("value")
+@by_options
+def answer_(place: Place, id: str, question: str, value: str, by: str, why: str) -> None:
+    """Answer what a task asked.
+
+    QUESTION is its key or its name, as `holdfast inbox` shows it. VALUE is text, := and JSON, or - for stdin.
+
+    Example: holdfast answer trip-oslo seat aisle --by ana
+    """
+    from holdfast.cli import given
+    from holdfast.cli.outside import changed
+
+    said = given.value(value)
+    changed(place, id, lambda app, id: app.answer(id, question, said, by=by, why=why), f"answered {question}")

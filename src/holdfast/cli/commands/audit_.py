@@ -1,0 +1,76 @@
+"""`holdfast audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast.engine.audit import Asked
+
+
+@command("audit", lines=True)
+@click.option("--task", metavar="ID", help="Of this task; else of all.")
+@click.option("--tool", default="", help="Calls of this tool.")
+@click.option("--by", default="", help="What this person did.")
+@click.option("--decision", metavar="TEXT", help="Decisions whose question or choice has this text.")
+@click.option("--since", metavar="TIME", help='Since then: "2h" ago, or 2026-11-16T08:00.')
+@click.option("--until", metavar="TIME", help="Until then.")
+@click.option("--limit", type=int, default=1000, show_default=True, help="How many at the most.")
+def audit_(
+    place: Place,
+    task: str | None,
+    tool: str,
+    by: str,
+    decision: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> None:
+    """Show who did what: by tool, person, decision, time.
+
+    Calls of tools, what people said, what was decided; task by task, each in the order of its log.
+
+    Example: holdfast audit --tool send_email --since 24h
+    """
+    from holdfast.cli import given
+    from holdfast.engine import audit
+
+    app = place.app()
+    now = app.clock.now_us()
+    when = {"since_us": given.age_us(since, now), "until_us": given.age_us(until, now)}
+    of = None if task is None else place.task(task)
+    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), max(0, limit))
+
+
+def _print(place: Place, asked: Asked, limit: int) -> None:
+    from itertools import islice
+
+    from holdfast.cli.progress import Progress
+    from holdfast.cli.table import table
+    from holdfast.cli.words import clock, shown
+    from holdfast.engine import audit
+    from holdfast.engine.view import iso
+
+    with Progress("looked at", "event", quiet=place.for_programs) as progress:
+        found = list(islice(audit.acts(place.app().logs, asked, progress), limit))
+    if place.for_programs:
+        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
+        place.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
+        return
+    rows = [
+        [clock(one.at_us), one.task, str(one.seq), one.what, one.tool or one.about, one.by, _value(shown, one.value)]
+        for one in found
+    ]
+    place.lines(table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, place.look, right=(2,)))
+    if len(found) == limit:
+        place.say(f"only the first {limit:,}; --limit shows more")
+
+
+def _value(shown: Callable[[Any], str], value: Any) -> str:
+    return "" if value is None else shown(value)

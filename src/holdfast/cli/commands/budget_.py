@@ -1,0 +1,38 @@
+"""`holdfast budget`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("budget")
+@task_argument
+@click.argument("limits", nargs=-1, metavar="[LIMIT=MOST]...")
+@by_options
+def budget_(place: Place, id: str, limits: tuple[str, ...], by: str, why: str) -> None:
+    """Show what a task may use up, or allow it more.
+
+    LIMIT is one of turns, steps, calls, tokens, cost (dollars), wall_time ("5m").
+
+    Example: holdfast budget clean-1 tokens=200000 --by ana
+    """
+    from holdfast.cli.live import bar
+    from holdfast.cli.outside import changed, limits_given
+
+    if limits:
+        allowed = limits_given(limits)
+        changed(place, id, lambda app, id: app.raise_budget(id, allowed, by=by, why=why), f"allowed {' '.join(limits)}")
+        return
+    from holdfast.core import codec
+
+    state = place.app().get(place.task(id))
+    if place.as_json:
+        place.data({"id": state.id, **codec.as_json(state.budget.to_dict()), "left": state.budget.left})
+        return
+    known = state.budget.limits
+    place.lines(bar(name, state.budget.used[name], most, place.look) for name, most in known.items())
+    if not known:
+        place.say(f"{state.id} has no budget")

@@ -1,0 +1,21 @@
+"""`holdfast cancel`."""
+
+from __future__ import annotations
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("cancel")
+@task_argument
+@by_options
+def cancel_(place: Place, id: str, by: str, why: str) -> None:
+    """Ask a task to stop, and its children.
+
+    One that nobody works on stops at once; a running one does so before its next step, and undoes what it declared.
+
+    Example: holdfast cancel trip-oslo --why "plans changed"
+    """
+    from holdfast.cli.outside import changed
+
+    changed(place, id, lambda app, id: app.cancel(id, by=by, why=why), "asked it to stop")

@@ -1,0 +1,36 @@
+"""`holdfast completion`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+_WHERE = {
+    "bash": 'add to ~/.bashrc:  eval "$(holdfast completion bash)"',
+    "zsh": 'add to ~/.zshrc:  eval "$(holdfast completion zsh)"',
+    "fish": "holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
+}
+
+
+@command("completion", store=False)
+@click.argument("shell", type=click.Choice(sorted(_WHERE)))
+def completion_(place: Place, shell: str) -> None:
+    """Print what lets your shell complete commands and ids.
+
+    Example: eval "$(holdfast completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    from holdfast.cli.main import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    made = found(cli, {}, "holdfast", "_HOLDFAST_COMPLETE")
+    script = made.source_template % made.source_vars()
+    if place.as_json:
+        place.data({"shell": shell, "add": _WHERE[shell], "script": script})
+        return
+    place.lines([script])
+    place.say(_WHERE[shell])

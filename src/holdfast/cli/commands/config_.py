@@ -1,0 +1,41 @@
+"""`holdfast config`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("config")
+def config_(place: Place) -> None:
+    """Show each setting and where it comes from.
+
+    Example: holdfast config
+    """
+    from holdfast import __version__
+    from holdfast.cli.agents import PROJECT, files_declared
+    from holdfast.cli.place import path_of, redacted, whoami
+    from holdfast.cli.table import table
+
+    project, files = files_declared()
+    path = path_of(place.url)
+    there = "" if path is None or os.path.exists(path) else " (not there yet)"
+    colour = next(
+        (f"{name}={os.environ[name]}" for name in ("NO_COLOR", "FORCE_COLOR") if os.environ.get(name)), "the terminal"
+    )
+    rows: list[tuple[str, Any, str]] = [
+        ("store", redacted(place.url) + there, place.source),
+        ("agents", ", ".join(files) or "none", str(project) if files else f"no agents in {PROJECT}"),
+        ("by", whoami(), "HOLDFAST_BY" if os.environ.get("HOLDFAST_BY") else "the login name"),
+        ("colour", "on" if place.look.colour else "off", colour),
+        ("holdfast", __version__, os.path.dirname(os.path.dirname(os.path.dirname(__file__)))),
+        ("python", sys.version.split()[0], sys.executable),
+    ]
+    if place.as_json:
+        place.data({name: {"value": value, "source": source} for name, value, source in rows})
+    else:
+        place.lines(table(["SETTING", "VALUE", "FROM"], [list(row) for row in rows], place.look))

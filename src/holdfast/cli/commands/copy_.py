@@ -1,0 +1,32 @@
+"""`holdfast copy`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("copy")
+@click.argument("url")
+def copy_(place: Place, url: str) -> None:
+    """Copy everything into another store and verify it there.
+
+    Run it again to go on after an interruption, or to catch up.
+
+    Example: holdfast copy sqlite:////backups/agents.db
+    """
+    from holdfast.cli.place import redacted
+    from holdfast.cli.progress import Progress
+    from holdfast.cli.words import times
+
+    app = place.app()
+    with Progress("copied", "log", quiet=place.as_json) as progress:
+        copied = app.copy_to(url, progress)
+    if place.as_json:
+        place.data({"to": redacted(url), "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
+        return
+    counted = f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} copied, {copied.skipped} there already"
+    place.lines([f"{redacted(url)}: {counted}; verified"])
+    place.say_store()

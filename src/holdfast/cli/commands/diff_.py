@@ -1,0 +1,93 @@
+"""`holdfast diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from holdfast.cli.command import command, task_argument
+from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast.cli.look import Look
+
+
+@command("diff")
+@task_argument
+@click.argument("a", metavar="A|OTHER")
+@click.argument("b", type=int, required=False, metavar="[B]")
+def diff_(place: Place, id: str, a: str, b: int | None) -> None:
+    """Show what differs between two moments of a task, or between two tasks.
+
+    A and B are seqs; without B, A is compared with now. OTHER is another task, such as a fork. With --json it is a
+    JSON Patch that turns the first into the second.
+
+    Example: holdfast diff trip-oslo 5 9
+    """
+    from holdfast.engine.timeline import difference
+
+    app = place.app()
+    id = place.task(id)
+    if a.isascii() and a.isdigit():
+        until = app.get(id).seq if b is None else b
+        before, after = app.at(id, int(a)).to_dict(), app.at(id, until).to_dict()
+        names = {"task": id, "a": int(a), "b": until}
+    elif b is not None:
+        raise click.UsageError("A is a seq when B is one")
+    else:
+        other = place.task(a)
+        before, after = app.get(id).to_dict(), app.get(other).to_dict()
+        names = {"task": id, "other": other}
+    patch = difference(before, after)
+    if place.as_json:
+        place.data({**names, "patch": patch})
+        return
+    place.say(_title(names), "dim")
+    place.lines(_lines(before, patch, place.look))
+    if not patch:
+        place.say("nothing differs")
+
+
+def _title(names: dict[str, Any]) -> str:
+    if "other" in names:
+        return f"from {names['task']} to {names['other']}"
+    return f"{names['task']} from seq {names['a']} to {names['b']}"
+
+
+def _lines(before: Any, patch: Sequence[dict[str, Any]], look: Look) -> Iterator[str]:
+    """A line for each change; what was there before is looked up as the patch goes on."""
+    import jsonpatch
+
+    from holdfast.cli.look import clean, cut
+    from holdfast.cli.words import shown
+
+    now = before
+    for change in patch:
+        path = clean(change["path"])
+        old, new = _found(now, change["path"]), change.get("value")
+        match change["op"]:
+            case "add":
+                sign, text, tone = "+", f"{path}  {shown(new)}", "good"
+            case "remove":
+                sign, text, tone = "-", f"{path}  {shown(old)}", "bad"
+            case "move":
+                sign, text, tone = "~", f"{path}  moved from {change['from']}", "warn"
+            case _:
+                sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
+        yield look.paint(f"{sign} ", tone) + cut(clean(text), look.width - 2 if look.width else 0)
+        now = jsonpatch.apply_patch(now, [change])
+
+
+def _found(document: Any, pointer: str) -> Any:
+    """What a JSON Pointer points to, None if there is nothing."""
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, dict):
+            document = cast("dict[str, Any]", document).get(name)
+        elif isinstance(document, list) and name.isdigit() and int(name) < len(cast("list[Any]", document)):
+            document = cast("list[Any]", document)[int(name)]
+        else:
+            return None
+    return document

@@ -1,0 +1,40 @@
+"""`holdfast doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+from holdfast.cli.refusal import FAILED
+
+
+@command("doctor")
+def doctor_(place: Place) -> None:
+    """Look at the store and its place, and say what to mend.
+
+    Ends with 1 if something must be mended.
+
+    Example: holdfast doctor
+    """
+    from holdfast.cli.place import path_of
+    from holdfast.engine import doctor
+    from holdfast.engine.schema import schema_of
+
+    path = path_of(place.url)
+    app = place.app()
+    found = list(doctor.findings(app.logs, path))
+    if path is not None:
+        schema = schema_of(path)
+        found.insert(1, doctor.Finding("schema", "ok", f"version {schema.found} of {schema.known}"))
+    if place.as_json:
+        place.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])
+    else:
+        tones = {"ok": "good", "warn": "warn", "fail": "bad"}
+        for one in found:
+            place.lines([f"{place.look.paint(f'{one.level:<4}', tones[one.level])}  {one.what:<12} {one.said}"])
+            if one.remedy:
+                place.lines([f"      {'':<12} {one.remedy}"])
+        place.say_store()
+    if any(one.level == "fail" for one in found):
+        raise click.exceptions.Exit(FAILED)

@@ -1,0 +1,63 @@
+"""`holdfast export`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from holdfast.cli.command import command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("export")
+@task_argument
+@click.argument("path", metavar="FILE")
+def export_(place: Place, id: str, path: str) -> None:
+    """Write a task to a file as JSON Lines, lossless.
+
+    FILE must be new; - is stdout. With the task go the values beside its log and, for a fork, the logs it stands on.
+
+    Example: holdfast export trip-oslo trip-oslo.jsonl
+    """
+    from holdfast.cli.progress import Progress
+    from holdfast.cli.words import size, times
+    from holdfast.core.errors import InvalidValue
+    from holdfast.engine import upkeep
+
+    app = place.app()
+    id = place.task(id)
+    app.get(id)
+    if path == "-":
+        for line in upkeep.export(app.logs, id):
+            sys.stdout.write(line.decode())
+        return
+    if os.path.exists(path):
+        raise InvalidValue(f"{path!r} is there already; nothing was written", hint="give a new name")
+    lines = written = 0
+    partial = f"{path}.{os.getpid()}.partial"
+    try:
+        with (
+            Progress("exported", "line", quiet=place.as_json) as progress,
+            open(partial, "xb", opener=_private) as file,
+        ):
+            for lines, line in enumerate(upkeep.export(app.logs, id), start=1):
+                written += file.write(line)
+                progress(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, path)
+    except OSError as error:
+        raise InvalidValue(f"{path!r} cannot be written: {error.strerror}", hint="give another place") from None
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+    if place.as_json:
+        place.data({"id": id, "file": path, "lines": lines, "bytes": written})
+    else:
+        place.lines([f"{path}: {times(lines, 'line')}, {size(written)}"])
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

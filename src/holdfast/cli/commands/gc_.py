@@ -1,0 +1,79 @@
+"""`holdfast gc`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("gc")
+@click.option("--older-than", metavar="TIME", help='Ended longer ago than this, such as "30d".')
+@click.option("--keep", type=int, metavar="N", help="Keep the newest N that have ended.")
+@click.option("--snapshots-older-than", metavar="TIME", help="Also drop cached states older than this.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--why", default="retention", help="The reason, kept with what is left of them.")
+def gc_(
+    place: Place,
+    older_than: str | None,
+    keep: int | None,
+    snapshots_older_than: str | None,
+    dry_run: bool,
+    yes: bool,
+    why: str,
+) -> None:
+    """Remove ended tasks that are old; their ids never act again.
+
+    Unique keys stay taken, and the parents of living forks stay.
+
+    Example: holdfast gc --older-than 30d --keep 1000 --dry-run
+    """
+    from holdfast.cli.words import times
+    from holdfast.core.errors import InvalidValue
+    from holdfast.core.policy import seconds
+    from holdfast.engine import upkeep
+
+    if older_than is None and keep is None and snapshots_older_than is None:
+        raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
+    if keep is not None and keep < 0:
+        raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
+    app = place.app()
+    now = app.clock.now_us()
+    tasks_us, snapshots_us = (
+        None if age is None else now - int(seconds(age, "age") * 1_000_000)
+        for age in (older_than, snapshots_older_than)
+    )
+    going = upkeep.collectable(app.logs, older_than_us=tasks_us, keep=keep)
+    if dry_run:
+        _say_dry(place, going)
+        return
+    place.may(f"Remove {times(len(going), 'task')} from {place.where}?", yes=yes)
+    what = {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why}
+    _collect(place, what, len(going))
+
+
+def _collect(place: Place, what: dict[str, Any], total: int) -> None:
+    from holdfast.cli.progress import Progress
+    from holdfast.cli.words import times
+    from holdfast.engine import upkeep
+
+    with Progress("removed", "task", quiet=place.as_json) as progress:
+        found = upkeep.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)
+    if place.as_json:
+        place.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
+        return
+    counted = f"{times(found.tasks, 'task')} and {times(found.snapshots, 'snapshot')}"
+    place.lines([f"removed {counted}; {found.kept_for_forks} kept for their forks"])
+    place.say_store()
+
+
+def _say_dry(place: Place, going: list[str]) -> None:
+    if place.as_json:
+        place.data({"dry_run": True, "tasks": len(going), "ids": going})
+        return
+    place.lines(going)
+    place.say(f"{len(going):,} would be removed from {place.where}; nothing was written")

@@ -1,0 +1,48 @@
+"""`holdfast import`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+from holdfast.cli.progress import Progress
+
+
+@command("import")
+@click.argument("path", metavar="FILE")
+def import_(place: Place, path: str) -> None:
+    """Bring in what export wrote.
+
+    Nothing is written unless every digest holds. What is there already is left as it is. FILE may be - for stdin.
+
+    Example: holdfast import trip-oslo.jsonl --store other.db
+    """
+    from holdfast.cli.words import times
+    from holdfast.core.errors import InvalidValue
+
+    try:
+        file: BinaryIO = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115 — closed below
+    except OSError as error:
+        raise InvalidValue(
+            f"{path!r} cannot be read: {error.strerror}; nothing was written", hint="give a file"
+        ) from None
+    with file, Progress("read", "line", quiet=place.as_json) as progress:
+        copied = place.app(make=True).import_(_counted(file, progress))
+    if place.as_json:
+        place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.shown})
+        return
+    place.lines(
+        [f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} brought in, {copied.skipped} there already"]
+    )
+    place.say_store()
+
+
+def _counted(lines: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
+    for number, line in enumerate(lines, start=1):
+        progress(number)
+        yield line

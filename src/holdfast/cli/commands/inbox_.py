@@ -1,0 +1,51 @@
+"""`holdfast inbox`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("inbox", lines=True)
+@click.option("--doubts", is_flag=True, help="Only calls of which nobody knows whether they happened.")
+@click.option("--questions", is_flag=True, help="Only questions.")
+@click.option("--approvals", is_flag=True, help="Only calls that wait for consent.")
+@click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
+def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets: bool) -> None:
+    """List what people are waited for: questions, approvals, doubts, budgets.
+
+    Each entry says exactly what to type.
+
+    Example: holdfast inbox --doubts
+    """
+    from holdfast.cli.look import clean
+    from holdfast.cli.place import whoami
+    from holdfast.cli.typed import asked, commands, entry_json
+    from holdfast.cli.words import age, clock
+    from holdfast.cli.work import store_given
+    from holdfast.engine import inbox
+
+    chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
+    kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
+    app, by, store = place.app(), whoami(), store_given(place)
+    found = (one for one in inbox.entries(app.logs) if one.kind in kinds)
+    if place.for_programs:
+        place.rows(entry_json(one, by, store) for one in found)
+        return
+    empty = True
+    for one in found:
+        empty = False
+        until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
+        head = place.look.paint(f"{one.task}  {one.kind}", "bold") + f"  {clean(one.key)}"
+        place.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
+        place.lines(
+            [
+                f"  {clean(asked(one))}",
+                *(place.look.paint(f"  {line}", "head") for line in commands(one, by, store)),
+                "",
+            ]
+        )
+    if empty:
+        place.say(f"nobody is waited for in {place.where}")

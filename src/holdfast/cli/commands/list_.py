@@ -1,0 +1,109 @@
+"""`holdfast list`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast import App
+    from holdfast.core.records import Summary
+
+WATCH_SECONDS = 1.0
+TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "warn", "interrupted": "bad"}
+
+
+@command("list", lines=True)
+@click.option("--status", help="pending, running, waiting, completed, failed or cancelled.")
+@click.option("--agent", help="Tasks of this agent.")
+@click.option("--stage", help="Tasks in this stage.")
+@click.option("--user", help="Tasks for this person.")
+@click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")
+@click.option("--after", metavar="ID", help="Those after this one: the next page.")
+@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+@click.option("--for", "seconds", metavar="TIME", help="With --watch: only for so long.")
+def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> None:
+    """List tasks, newest first.
+
+    A running task whose process is dead is shown as interrupted: resume it.
+
+    Example: holdfast list --status waiting --agent travel
+    """
+    app = place.app()
+    if not watch:
+        _print(place, app, app.list(**filters))
+        return
+    from holdfast.core import policy
+
+    until = None if seconds is None else time.monotonic() + policy.seconds(seconds)
+    before: Any = None
+    while True:
+        rows = app.list(**filters)
+        if rows != before:
+            if place.look.terminal and not place.for_programs:
+                click.echo("\x1b[H\x1b[2J", nl=False, color=True)
+            _print(place, app, rows)
+            before = rows
+        if until is not None and time.monotonic() >= until:
+            return
+        time.sleep(WATCH_SECONDS if until is None else min(WATCH_SECONDS, max(0.0, until - time.monotonic())))
+
+
+def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
+    if place.for_programs:
+        place.rows([row_json(app, row) for row in rows])
+        return
+    if not rows:
+        place.say(f"no tasks in {place.where}")
+        return
+    from holdfast.cli.table import Cell, table
+    from holdfast.cli.words import age
+
+    now = app.clock.now_us()
+    cells: list[list[Cell | str]] = []
+    for row in rows:
+        status = status_of(app, row)
+        why = f" for {row.waiting}" if row.waiting else ""
+        named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
+        cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
+    place.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, place.look))
+
+
+def status_of(app: App, row: Summary) -> str:
+    """What a list says of a task: its status, or that whoever worked on it is dead."""
+    dead = row.status == "running" and row.holder is not None and not app.store.alive(row.holder)
+    return "interrupted" if dead else row.status
+
+
+def row_json(app: App, row: Summary) -> dict[str, Any]:
+    """A row for programs."""
+    from holdfast.engine.view import iso
+
+    same = (
+        "id",
+        "agent",
+        "status",
+        "stage",
+        "user",
+        "thread",
+        "parent",
+        "waiting",
+        "holder",
+        "queue",
+        "priority",
+        "mock",
+    )
+    return {
+        **{name: getattr(row, name) for name in same},
+        "interrupted": status_of(app, row) == "interrupted",
+        "wake_at": None if row.wake_us is None else iso(row.wake_us),
+        "deadline": None if row.deadline_us is None else iso(row.deadline_us),
+        "created_at": iso(row.created_us),
+        "changed_at": iso(row.changed_us),
+    }

@@ -1,0 +1,47 @@
+"""`holdfast log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.command import command, task_argument
+from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast import App
+    from holdfast.core.records import Record
+
+
+@command("log", lines=True)
+@task_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on with events as they come, until the task ends.")
+@click.option("--for", "seconds", metavar="TIME", help="With --follow: at most for so long.")
+@click.option("--after", type=int, default=0, metavar="SEQ", help="Only what came after this event.")
+@click.option("--full", is_flag=True, help="Every event, also the small ones.")
+def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, full: bool) -> None:
+    """Show the timeline of a task: steps, attempts, waits, decisions, cost.
+
+    Example: holdfast log @last --follow
+    """
+    from holdfast.cli import timeline
+    from holdfast.engine.telling import as_json
+
+    app = place.app()
+    id = place.task(id)
+    records: Iterator[Record] = (
+        iter(app.follow(id, after=after, seconds=seconds)) if follow else app.events(id, after=after)
+    )
+    if place.jsonl or (place.as_json and follow):
+        for record in records:
+            place.data(as_json(record, app.logs.blob))
+    elif place.as_json:
+        place.data([as_json(record, app.logs.blob) for record in records])
+    else:
+        place.lines(timeline.lines(records, app.logs.blob, place.look, _began_us(app, id), full=full))
+
+
+def _began_us(app: App, id: str) -> int:
+    return next(iter(app.events(id, limit=1))).at_us

@@ -1,0 +1,22 @@
+"""`holdfast reject`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("reject")
+@task_argument
+@click.argument("call")
+@by_options
+def reject_(place: Place, id: str, call: str, by: str, why: str) -> None:
+    """Refuse a call that waits for consent; it stays refused.
+
+    Example: holdfast reject trip-oslo book_flight#1 --by ana --why "too dear"
+    """
+    from holdfast.cli.outside import changed
+
+    changed(place, id, lambda app, id: app.reject(id, call, by=by, why=why), f"rejected {call}")

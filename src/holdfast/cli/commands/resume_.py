@@ -1,0 +1,34 @@
+"""`holdfast resume`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("resume", lines=True)
+@task_argument
+@click.argument("target", metavar="[FILE[:AGENT]]", required=False)
+@click.option("--anyway", is_flag=True, help="Resume it though its agent finds it too old.")
+@click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@by_options
+def resume_(place: Place, id: str, target: str | None, anyway: bool, hold: str, quiet: bool, by: str, why: str) -> None:
+    """Go on with a task that was interrupted, waits or has failed.
+
+    What is on record is replayed and not done again. A failed task is reopened: the step that ended it is tried
+    afresh. The agent comes from FILE or from pyproject.toml, never from the store.
+
+    Example: holdfast resume @last agents.py
+    """
+    from holdfast.cli import agents, work
+
+    agent, known = agents.agents_for(target)
+    app = place.app(agents=known)
+    id = place.task(id)
+    act = lambda: app.resume(id, agent, by=by, why=why, anyway=anyway, hold=hold)  # noqa: E731
+    if not place.for_programs and not quiet:
+        place.say(f"{id}: goes on in {place.where}", "dim")
+    work.work(place, app, id, target, act, quiet=quiet)

@@ -1,0 +1,33 @@
+"""`holdfast rollback`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("rollback")
+@task_argument
+@click.option("--steps", type=int, default=1, show_default=True, help="Back by so many steps.")
+@click.option("--to", "to", metavar="SEQ|LABEL", help="Back to this event, or to this checkpoint.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@by_options
+def rollback_(place: Place, id: str, steps: int, to: str | None, yes: bool, by: str, why: str) -> None:
+    """Take a task back by steps, to an event or to a checkpoint.
+
+    Itself an event: the history is kept, and what touched the world is not done again. Refused while a call is in
+    doubt.
+
+    Example: holdfast rollback trip-oslo --to 5 --yes --why "wrong seat"
+    """
+    from holdfast.cli.outside import changed
+
+    target = int(to) if to is not None and to.isascii() and to.isdigit() else to
+    back = f"to {target}" if target is not None else f"by {steps} step{'s' if steps != 1 else ''}"
+    app = place.app()
+    id = place.task(id)
+    app.get(id)
+    place.may(f"Take {id} back {back}?", yes=yes)
+    changed(place, id, lambda app, id: app.rollback(id, steps, to=target, by=by, why=why), f"rolled back {back}")

@@ -1,0 +1,48 @@
+"""`holdfast run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("run", lines=True)
+@click.argument("target", metavar="[FILE][:AGENT]", required=False)
+@click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
+@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.")
+@click.option("--id", "id", help="The task's id; else a new one. An id that is there goes on.")
+@click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
+@click.option("--user", help="The person it is for.")
+@click.option("--thread", help="The conversation it belongs to.")
+@click.option("--deadline", metavar="TIME", help='When it must be done, such as "10m".')
+@click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
+@click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None:
+    """Start a task, or go on with it, until it ends or waits.
+
+    The agent comes from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names. What it returns
+    is printed on stdout, progress on stderr; what it prints itself goes to stderr too. Ends with 0 if the task
+    completed, 1 if it failed, 6 if it waits. Ctrl-C once stops after the step under way.
+
+    Example: holdfast run examples/meeting_recap.py -p meeting=planning -p to=ana@example.com -p notes="Ben helps."
+    """
+    from holdfast.cli import agents, work
+    from holdfast.cli import given as typed
+    from holdfast.engine.beginnings import new_id
+
+    input = typed.parameters(given["params"], given["file"])
+    agent, known = agents.agent_named(target)
+    agent.parameters.check(input)  # before a store is made for nothing
+    app = place.app(make=True, agents=known)
+    id = place.task(id) if id is not None else new_id(app.clock.now_us())
+    named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
+    waits = {"hold": given["hold"], "wait": given["wait"]}
+    act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731
+    if not place.for_programs and not given["quiet"]:
+        place.say(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {place.where}", "dim")
+    work.work(place, app, id, target, act, quiet=given["quiet"])

@@ -1,0 +1,136 @@
+"""`holdfast show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.command import command, task_argument
+from holdfast.cli.place import Place
+
+if TYPE_CHECKING:
+    from holdfast import TaskState
+    from holdfast.cli.look import Look
+
+
+@command("show")
+@task_argument
+@click.option("--at", "seq", type=int, metavar="SEQ", help="As it was just after this event.")
+def show_(place: Place, id: str, seq: int | None) -> None:
+    """Show a task as it is now, or as it was just after an event.
+
+    Example: holdfast show trip-oslo --at 7
+    """
+    from holdfast.cli.place import whoami
+    from holdfast.cli.typed import entry_json, resume_command, waiting_lines
+    from holdfast.cli.work import failure_lines, store_given
+    from holdfast.engine import inbox
+
+    app = place.app()
+    id = place.task(id)
+    state = app.get(id) if seq is None else app.at(id, seq)
+    entries = inbox.entries_of(app.logs, id) if seq is None else []
+    store = store_given(place)
+    if place.as_json:
+        place.data(
+            {**state.to_dict(), **_more(state), "waiting_on": [entry_json(one, whoami(), store) for one in entries]}
+        )
+        return
+    place.lines(_head(state, place.look))
+    for section in (_knows, _steps):
+        place.lines(section(state, place.look))
+    if state.failure is not None and state.status == "failed":
+        place.lines(["", *(place.look.paint(line, "bad") for line in failure_lines(state, place.debug))])
+    if seq is None and (state.waiting is not None or state.interrupted):
+        resume = resume_command(id, None, store)
+        why = waiting_lines(state, entries, whoami(), store, resume) if state.waiting else iter((f"go on: {resume}",))
+        place.lines(["", *(place.look.paint(line, "warn") for line in why)])
+
+
+def _more(state: TaskState) -> dict[str, Any]:
+    deadline = None if state.deadline is None else state.deadline.isoformat().replace("+00:00", "Z")
+    return {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
+
+
+def _head(state: TaskState, look: Look) -> Iterator[str]:
+    from holdfast.cli.commands.list_ import TONES
+    from holdfast.cli.live import bar
+    from holdfast.cli.table import Cell, fields
+    from holdfast.cli.words import clock, shown, spent
+
+    status = "interrupted" if state.interrupted else state.status
+    why = f" for {state.waiting.kind}" if state.waiting is not None else ""
+    usage = state.budget.usage
+    yield from fields(
+        [
+            ("task", Cell(f"{state.id}{'  (mock)' if state.mock else ''}", "bold")),
+            ("agent", state.agent),
+            ("status", Cell(f"{status}{why}", TONES.get(status, "plain"))),
+            ("stage", state.stage or ""),
+            ("phase", "" if state.phase == "idle" else state.phase),
+            ("turn", str(state.turn) if state.turn else ""),
+            ("seq", str(state.seq)),
+            ("goal", state.goal),
+            ("user", state.user or ""),
+            ("thread", state.thread or ""),
+            ("parent", state.parent or ""),
+            ("input", shown(dict(state.input)) if state.input else ""),
+            ("result", shown(state.result) if state.status == "completed" and state.result is not None else ""),
+            ("spent", spent(usage.input_tokens + usage.output_tokens, usage.cost)),
+            ("deadline", "" if state.deadline is None else f"{state.deadline:%Y-%m-%d %H:%M:%S}"),
+            ("created", clock(int(state.created_at.timestamp() * 1_000_000))),
+            ("updated", clock(int(state.updated_at.timestamp() * 1_000_000))),
+        ],
+        look,
+    )
+    for name, most in state.budget.limits.items():
+        yield f"{look.paint('budget', 'dim')}  {bar(name, state.budget.used[name], most, look)}"
+
+
+def _knows(state: TaskState, look: Look) -> Iterator[str]:
+    """What the agent knows and decided, section by section; empty ones are left out."""
+    from holdfast.cli.look import clean, cut
+    from holdfast.cli.words import shown
+
+    sections: dict[str, list[str]] = {
+        "plan": [f"[{'x' if step.done else ' '}] {step.text}" for step in state.plan],
+        "state": [f"{name} = {shown(value)}" for name, value in state.state.items()],
+        "facts": [f"{name} = {shown(fact.value)}  ({fact.source})" for name, fact in state.facts.items()],
+        "decisions": [_decision(one) for one in state.decisions],
+        "questions": list(state.questions),
+        "notes": [f"{name} = {shown(value)}" for name, value in state.notes.items()],
+        "artifacts": [f"{one.id}  {one.type}, {one.bytes:,} bytes  {one.summary}" for one in state.artifacts.values()],
+        "flags": list(state.flags),
+        "checkpoints": [f"{label} at {seq}" for label, seq in state.checkpoints.items()],
+    }
+    for name, lines in sections.items():
+        if lines:
+            yield ""
+            yield look.paint(name, "bold")
+            yield from (f"  {cut(clean(line), look.width - 2 if look.width else 0)}" for line in lines)
+
+
+def _decision(one: dict[str, Any]) -> str:
+    from holdfast.cli.words import shown
+
+    return f"{one['question']} {shown(one['choice'])}" + (f", {one['why']}" if one["why"] else "")
+
+
+def _steps(state: TaskState, look: Look) -> Iterator[str]:
+    from holdfast.cli.table import Cell, table
+    from holdfast.cli.words import length, shown
+
+    tones = {"completed": "good", "failed": "bad", "doubt": "warn", "running": "head", "retrying": "warn"}
+    rows: list[list[Cell | str]] = []
+    for step in state.steps.values():
+        took = length(step.raw.ended_us - step.raw.started_us) if step.raw.ended_us else ""
+        came = f"{step.failure.type}: {step.failure.message}" if step.failure is not None else shown(step.result)
+        came = "" if step.status not in ("completed", "failed") else came
+        told = Cell("in doubt" if step.status == "doubt" else step.status, tones.get(step.status, "plain"))
+        rows.append([step.key, told, str(step.attempts), took, step.effect if step.tool else "", came])
+    if rows:
+        yield ""
+        heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]
+        yield from table(heads, rows, look, right=(2, 3))

@@ -1,0 +1,27 @@
+"""`holdfast signal`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import command, task_argument
+from holdfast.cli.place import Place
+
+
+@command("signal")
+@task_argument
+@click.argument("name")
+@click.argument("value", required=False)
+@click.option("--by", default="", help="Who says it.")
+def signal_(place: Place, id: str, name: str, value: str | None, by: str) -> None:
+    """Tell a task that something happened.
+
+    VALUE is text, := and JSON, or - for stdin. A task that is not there yet where it waits for it finds it later.
+
+    Example: holdfast signal order-7 paid ':={"cents": 4400}'
+    """
+    from holdfast.cli import given
+    from holdfast.cli.outside import changed
+
+    said = None if value is None else given.value(value)
+    changed(place, id, lambda app, id: app.signal(id, name, said, by=by), f"signalled {name}")

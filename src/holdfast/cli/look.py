@@ -1,0 +1,86 @@
+"""How things may look: colour, boxes and a width on a terminal; plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from typing import Any, NamedTuple
+
+_TONES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1", "head": "1;36", "plain": ""}
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class Look(NamedTuple):
+    """What a stream can show. A width of 0 has no end: nothing is cut."""
+
+    terminal: bool = False
+    colour: bool = False
+    width: int = 0
+
+    def paint(self, text: str, tone: str) -> str:
+        """Text in a tone, if colours are wanted.
+
+        >>> Look().paint("done", "good"), Look(colour=True).paint("done", "good")
+        ('done', '\\x1b[32mdone\\x1b[0m')
+        """
+        code = _TONES.get(tone, "")
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
+
+    def mark(self, sign: str, word: str) -> str:
+        """A sign for people at a terminal, a word for everybody else."""
+        return sign if self.terminal else word
+
+
+def look_of(stream: Any) -> Look:
+    """What this stream can show, as the terminal and the environment say."""
+    forced = bool(os.environ.get("FORCE_COLOR"))
+    terminal = forced or _is_terminal(stream)
+    dumb = os.environ.get("TERM") == "dumb"
+    colour = terminal and not os.environ.get("NO_COLOR") and (forced or not dumb)
+    width = shutil.get_terminal_size((80, 24)).columns if terminal else 0
+    return Look(terminal and not (dumb and not forced), colour, width)
+
+
+def out_look() -> Look:
+    """What stdout can show."""
+    return look_of(sys.stdout)
+
+
+def err_look() -> Look:
+    """What stderr can show."""
+    return look_of(sys.stderr)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # closed, or not a stream
+        return False
+
+
+def bare(text: str) -> str:
+    """Text without colours."""
+    return _ESCAPES.sub("", text)
+
+
+def clean(text: str) -> str:
+    """Text on one line that cannot steer a terminal, whatever somebody put into a task.
+
+    >>> clean("a\\nb\\x1b[31mc")
+    'a b?[31mc'
+    """
+    return _CONTROLS.sub(lambda found: " " if found[0] in "\t\r\n" else "?", text)
+
+
+def cut(text: str, width: int) -> str:
+    """Plain text that fits; a width of 0 has no end.
+
+    >>> cut("draft the letter", 8), cut("draft", 8)
+    ('draft t…', 'draft')
+    """
+    if not width or len(text) <= width:
+        return text
+    return text[: max(0, width - 1)] + "…" if width > 0 else ""

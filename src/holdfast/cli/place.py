@@ -1,0 +1,159 @@
+"""What a command works with: the store it was given and where that came from, its agents, its ways of saying things."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.look import Look, err_look, out_look
+from holdfast.core.errors import InvalidValue, NotAStore, TaskNotFound
+
+if TYPE_CHECKING:
+    from holdfast import App
+    from holdfast.engine.agent import Agent
+
+DEFAULT = "holdfast.db"
+LAST = "@last"
+
+
+class Place:
+    """The surroundings of one command."""
+
+    def __init__(self, store: str | None, *, as_json: bool = False, jsonl: bool = False, debug: bool = False) -> None:
+        self.url, self.source = store_of(store)
+        self.as_json, self.jsonl, self.debug = as_json, jsonl, debug
+        self.look: Look = out_look()
+        self._open = ExitStack()
+        self._app: App | None = None
+
+    @property
+    def where(self) -> str:
+        """The store and why it is this one, without its password."""
+        return f"{self.shown} ({self.source})"
+
+    @property
+    def shown(self) -> str:
+        """The store's address, without its password."""
+        return redacted(self.url)
+
+    def app(self, *, make: bool = False, agents: Iterable[Agent] = ()) -> App:
+        """The store, opened once. One that is not there is made only by a command that is to `make` it."""
+        if self._app is None:
+            import holdfast
+
+            if not make:
+                self._refuse_missing()
+            self._app = self._open.enter_context(holdfast.open(self.url, agents=tuple(agents)))
+        return self._app
+
+    def _refuse_missing(self) -> None:
+        path = path_of(self.url)
+        if path is not None and not os.path.exists(path):
+            hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
+            raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._open.close()
+
+    def task(self, id: str) -> str:
+        """The id of a task: as given, or the newest one that is nobody's child."""
+        if id != LAST:
+            return id
+        after: str | None = None
+        while page := self.app().list(after=after, limit=100):
+            for row in page:
+                if row.parent is None:
+                    return row.id
+            after = page[-1].id
+        raise TaskNotFound(LAST)
+
+    # Saying things
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether stdout is read by a program."""
+        return self.as_json or self.jsonl
+
+    def data(self, value: Any) -> None:
+        """One document on stdout, for programs."""
+        from holdfast.core import codec
+
+        click.echo(codec.text(value))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Text on stdout, for people."""
+        for line in lines:
+            click.echo(line, color=True)
+
+    def rows(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """The same rows for programs: one document, or one line each."""
+        if self.jsonl:
+            for row in found:
+                self.data(row)
+        else:
+            self.data(list(found))
+
+    def say(self, text: str, tone: str = "plain") -> None:
+        """Something beside the data, on stderr."""
+        click.echo(err_look().paint(text, tone), err=True, color=True)
+
+    def say_store(self) -> None:
+        """Say which store is used."""
+        self.say(f"store: {self.where}", "dim")
+
+    def may(self, question: str, *, yes: bool) -> None:
+        """Ask before something is taken away; without a terminal nobody can be asked, so it must have been said."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise InvalidValue(f"{question} Nobody can be asked here; nothing was written", hint="add --yes")
+        if not click.confirm(question, err=True):
+            self.say("Nothing was written.")
+            raise click.exceptions.Exit(1)
+
+
+def store_of(given: str | None) -> tuple[str, str]:
+    """The address of the store, and where it was found."""
+    if given:
+        return given, "--store"
+    if os.environ.get("HOLDFAST_URL"):
+        return os.environ["HOLDFAST_URL"], "HOLDFAST_URL"
+    return DEFAULT, "the default"
+
+
+def path_of(url: str) -> str | None:
+    """The file of a store that is one."""
+    if url.startswith("sqlite:///"):
+        from urllib.parse import unquote
+
+        return unquote(url.removeprefix("sqlite:///").partition("?")[0])
+    return None if "://" in url or url.startswith("memory:") or "host=" in url else url
+
+
+def redacted(url: str) -> str:
+    """An address without its password.
+
+    >>> redacted("postgresql://app:geheim@db:5432/agents")
+    'postgresql://app:***@db:5432/agents'
+    """
+    import re
+
+    return re.sub(r"(password=)\S+", r"\1***", re.sub(r"(://[^:/@]+):[^@/]*@", r"\1:***@", url))
+
+
+def whoami() -> str:
+    """Who types: HOLDFAST_BY, or the name one logged in with."""
+    if os.environ.get("HOLDFAST_BY"):
+        return os.environ["HOLDFAST_BY"]
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""

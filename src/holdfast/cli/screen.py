@@ -1,0 +1,90 @@
+"""Lines that stay and one line below them that is rewritten, on stderr; and what agents print, in between."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from typing import Any
+
+from holdfast.cli.look import Look, bare, cut, look_of
+
+
+class Screen:
+    """Where progress is shown. Safe from several threads; off a terminal there is no rewritten line."""
+
+    def __init__(self, stream: Any = None, look: Look | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self.look = look_of(self._stream) if look is None else look
+        self._lock = threading.RLock()
+        self._status = ""
+
+    def line(self, text: str) -> None:
+        """Print a line that stays."""
+        with self._lock:
+            self._write(f"{self._cleared()}{text}\n{self._status}")
+
+    def status(self, text: str) -> None:
+        """Rewrite the last line. Nothing happens off a terminal."""
+        if not self.look.terminal:
+            return
+        with self._lock:
+            wide = cut(bare(text), self.look.width - 1) if len(bare(text)) >= self.look.width else text
+            self._write(f"{self._cleared()}{wide}")
+            self._status = wide
+
+    def close(self) -> None:
+        """Take the last line away."""
+        with self._lock:
+            self._write(self._cleared())
+            self._status = ""
+
+    def _cleared(self) -> str:
+        return "\r\x1b[K" if self._status else ""
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
+
+    def fileno(self) -> int:
+        """The descriptor of the stream behind it."""
+        return self._stream.fileno()
+
+    @property
+    def stream(self) -> io.TextIOBase:
+        """Something for agents to print to: their lines appear above the last one."""
+        return _Prints(self)
+
+
+class _Prints(io.TextIOBase):
+    """What agents print, line by line."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        *whole, self._rest = (self._rest + text).split("\n")
+        for line in whole:
+            self._screen.line(line)
+        return len(text)
+
+    def flush(self) -> None:
+        return None
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        """For programs that an agent starts: what they print goes where progress does."""
+        return self._screen.fileno()
+
+    def close(self) -> None:
+        if self._rest:
+            self._screen.line(self._rest)
+            self._rest = ""
+        super().close()

@@ -1,0 +1,118 @@
+"""What to type: for each thing a task waits for, the very commands that give it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.cli.agents import files_declared
+from holdfast.cli.look import clean
+from holdfast.cli.words import clock, shown
+from holdfast.core.errors import InvalidValue
+from holdfast.engine.inbox import Entry
+from holdfast.engine.view import TaskState, iso
+
+
+def quoted(word: str) -> str:
+    """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
+
+    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b")
+    ('book_flight#1', "'~1/pay#1'", "'a b'")
+    """
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(clean(word))
+
+
+def commands(entry: Entry, by: str, store: str = "") -> list[str]:
+    """What somebody can type about an entry of the inbox. `store` is given where it is not the usual one."""
+    task, key, who = quoted(entry.task), quoted(entry.key), f"--by {quoted(by or 'you')}"
+    match entry.kind:
+        case "question":
+            typed = [f"answer {task} {key} VALUE {who}"]
+        case "approval":
+            typed = [f"approve {task} {key} {who}", f"reject {task} {key} {who} --why WHY"]
+        case "doubt":
+            typed = [
+                f"settle {task} {key} --happened --result JSON {who}",
+                f"settle {task} {key} --did-not-happen {who}",
+            ]
+        case "budget":
+            typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
+    return [f"holdfast {one}{_store(store)}" for one in typed]
+
+
+def _more(of: float | None) -> str:
+    return f"{2 * (of or 1):g}"
+
+
+def _store(store: str) -> str:
+    return f" --store {quoted(store)}" if store else ""
+
+
+def asked(entry: Entry) -> str:
+    """What is wanted, in a line."""
+    match entry.kind:
+        case "question":
+            return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
+        case "approval":
+            what = entry.tool or entry.name
+            said = (
+                shown(entry.arguments) if entry.arguments else shown(entry.prompt) if entry.prompt is not None else ""
+            )
+            return f"may it {what}? {said}".rstrip()
+        case "doubt":
+            return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
+        case "budget":
+            return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+
+
+def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
+    """An entry for programs."""
+    return {
+        **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
+        "arguments": entry.arguments,
+        "used": entry.used,
+        "of": entry.of,
+        "since": iso(entry.since_us),
+        "until": None if entry.until_us is None else iso(entry.until_us),
+        "asks": asked(entry),
+        "commands": commands(entry, by, store),
+    }
+
+
+def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: str, resume: str) -> Iterator[str]:
+    """Why a task waits, and exactly what to type."""
+    for entry in entries:
+        until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
+        yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
+        for line in commands(entry, by, store):
+            yield f"  {line}"
+    waiting = state.waiting
+    if waiting is None:
+        return
+    for one in waiting.on:
+        if one["kind"] == "signal":
+            yield f"waits for the signal {one['name']!r}"
+            yield f"  holdfast signal {quoted(state.id)} {quoted(one['name'])} VALUE{_store(store)}"
+        elif one["kind"] == "child":
+            yield f"waits for its child {one['name']}"
+            yield f"  holdfast show {quoted(one['name'])}{_store(store)}"
+        elif one["kind"] == "timer" and waiting.wake_at is not None:
+            yield f"sleeps until {waiting.wake_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"then: {resume}"
+
+
+def resume_command(id: str, target: str | None, store: str) -> str:
+    """What goes on with a task."""
+    return f"holdfast resume {quoted(id)}{_file(target)}{_store(store)}"
+
+
+def _file(target: str | None) -> str:
+    """The file to name with it: the one that was given; none if pyproject.toml names it."""
+    if target and not target.startswith(":"):
+        return f" {quoted(target)}"
+    try:
+        return "" if files_declared()[1] else " FILE"
+    except InvalidValue:  # whoever needs that file is told what is wrong with it
+        return " FILE"

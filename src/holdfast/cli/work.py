@@ -1,0 +1,149 @@
+"""What `run` and `resume` have in common: work on a task while its log is watched, and say how it ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from typing import Any
+
+import click
+
+from holdfast.cli.live import Live
+from holdfast.cli.look import clean
+from holdfast.cli.place import DEFAULT, Place, whoami
+from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
+from holdfast.cli.screen import Screen
+from holdfast.cli.typed import entry_json, resume_command, waiting_lines
+from holdfast.cli.words import length, shown, spent
+from holdfast.core.events import Failure
+from holdfast.engine import inbox
+from holdfast.engine.app import App
+from holdfast.engine.telling import as_json
+from holdfast.engine.view import TaskState
+
+
+def work(
+    place: Place, app: App, id: str, target: str | None, act: Callable[[], TaskState], *, quiet: bool = False
+) -> None:
+    """Let an agent work, show it, and end the command with what came of it."""
+    screen = Screen()
+    resume = resume_command(id, target, store_given(place))
+    out = sys.stdout
+    if place.jsonl:
+        watched: Any = Live(app, id, screen, lambda record: print(_line(app, record), file=out, flush=True))
+    else:
+        watched = nullcontext() if quiet or place.as_json else Live(app, id, screen)
+    try:
+        with watched, _warnings_on(screen), redirect_stdout(screen.stream) as prints:
+            try:
+                state = act()
+            finally:
+                prints.close()
+    except KeyboardInterrupt:
+        screen.close()
+        _say_stopped(place, app, id, resume)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    report(place, app, state, resume)
+
+
+def _line(app: App, record: Any) -> str:
+    from holdfast.core import codec
+
+    return codec.text(as_json(record, app.logs.blob))
+
+
+def store_given(place: Place) -> str:
+    """The store, where a command must name it; empty where it is found without."""
+    return place.shown if place.source == "--store" and place.url != DEFAULT else ""
+
+
+def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
+    if app.store.origin(id) is None:
+        place.say("stopped before the task began; nothing was written")
+        return
+    state = app.get(id)
+    place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
+    place.say(f"to go on: {resume}")
+
+
+@contextmanager
+def _warnings_on(screen: Screen) -> Generator[None, None, None]:
+    """What Holdfast warns of, among the other lines."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            screen.line(screen.look.paint(record.getMessage(), "warn"))
+
+    logger, lines = logging.getLogger("holdfast"), Lines()
+    before = logger.propagate
+    logger.addHandler(lines)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
+        logger.propagate = before
+
+
+def report(place: Place, app: App, state: TaskState, resume: str) -> None:
+    """What came of it: the result on stdout, all else on stderr, and the exit code."""
+    by = whoami()
+    entries = inbox.entries_of(app.logs, state.id)
+    if place.as_json:
+        more = {"waiting_on": [entry_json(one, by, store_given(place)) for one in entries], "resume": resume}
+        place.data({**state.to_dict(), **more, "store": place.shown})
+    elif not place.jsonl:
+        _tell(place, state, resume)
+        for line in waiting_lines(state, entries, by, store_given(place), resume):
+            place.say(line)
+    if state.status in ("failed", "cancelled"):
+        raise click.exceptions.Exit(FAILED)
+    if state.status != "completed":
+        raise click.exceptions.Exit(WAITING)
+
+
+def _tell(place: Place, state: TaskState, resume: str) -> None:
+    usage = state.budget.usage
+    used = spent(usage.input_tokens + usage.output_tokens, usage.cost)
+    took = length(int((state.updated_at - state.created_at).total_seconds() * 1_000_000))
+    tone = {"completed": "good", "failed": "bad", "cancelled": "bad"}.get(state.status, "warn")
+    facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {place.where}"]
+    place.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
+    if state.status == "completed" and state.result is not None:
+        text = shown(state.result)
+        place.lines(map(clean, text.split("\n")) if place.look.terminal else [text])
+    if state.failure is not None and state.status == "failed":
+        for line in failure_lines(state, place.debug):
+            place.say(line, "bad")
+        place.say(f"  what it did is kept; to try again: {resume}")
+
+
+def failure_lines(state: TaskState, debug: bool) -> list[str]:
+    """How a task failed: the reason and the lines of the user's code, or all of it."""
+    failure = state.failure
+    assert failure is not None
+    message = failure.message.replace("\n", "\n    ")
+    told = [f"  {failure.type}: {message}", *(f"  {note}" for note in failure.notes)]
+    step = next((one for one in reversed(list(state.steps.values())) if one.key in failure.message), None)
+    frames: list[str] = []
+    for cause in (*_causes(failure), *_causes(None if step is None else step.failure)):
+        frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_NOT_THEIRS)][-1:]
+    here = os.getcwd() + os.sep
+    told += [f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames)]
+    return [clean(line) for one in told for line in one.split("\n")]
+
+
+def _causes(failure: Failure | None) -> Iterator[Failure]:
+    while failure is not None:
+        yield failure
+        failure = failure.cause
+
+
+_NOT_THEIRS = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.__file__) + os.sep,
+)
+"""Where Holdfast and Python itself live."""

@@ -1,0 +1,86 @@
+"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from holdfast.core import limits
+from holdfast.core.errors import TaskCollected, TaskNotFound
+from holdfast.core.hot import Hot
+from holdfast.engine.log import Logs
+from holdfast.engine.view import TaskState
+from holdfast.store.protocol import Query
+
+Kind = Literal["question", "approval", "doubt", "budget"]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One thing a person can do something about."""
+
+    task: str
+    agent: str
+    kind: Kind
+    key: str
+    name: str
+    prompt: Any = None
+    tool: str = ""
+    risk: str = ""
+    arguments: dict[str, Any] = {}
+    used: float | None = None
+    of: float | None = None
+    since_us: int = 0
+    until_us: int | None = None
+
+
+def entries(logs: Logs) -> Iterator[Entry]:
+    """Everything people are waited for, newest tasks first."""
+    after: str | None = None
+    while page := logs.store.list(Query(status="waiting", after=after, limit=limits.PAGE_SIZE)):
+        for summary in page:
+            try:
+                yield from entries_of(logs, summary.id)
+            except (TaskNotFound, TaskCollected):
+                continue  # it went away meanwhile
+        after = page[-1].id
+
+
+def entries_of(logs: Logs, id: str) -> list[Entry]:
+    """What one task waits for that a person can give."""
+    log = logs.load(id)
+    state, hot = TaskState(log, logs), log.state
+    if state.waiting is None:
+        return []
+    return [_entry(state, hot, one) for one in state.waiting.on if one["kind"] in _KINDS]
+
+
+_KINDS: dict[str, Kind] = {"person": "question", "approval": "approval", "doubt": "doubt", "budget": "budget"}
+
+
+def _entry(state: TaskState, hot: Hot, one: dict[str, Any]) -> Entry:
+    since_us, until_us = _times(hot, one["kind"], one["key"])
+    more = {name: one[name] for name in ("tool", "risk", "arguments", "used", "of") if name in one}
+    return Entry(
+        task=state.id,
+        agent=state.agent,
+        kind=_KINDS[one["kind"]],
+        key=one["key"],
+        name=one["name"],
+        prompt=one["prompt"],
+        since_us=since_us,
+        until_us=until_us,
+        **more,
+    )
+
+
+def _times(hot: Hot, kind: str, key: str) -> tuple[int, int | None]:
+    """Since when it waits, and until when."""
+    if kind == "person":
+        return hot.waits[key].since_us, hot.waits[key].wake_us
+    if kind == "approval":
+        return hot.approvals[key].asked_us, hot.approvals[key].wake_us
+    if kind == "doubt":
+        return hot.steps[key].started_us, None
+    return hot.updated_us, None
