@@ -192,13 +192,13 @@ class Lines:
 
 
 def test_long_work_shows_count_rate_and_estimate_and_short_work_nothing():
-    for look, wanted in ((Look(True, False, 80), "\r\x1b[K"), (Look(), "\n")):
+    for view, wanted in ((Look(True, False, 80), "\r\x1b[K"), (Look(), "\n")):
         stream = Lines()
-        with Progress("verified", "log", screen=Screen(stream, look), patience=0) as progress:
+        with Progress("verified", "log", screen=Screen(stream, view), patience=0) as progress:
             progress(500, 2000)
         assert re.match(r"verified 500 of 2,000 logs · [\d,]+/s · .* left", stream.text) and wanted in stream.text
         stream = Lines()
-        with Progress("verified", "log", screen=Screen(stream, look)) as progress:
+        with Progress("verified", "log", screen=Screen(stream, view)) as progress:
             progress(500, 2000)
         assert stream.text == ""
     assert progress_line("removed", "task", 10, 0, 0.0) == "removed 10 tasks · 0/s"
