@@ -3,6 +3,7 @@
 `HOLDFAST_WRITE_LOOKS=1 pytest tests/faces/test_cli_looks.py` writes the pictures anew.
 """
 
+import doctest
 import os
 import re
 import shutil
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import AsyncTask, Task, agent
+from holdfast.cli import agents, live, look, place, progress, refusal, typed, words
+from holdfast.cli import given as given_
+from holdfast.cli import table as table_
 from holdfast.cli.live import Replay, bar
 from holdfast.cli.look import Look, bare, clean, cut
 from holdfast.cli.main import cli
@@ -142,6 +146,14 @@ def test_a_whole_replay_is_one_line(folder):
 # Pieces
 
 
+@pytest.mark.parametrize(
+    "module", [agents, given_, live, look, place, progress, refusal, table_, typed, words], ids=lambda one: one.__name__
+)
+def test_the_examples_in_the_code_are_true(module):
+    found = doctest.testmod(module)
+    assert found.attempted and not found.failed
+
+
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"]), max_size=60)
 
 
@@ -180,13 +192,13 @@ class Lines:
 
 
 def test_long_work_shows_count_rate_and_estimate_and_short_work_nothing():
-    for look, wanted in ((Look(True, False, 80), "\r\x1b[K"), (Look(), "\n")):
+    for view, wanted in ((Look(True, False, 80), "\r\x1b[K"), (Look(), "\n")):
         stream = Lines()
-        with Progress("verified", "log", screen=Screen(stream, look), patience=0) as progress:
+        with Progress("verified", "log", screen=Screen(stream, view), patience=0) as progress:
             progress(500, 2000)
         assert re.match(r"verified 500 of 2,000 logs · [\d,]+/s · .* left", stream.text) and wanted in stream.text
         stream = Lines()
-        with Progress("verified", "log", screen=Screen(stream, look)) as progress:
+        with Progress("verified", "log", screen=Screen(stream, view)) as progress:
             progress(500, 2000)
         assert stream.text == ""
     assert progress_line("removed", "task", 10, 0, 0.0) == "removed 10 tasks · 0/s"

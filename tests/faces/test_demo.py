@@ -76,7 +76,7 @@ def test_the_timeline_is_the_log(shown):
     (fate,) = [number for number, line in enumerate(lines) if "is killed; process" in line]
     assert "step_started    charge_card#1" in lines[fate - 1]
     assert "task_claimed" in lines[fate + 1]
-    assert re.search(r"step_settled    charge_card#1 +\d+ ms   reconcile: it happened, charge-", text)
+    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: it happened, charge-", text)
     assert f"{len(rows)} events, each chained to the one before: the chain is intact." in lines
 
 
