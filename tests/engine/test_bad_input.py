@@ -100,7 +100,7 @@ def test_an_event_of_a_newer_version_is_named_and_others_go_on(app):
         ("sqlite:///x.db?durability=hope", holdfast.InvalidUrl),
         ("sqlite:///:memory:", holdfast.InvalidUrl),
         ("a\0b", holdfast.InvalidUrl),
-        ("postgresql://localhost/x", holdfast.MissingExtra),
+        ("postgresql://127.0.0.1:1/x", (holdfast.StoreUnreachable, holdfast.MissingExtra)),
         ("no/such/directory/x.db", holdfast.NotAStore),
         (".", holdfast.NotAStore),
     ],

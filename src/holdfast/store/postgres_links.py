@@ -189,6 +189,8 @@ class Links:
     @contextmanager
     def changing(self) -> Generator[Link, None, None]:
         """A transaction for the rarer writes, all of which may be repeated."""
+        self.refuse_inside()
+        self.rows(q.PING)  # a connection that broke while nobody used it is found here, where nothing is in doubt
         with self.writing() as link:
             try:
                 self.begin(link)

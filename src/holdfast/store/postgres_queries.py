@@ -346,6 +346,8 @@ select pg_current_xact_id()::text, (
 
 # Connections
 
+PING = "select 1"
+
 # `local` and below would acknowledge what a fail-over can lose; a setting that asks for more than `on` stays. Our
 # statements look the same to the planner whatever their values are, so they are planned once, not every time.
 SET = """

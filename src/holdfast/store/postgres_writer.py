@@ -245,15 +245,28 @@ class Writer:
         """The log is locked before user code runs: nothing of it can move between that and the commit."""
         self._links.refuse_inside()
         failpoint("append.before")
-        with self._links.link() as link, self._links.inside():
-            try:
-                done = self._transact(link, Write(log, (), expect), work, seconds)
-            finally:
-                self._links.tidy(link)
+        done: Outcome | _InDoubt | None = None
+        for _ in range(_MAX_TRIES):
+            done = self._try_transaction(Write(log, (), expect), work, seconds)
+            if done is not None:
+                break
+            self._links.lost()
+        if done is None:
+            raise StoreUnreachable(f"the connection to {self._links.address.shown} is lost each time", hint="try again")
         if isinstance(done, _InDoubt):
             done = self._settle_transaction(done)
         failpoint("append.after")
         return done
+
+    def _try_transaction(self, after: Write, work: Work, seconds: float | None) -> Outcome | _InDoubt | None:
+        """None if the connection was found to be broken before user code ran."""
+        with self._links.link() as link, self._links.inside():
+            try:
+                return self._transact(link, after, work, seconds)
+            except _Lost:
+                return None
+            finally:
+                self._links.tidy(link)
 
     def _transact(self, link: Link, after: Write, work: Work, seconds: float | None) -> Outcome | _InDoubt:
         """Leave the transaction open unless all is well. Only errors of our own statements are translated."""
@@ -261,7 +274,7 @@ class Writer:
         try:
             seen, _ = self._look(link, [Group((after,))], [None], begins=True)
         except psycopg.Error as error:
-            raise translated(error, links.address) from error
+            raise self._reason(error, link) from error
         held = decide(Group((after,)), seen)
         if not isinstance(held, tuple):
             return held
