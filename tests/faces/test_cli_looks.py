@@ -65,6 +65,7 @@ def steady(text):
     text = re.sub(r"process \d+", "process 77", text)
     text = re.sub(r"\b\d{4} d ago", "1098 d ago", text)
     text = re.sub(r"size +\S+ kB|tables .*", lambda found: found[0].split()[0] + " …", text)
+    text = re.sub(r"(?m)^( +)/.*agents\.py:\d+", r"\1agents.py:7", text)  # a path may have spaces in it
     return re.sub(r"[^ \n]*agents\.py:\d+", "agents.py:7", text)
 
 

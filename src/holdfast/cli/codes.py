@@ -108,6 +108,10 @@ CODES: dict[str, Code] = {
     "store-read-only": Code(_UNTOUCHED, ("check the owner, the mode and the file system of the place",)),
     "store-full": Code(_SAFE, ("free some space and go on", "holdfast gc --older-than 30d   removes what has ended")),
     "store-busy": Code(_SAFE, ("try again", "holdfast doctor   tells whether others hold the store")),
+    "store-unreachable": Code(
+        _SAFE,
+        ("check the address, and that the server is up", "holdfast config   says which store is used, and why"),
+    ),
     "store-poisoned": Code(
         "Whether the last write is there is not known; everything acknowledged is.",
         ("run the command again: it reads what is there",),
@@ -136,7 +140,7 @@ OWN = {
 def remedies(code: str, details: dict[str, object]) -> list[str]:
     """What to do, with the error's own values filled in."""
     names = {name: str(value) for name, value in details.items() if isinstance(value, str | int)}
-    return [line.format_map(_Named(names)) for line in CODES[code].do]
+    return [line.format_map(_Named(names)) for line in CODES.get(code, CODES["unexpected"]).do]
 
 
 class _Named(dict[str, str]):

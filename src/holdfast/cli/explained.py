@@ -49,7 +49,7 @@ def classes() -> dict[str, type[HoldfastError]]:
     assert errors and state_errors, "imported, so that the tree is whole"
     while waiting:
         one = waiting.pop(0)
-        if one.__module__.startswith("holdfast."):
+        if one.__module__.startswith("holdfast.core."):
             found.setdefault(one.code, one)
             waiting += one.__subclasses__()
     return found
