@@ -98,7 +98,8 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
 def found(desk: Desk, branch: Branch, known: Step) -> Raw:
     """What a recorded step gave, from the first time on; the branch sees as far as that."""
     if not known.behind:
-        branch.see(desk.hot.joined(known.last_seq))
+        hot = desk.hot
+        branch.see(hot.joined(known.last_seq) if hot.forked_from else known.last_seq)
     if known.status == "failed":
         if desk.hot.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
             raise Cancelled  # a child that was cancelled with its parent

@@ -85,8 +85,10 @@ class Acting:
             raw = codec.pack(value, f"the result of step {self.key!r}")
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
-        told = b'"usage"' in bytes(raw) and self.usage is None
-        usage = self._spent(codec.unpack(raw, self._run.logs.blob)) if told or self.usage is not None else None
+        told = "usage" in value if type(value) is dict else hasattr(value, "usage")
+        usage = None
+        if told or self.usage is not None:
+            usage = self._spent(codec.unpack(raw, self._run.logs.blob) if self.usage is None else None)
         return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw, usage=usage)
 
     def failed(self, error: Exception) -> Outcome:
