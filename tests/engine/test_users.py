@@ -38,7 +38,7 @@ def test_a_users_state_reads_like_attributes_and_has_a_history(app: App):
     assert app.user("ana").state.all() == {"city": "Rome", "seats": ["aisle", "window"], "visits": 3}
     del ana.state.city
     assert "city" not in ana.state and ana.state.get("city", "nowhere") == "nowhere"
-    with pytest.raises(AttributeError, match=r"has no 'city'; there is \['seats', 'visits'\]"):
+    with pytest.raises(AttributeError, match=r"has no .city.; there is \['seats', 'visits'\]"):
         _ = ana.state.city
 
 

@@ -16,10 +16,10 @@ from holdfast.core.hot import Hot
 from holdfast.core.patch import Changes, StatePatch
 from holdfast.core.records import Record, Summary
 from holdfast.engine import outside, timeline
-from holdfast.engine.bag import refuse_taken
 from holdfast.engine.chance import chance
 from holdfast.engine.erasing import erase_logs, threads_of
 from holdfast.engine.log import Logs
+from holdfast.engine.user_bag import UserBag
 from holdfast.engine.view import FactState, Values
 from holdfast.store.protocol import Query
 
@@ -58,7 +58,7 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = UserBag(self)
+        self.state = UserBag(lambda: self.get().state, lambda changes: self.change(changes).state)
 
     def get(self) -> UserState:
         """What is known now."""
@@ -120,64 +120,3 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
-
-
-class UserBag:
-    """A user's state, read and changed from outside a task: `app.user("u1").state.city = "Oslo"`."""
-
-    _user: User
-
-    def __init__(self, user: User) -> None:
-        object.__setattr__(self, "_user", user)
-
-    def _change(self, **changes: Any) -> None:
-        self._user.change(Changes(**changes))
-
-    def __getitem__(self, name: str) -> Any:
-        return self._user.get().state[name]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"user {self._user.id!r} has no {name!r}; there is {sorted(self)}") from None
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._change(set={name: codec.pack(value, f"state.{name}")})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_taken(self, name)
-        self[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        self._change(delete=(name,))
-
-    def __delattr__(self, name: str) -> None:
-        del self[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._user.get().state
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._user.get().state)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A value, or the default if there is none."""
-        return self._user.get().state.get(name, default)
-
-    def all(self) -> dict[str, Any]:
-        """Everything at once."""
-        return dict(self._user.get().state)
-
-    def increment(self, name: str, by: float = 1) -> Any:
-        """Add to a number, 0 if it was not there; gives the new one."""
-        return self._user.change(codec.changes(StatePatch(increment={name: by}))).state[name]
-
-    def append(self, name: str, value: Any) -> None:
-        """Add to a list, empty if it was not there."""
-        self._change(append={name: codec.pack(value, f"state.{name}")})
-
-    def __repr__(self) -> str:
-        return f"<state {self.all()!r}>"
