@@ -321,3 +321,19 @@ def test_a_task_is_not_given_to_somebody_else(app: App):
     for other in ({"user": "ben"}, {"thread": "T"}):
         with pytest.raises(InvalidValue, match="give its own"):
             app.run(job, id="j", **other)
+
+
+def test_a_large_message_that_two_users_said_stays_with_the_one_who_stays(app: App, monkeypatch: pytest.MonkeyPatch):
+    from holdfast.core import limits
+
+    monkeypatch.setattr(limits, "READ_CHUNK", 2)
+    large = "the same words " * 1_000
+
+    @agent
+    def saying(task: Task) -> None:
+        task.message({"role": "user", "content": large})
+
+    for id, user in (("a", "ana"), ("b", "zoe"), ("c", "cem"), ("d", "ben")):
+        app.run(saying, id=id, user=user, thread="T")
+    app.user("ana").erase()
+    assert [one["content"] for one in app.thread("T").messages] == [large] * 3

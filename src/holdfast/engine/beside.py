@@ -28,7 +28,7 @@ class Beside:
         self._log = log
         self._user: tuple[int, Hot] | None = None
         self._talk: Talk | None = None
-        self._payers = [one for one in log.state.payers if logs.store.origin(one) is not None]
+        self._payers: list[str] | None = None
         summary = log.state.summary
         self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
         """Whether there are any."""
@@ -40,7 +40,7 @@ class Beside:
         hot, found = self._log.state, list[Write]()
         told = list(budget.shares(hot, events)) if hot.payers else []
         if told:
-            found += (self._logs.beside(payer, told, hot.salt) for payer in self._payers)
+            found += (self._logs.beside(payer, told, hot.salt) for payer in self._paying())
         patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
         if patches and hot.summary.user is not None and not _apart(hot):
             by = f"{hot.summary.agent} in task {hot.summary.id}"
@@ -100,7 +100,14 @@ class Beside:
             state = evolve(state, state.summary.id, state.seq, state.updated_us, ev.StatePatched(patch=patch))
         return state
 
+    def _paying(self) -> list[str]:
+        """Those who pay for the task and are still there."""
+        if self._payers is None:
+            self._payers = [one for one in self._log.state.payers if self._logs.store.origin(one) is not None]
+        return self._payers
+
     def _read(self, pins: ev.Pins) -> None:
+        self._paying()
         summary = self._log.state.summary
         if summary.user is not None:
             self._user = (pins.user, self._user_before(user_log(summary.user), pins.user))

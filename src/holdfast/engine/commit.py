@@ -179,8 +179,7 @@ class Committer:
             else:
                 for ticket in batch:
                     self._commit_batch([ticket])
-        except BaseException:
-            # Ctrl-C hit the one who was writing for all: the others must not think anything.
+        except BaseException:  # Ctrl-C hit the one who was writing for all: the others must not think anything
             for ticket in batch:
                 ticket.error = StoreError("the commit was interrupted, and its fate is not known", hint="read the log")
             raise

@@ -173,7 +173,7 @@ def suspend_for_threads(run: Run) -> None:
 def _body(wish: Body, run: Run) -> Any:
     try:
         result = run.body()
-    except Exception:
+    except Exception:  # whatever the agent raises: first comes what stopped it, if it swallowed that
         _raise_if_over(run)
         raise
     if not run.suspended:

@@ -23,14 +23,14 @@ def erase_logs(
     at_us = logs.clock.now_us()
     erased = 0
     for name in names:
+        kept = set[str]() if only is None else _kept(logs, name, only)
         seq = 0
         while chunk := logs.store.read(name, after=seq, limit=limits.READ_CHUNK):
-            events = [(row.seq, decoded(name, row)) for row in chunk if row.body is not None]
-            gone = [(place, event) for place, event in events if only is None or only(event)]
-            kept = {ref.hash for place, event in events if (place, event) not in gone for ref in codec.blob_refs(event)}
+            events = ((row.seq, decoded(name, row)) for row in chunk if row.body is not None)
             found = [
                 Erasure(name, place, by, why, at_us, tuple({ref.hash for ref in codec.blob_refs(event)} - kept))
-                for place, event in gone
+                for place, event in events
+                if only is None or only(event)
             ]
             if found:
                 logs.store.erase(found)
@@ -38,6 +38,12 @@ def erase_logs(
             seq = chunk[-1].seq
     logs.forget()
     return erased
+
+
+def _kept(logs: Logs, name: str, gone: Callable[[Event], bool]) -> set[str]:
+    """The large values that what stays of a log refers to, wherever in it that stands."""
+    events = (decoded(log, row) for log, row in logs.rows(name) if row.body is not None)
+    return {ref.hash for event in events if not gone(event) for ref in codec.blob_refs(event)}
 
 
 def threads_of(logs: Logs) -> Iterator[str]:

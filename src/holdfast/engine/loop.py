@@ -342,7 +342,7 @@ class LoopRun(Run):
         self._look()
         try:
             result = await self._root
-        except BaseException:
+        except BaseException:  # whatever the agent raises: first comes what stopped it, if it swallowed that
             self._raise_if_over()
             raise
         finally:

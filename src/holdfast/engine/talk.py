@@ -68,22 +68,18 @@ class Talk:
         """What somebody sees who sees so many of the task's own messages: a list, and how many of it."""
         if self.behind:
             self.grow()
-        mine = self._mine_of(own)
         for at, index in self._unplaced:
             if index <= len(own):
                 self._messages[at] = (own[index - 1][0], self._messages[at][1])
         self._unplaced = [(at, index) for at, index in self._unplaced if index > len(own)]
-        last = next((mine[index] for index in range(count, 0, -1) if index in mine), 0)
+        spoken = count  # what a fork says itself, or its parent after the fork, is not in the thread as its own
+        if self._inherited is not None:
+            spoken = min(count, bisect_right(own, self._inherited, key=lambda one: one[0]))
+        last = next((self._mine[index] for index in range(spoken, 0, -1) if index in self._mine), 0)
         end = max(bisect_right(self._seqs, pins.thread), last)
-        apart = [own[index - 1] for index in range(1, count + 1) if index not in mine]
+        first = next(iter(self._mine), spoken + 1)  # before it: what a contract brought along
+        apart = [*own[: min(first - 1, spoken)], *own[spoken:count]]
         return (self._messages[:end] + apart, end + len(apart)) if apart else (self._messages, end)
-
-    def _mine_of(self, own: Logged) -> dict[int, int]:
-        """Where the task's own messages are; those a fork's parent said after the fork are not its own."""
-        if self._inherited is None:
-            return self._mine
-        inherited = bisect_right(own, self._inherited, key=lambda one: one[0])
-        return {index: at for index, at in self._mine.items() if index <= inherited}
 
     def ref(self, logged: Logged, settled: int, said: Sequence[Raw]) -> MessagesRef:
         """The identity of what is shown: the thread, how many messages, their running digest."""
