@@ -9,7 +9,6 @@ for more than reading, and if one is ours all of it is rolled back.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterable
 from typing import Any, LiteralString
@@ -18,9 +17,10 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from holdfast.core.errors import StoreClosed, StoreError, TimeLimit
+from holdfast.core.errors import StoreError, TimeLimit
 from holdfast.core.records import Group
 from holdfast.store import postgres_queries as q
+from holdfast.store.bounds import Bounds
 from holdfast.store.postgres_server import Link
 from holdfast.store.protocol import Bindings, Rows, Work
 
@@ -72,15 +72,12 @@ def _row(link: Link, query: LiteralString, bindings: dict[str, Any]) -> tuple[An
     return link.execute(query, bindings).fetchone() or ()
 
 
-class _Guard:
+class _Guard(Bounds):
     """What keeps user code inside its bounds."""
 
     def __init__(self, link: Link, seconds: float | None) -> None:
-        self.ended = False
+        super().__init__(seconds)
         self._link = link
-        self._thread = threading.get_ident()
-        self._seconds = seconds
-        self._until = None if seconds is None else time.monotonic() + seconds
         self._allowed = 0.0
 
     def set_limits(self) -> None:
@@ -98,25 +95,9 @@ class _Guard:
             self._allowed = max(left, 0.001)
             self._link.execute(q.SET_STATEMENT_LIMIT, {"limit": f"{max(1, round(self._allowed * 1000))}ms"})
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-        return self._until is not None and time.monotonic() > self._until
-
-    def too_late(self) -> TimeLimit:
-        """What is raised when it has."""
-        return TimeLimit(
-            f"the transaction took longer than its limit of {self._seconds:g} s; nothing was written",
-            hint="raise its timeout",
-            seconds=self._seconds,
-        )
-
     def refuse_if_over(self) -> None:
         """Refuse a statement outside of the transaction: after it, beside it, or when it can no longer be committed."""
-        if self.ended:
-            raise StoreClosed("this connection's transaction has ended", hint="use it inside the tool it was given to")
-        if self._thread != threading.get_ident():
-            raise StoreError("this connection belongs to another thread", hint="use it where the tool runs")
+        self.refuse_outside()
         if self.is_late:
             raise self.too_late()
 

@@ -6,15 +6,14 @@ their record; nor touch Holdfast's tables; nor leave anything behind on the conn
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable
 from functools import cache
 
 import apsw
 
-from holdfast.core.errors import StoreClosed, StoreError, TimeLimit
+from holdfast.core.errors import StoreError, TimeLimit
 from holdfast.core.records import Group
+from holdfast.store.bounds import Bounds
 from holdfast.store.migrations import migrations
 from holdfast.store.protocol import Bindings, Rows, Work
 from holdfast.store.sqlite_file import MIGRATION_TABLE, fetch_all
@@ -85,17 +84,14 @@ def run_guarded(database: apsw.Connection, work: Work, seconds: float | None) ->
     return group
 
 
-class _Guard:
+class _Guard(Bounds):
     """What keeps user code inside its bounds."""
 
     def __init__(self, database: apsw.Connection, seconds: float | None) -> None:
-        self.ended = False
+        super().__init__(seconds)
         self.refusal = ""
         self._undone = False
         self._database = database
-        self._thread = threading.get_ident()
-        self._seconds = seconds
-        self._until = None if seconds is None else time.monotonic() + seconds
 
     def begin(self) -> None:
         """Set the bounds. A new authorizer makes SQLite prepare every cached statement again, under its eyes."""
@@ -113,25 +109,9 @@ class _Guard:
         self._database.set_commit_hook(None, id=_Guard)
         self._database.set_rollback_hook(None, id=_Guard)
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-        return self._until is not None and time.monotonic() > self._until
-
-    def too_late(self) -> TimeLimit:
-        """What is raised when it has."""
-        return TimeLimit(
-            f"the transaction took longer than its limit of {self._seconds:g} s; nothing was written",
-            hint="raise its timeout",
-            seconds=self._seconds,
-        )
-
     def refuse_if_over(self) -> None:
         """Refuse a statement outside of the transaction: after it, beside it, or when it can no longer be committed."""
-        if self.ended:
-            raise StoreClosed("this connection's transaction has ended", hint="use it inside the tool it was given to")
-        if self._thread != threading.get_ident():
-            raise StoreError("this connection belongs to another thread", hint="use it where the tool runs")
+        self.refuse_outside()
         self.refuse_if_lost()
 
     def refuse_if_lost(self) -> None:
