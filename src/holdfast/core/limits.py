@@ -63,6 +63,9 @@ MAX_BUDGET = 2**53
 MAX_LOST_SHOWN = 100
 """How many spendings that nobody knows of are kept one by one; all are counted."""
 
+LEASE_SECONDS = 30.0
+"""How long a holder may be silent before others may take its tasks; one that is dead has none."""
+
 HOLD_SECONDS = 60.0
 """How long a timed wait is sat out before the task suspends."""
 
