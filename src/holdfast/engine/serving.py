@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from msgspec import Struct
 
 from holdfast.core import codec
+from holdfast.core.errors import StoreError
 from holdfast.core.records import Summary
 from holdfast.store.protocol import Store
 
@@ -33,19 +39,33 @@ class Known(Struct, frozen=True):
     serving: Serving
 
 
-def announce(store: Store, serving: Serving) -> None:
-    """Let others know."""
-    store.queues.announce(codec.dump(serving).decode())
+_here: dict[str, list[Serving]] = {}
+_lock = threading.Lock()
+
+
+@contextmanager
+def announced(store: Store, serving: Serving) -> Generator[None, None, None]:
+    """Let others know, for as long as it lasts. Workers of one store object are one holder, and speak as one."""
+    with _lock:
+        _say(store, [*_here.get(store.holder(), []), serving])
+    try:
+        yield
+    finally:
+        with _lock, contextlib.suppress(StoreError):  # whoever is gone need not say so: its lock is gone with it
+            _say(store, [one for one in _here.get(store.holder(), []) if one is not serving])
+
+
+def _say(store: Store, servings: list[Serving]) -> None:
+    _here[store.holder()] = servings
+    store.queues.announce(codec.dump(servings).decode() if servings else "")
 
 
 def known(store: Store) -> list[Known]:
     """Every living worker. What a later version says of itself in another way is passed over."""
     found: list[Known] = []
     for one in store.queues.announced():
-        try:
-            found.append(Known(one.holder, codec.load(one.serves.encode(), Serving)))
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            found += [Known(one.holder, serving) for serving in codec.load(one.serves.encode(), list[Serving])]
     return found
 
 

@@ -105,7 +105,7 @@ class MemoryQueues:
         self._serves[self._holder()] = serves
 
     def announced(self) -> list[Served]:
-        return [Served(holder, serves, 0) for holder, serves in self._serves.items()]
+        return [Served(holder, serves, 0) for holder, serves in self._serves.items() if serves]
 
     def listen(self) -> MemoryEars:
         ears = MemoryEars(self._ears.remove)

@@ -53,7 +53,7 @@ class Presence:
         with self._lock:
             self._serves = serves
             try:
-                self._beat(self._connected())
+                self._connected().execute(self._texts[q.SERVE], {"name": self.name, "serves": serves})
             except psycopg.Error as error:
                 raise translated(error, self._address) from error
 

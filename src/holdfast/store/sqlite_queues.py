@@ -23,7 +23,7 @@ from holdfast.store.queues import Claim, Due, Served, Waiting, Wanted
 from holdfast.store.sqlite_file import connect, fetch_all, fetch_one
 from holdfast.store.sqlite_rows import to_summary
 
-_QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.02
+_QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.01
 
 
 class SqliteEars:
