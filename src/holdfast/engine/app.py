@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
 from holdfast.core.budget import Budget, limits_of
-from holdfast.core.errors import InvalidEvent, InvalidValue, TaskFinished
+from holdfast.core.errors import InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Record, Summary
-from holdfast.engine import beginnings, blocks, floor, outside, resuming, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, outside, resuming, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
@@ -30,7 +30,6 @@ from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
-from holdfast.store.namespaces import Tenant
 from holdfast.store.protocol import Query, Stats, Store
 
 if TYPE_CHECKING:
@@ -68,8 +67,11 @@ def open(
     costs = Prices(prices)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    own = store if not namespace else Tenant(store, namespace)
-    return App(own, ticking, agents=agents, on_wait=on_wait, prices=costs, queues=queues, namespace=namespace)
+    if namespace:
+        from holdfast.store.namespaces import Tenant
+
+        store = Tenant(store, namespace)
+    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs, queues=queues, namespace=namespace)
 
 
 class App:
@@ -309,6 +311,8 @@ class App:
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
         """
+        from holdfast.engine import floor
+
         return floor.append(self.logs, names.task_log(id), events, expect)
 
     def fork(
@@ -337,7 +341,7 @@ class App:
     ) -> TaskState:
         """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
         log = self._load(id)
-        target = self._rollback_target(log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
         later = timeline.calls_after(self.logs, id, target)
         hot = decide.restored(log.state, past.state, later)
@@ -345,22 +349,6 @@ class App:
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
-
-    def _rollback_target(self, log: Log, steps: int, to: int | str | None) -> int:
-        if isinstance(to, str):
-            if to not in log.state.checkpoints:
-                raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
-            return log.state.checkpoints[to]
-        if to is not None:
-            return to
-        done = sorted(
-            (step.after, step.before)
-            for step in timeline.steps(self.logs, log.name)
-            if step.status in ("completed", "failed")
-        )
-        if not 1 <= steps <= len(done):
-            raise InvalidEvent(f"cannot roll back {steps} steps of {log.name!r}", hint=f"it has done {len(done)}")
-        return done[-steps][1]
 
     # Reading
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -70,6 +69,8 @@ class Queues:
         known: Mapping[str, Queue] = self._known
         if name in known or not known or name == "default":
             return known.get(name) or Queue(name)
+        import difflib
+
         close = difflib.get_close_matches(name, known, n=1)
         raise InvalidValue(
             f"there is no queue {name!r}; this app was opened with {', '.join(map(repr, sorted(known)))}",
