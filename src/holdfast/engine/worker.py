@@ -24,7 +24,7 @@ from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.engine import execute, serving, threads
 from holdfast.engine.agent import Agent
-from holdfast.engine.claiming import Claiming, Shops
+from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
 from holdfast.engine.drive import THREADS
 from holdfast.engine.entries import Stop
 from holdfast.engine.health import Counts
@@ -35,9 +35,6 @@ from holdfast.engine.workshop import Job, Workshop
 from holdfast.store.queues import Ears
 
 T = TypeVar("T")
-
-IDLE_SECONDS = 1.0
-"""How long a worker waits before it looks for tasks although it heard of none."""
 
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
@@ -175,51 +172,43 @@ class Worker:
     def _ask_on(self) -> None:
         """Ask for tasks until there is nothing more to do."""
         assert self._ears is not None and self._loop is not None and self._done is not None
-        pause = 0.0
+        pause, heard = 0.0, True
         try:
             while not self._stopping or self._mine:
                 try:
-                    self._ask()
-                    wait, pause = self._patience(), 0.0
+                    wait, pause = self._ask(heard), 0.0
                 except StoreError as error:
                     self.counts.add("store_errors")
                     execute.warn("worker %s: %s", self.name, error)
                     pause = min(PAUSE_SECONDS, max(0.1, pause * 2))
                     wait = pause * (0.5 + random.random())
-                self._ears.wait(wait)
+                heard = self._ears.wait(wait)
         except BaseException as error:  # noqa: BLE001 — it is raised where the worker was started
             self._failed = error
         finally:
             self._loop.call_soon_threadsafe(self._done.set)
 
-    def _ask(self) -> None:
-        """Start what a schedule says, and take what there is room for."""
+    def _ask(self, heard: bool) -> float:
+        """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
         assert self._loop is not None
-        if self._stopping:
-            return
-        for schedule in self.plan.schedules:
-            if schedule.begin_due(self._home.logs.clock.now_us(), self._start):
-                self.counts.add("scheduled")
+        now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
-        if free <= 0:
-            return
-        for namespace, name, taken in self._claiming.round(free):
+        if self._stopping or free <= 0:
+            return IDLE_SECONDS
+        for schedule in self.plan.schedules:
+            if schedule.begin_due(now_us, self._start):
+                self.counts.add("scheduled")
+        if not heard and not self._claiming.look(now_us):
+            return self._claiming.rest_seconds(now_us)
+        for namespace, name, taken in self._claiming.round(free, now_us):
             stop = self._mine[namespace, name] = Stop()
             stop.asked = self._stopping
             self.counts.add("claimed")
             if taken:
                 self.counts.add("taken_over")
             self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
-
-    def _patience(self) -> float:
-        """How long nothing needs to be done unless something is heard."""
-        if self._stopping or len(self._mine) >= self.plan.concurrency:
-            return IDLE_SECONDS
-        now_us = self._home.logs.clock.now_us()
-        wakes = [self._claiming.wake_us(), *(one.next_us(now_us) for one in self.plan.schedules)]
-        soonest = min((wake for wake in wakes if wake is not None), default=None)
-        rest = self._claiming.rest_seconds
-        return rest if soonest is None else min(rest, max(0.0, (soonest - now_us) / 1_000_000))
+        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        return self._claiming.rest_seconds(now_us)
 
     # On the event loop
 

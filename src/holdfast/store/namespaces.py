@@ -40,8 +40,8 @@ class TenantQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
-        return self._queues.next_wake(self._tenant.namespace, queues)
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        return self._queues.next_wake(self._tenant.namespace, queues, after_us)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return self._queues.depths(self._tenant.namespace)

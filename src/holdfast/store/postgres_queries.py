@@ -423,7 +423,7 @@ where alive.name is null or beat < clock_timestamp() - make_interval(secs => lea
 LOST = "with " + _ALIVE + _LOST
 NEXT_WAKE = """
 select min(wake) from {s}.tasks
-where namespace = %(namespace)s and queue = any(%(queues)s) and wake is not null and status in ('pending', 'waiting')
+where namespace = %(namespace)s and queue = any(%(queues)s) and wake > %(after)s and status in ('pending', 'waiting')
 """
 DEPTHS = """
 select namespace, queue, count(*) filter (where status = 'pending' and wake is null),

@@ -221,7 +221,7 @@ where status = 'running' and namespace = :namespace and queue = :queue group by 
 HOLDING = "select distinct holder from tasks indexed by tasks_held where status = 'running' and holder is not null"
 NEXT_WAKE = """
 select min(wake) from tasks indexed by tasks_waking
-where namespace = :namespace and queue = :queue and wake is not null and status in ('pending', 'waiting')
+where namespace = :namespace and queue = :queue and wake > :after and status in ('pending', 'waiting')
 """
 DEPTHS = """
 select namespace, queue, sum(status = 'pending' and wake is null), sum(status = 'running'),
