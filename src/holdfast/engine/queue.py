@@ -30,7 +30,8 @@ class Queue(Struct, frozen=True):
     max_ready: int | None = None
 
     def __post_init__(self) -> None:
-        names.short_name(self.name, "queue's name")
+        if names.short_name(self.name, "queue's name").startswith("@"):
+            raise InvalidValue(f"the queue {self.name!r} is not for workers", hint="let its name begin otherwise")
         for what in ("concurrency", "per_key", "max_ready"):
             limit = getattr(self, what)
             if limit is not None and (not isinstance(limit, int) or limit < 1):
