@@ -338,7 +338,7 @@ def genesis(log: str) -> bytes:
 
 def chain(previous: bytes, seq: int, kind: str, at_us: int, body_hash: bytes) -> bytes:
     """The digest of an event: of all that came before it, its place, kind, time and body."""
-    return sha256(previous + _PLACE(seq, at_us) + kind.encode() + b"\n" + body_hash).digest()
+    return sha256(b"".join((previous, _PLACE(seq, at_us), kind.encode(), b"\n", body_hash))).digest()
 
 
 def body_hash(body: bytes) -> bytes:

@@ -68,6 +68,7 @@ class Watch:
                     self._running.discard(step)
                     step.announce()
             if not self._running:
+                seen.clear()  # it must not keep alive what has ended
                 self._rest()
 
     def _rest(self) -> None:
