@@ -76,15 +76,16 @@ class MemoryStore:
             if self._shut:
                 raise self._refusal()
             found = self._logs.get(log)
-            if found is None or found.head != expect:
-                return Conflict(log, expect.seq, found.head.seq if found else None)
+            if found is None:
+                return Conflict(log, expect.seq, None)
+            last = found.rows[-1] if found.rows else found.start
+            if last.digest != expect.digest or last.seq != expect.seq:
+                return Conflict(log, expect.seq, last.seq)
             seq = expect.seq + 1
             digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-            failpoint("append.before")
-            failpoint("commit.before")
+            failpoint("append.before", "commit.before")
             found.rows.append(Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest))
-            failpoint("commit.after")
-            failpoint("append.after")
+            failpoint("commit.after", "append.after")
             return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:

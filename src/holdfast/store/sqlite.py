@@ -89,8 +89,7 @@ class SqliteStore:
             number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
             digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
             row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
-            failpoint("append.before")
-            failpoint("commit.before")
+            failpoint("append.before", "commit.before")
             try:
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
             except apsw.ConstraintError as error:
@@ -100,8 +99,7 @@ class SqliteStore:
                 return Conflict(log, expect.seq, head and head[0])
             except apsw.Error as error:
                 raise self._failed(error) from error
-            failpoint("commit.after")
-            failpoint("append.after")
+            failpoint("commit.after", "append.after")
             return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
