@@ -21,6 +21,7 @@ from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
 from holdfast.engine import beginnings, blocks, execute, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
+from holdfast.engine.cache import Cache
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
@@ -50,17 +51,22 @@ def open(
     agents: Sequence[Agent] = (),
     on_wait: OnWait | None = None,
     prices: Mapping[str, Price] | None = None,
+    cache: str | None = None,
+    cache_bytes: int = limits.CACHE_BYTES,
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
     `prices` says what models cost, for budgets of money.
+    `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
+    `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     """
-    costs = Prices(prices)
+    costs, where = Prices(prices), urls.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs)
+    kept = urls.open_cache(store, where, cache_bytes)
+    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs, cache=kept)
 
 
 class App:
@@ -74,10 +80,11 @@ class App:
         agents: Sequence[Agent] = (),
         on_wait: OnWait | None = None,
         prices: Prices | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock)
+        self.logs = Logs(store, self.clock, cache)
         self._shop = Workshop(self.logs, on_wait, prices)
         for agent in agents:
             self._shop.know(agent)
@@ -412,11 +419,7 @@ class App:
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
-        self.logs.segments(names.task_log(id))
-        if os.path.exists(path):
-            raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
-        with builtins.open(path, "xb", opener=_private) as file:
-            return upkeep.write_export(self.logs, id, file)
+        return upkeep.export_to(self.logs, names.task_log(id), path)
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
@@ -464,6 +467,7 @@ class App:
         """Let go of the store. Closing twice is fine."""
         self.logs.watch.close()
         self.logs.committer.close()
+        self.logs.cache.close()
         self.store.close()
 
     def _before(self, age: Duration | None) -> int | None:
@@ -494,7 +498,3 @@ def _records(write: Write, placed: Placed) -> list[Record]:
         assert draft.event is not None
         records.append(Record(write.log, seq, draft.kind, draft.at_us, draft.event, digest))
     return records
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
