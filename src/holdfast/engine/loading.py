@@ -28,9 +28,7 @@ def load(logs: Logs, log: Log, upto: int | None) -> Log:
         return log
     _from_store(logs, log, upto)
     if upto is None:
-        kept = logs.cache.remember(log)
-        if kept is not None and logs.cache.tier is not None:
-            logs.cache.tier.share(log.name, kept)
+        logs.cache.remember(log)
     return log
 
 
