@@ -235,7 +235,7 @@ def test_a_state_that_the_log_does_not_confirm_is_ignored_and_deleted(entry, cha
 
 
 def test_erasing_a_user_deletes_what_is_shared(entry):
-    app, client, key, other = entry
+    app, client, key, _ = entry
     grown(app, "mine", user="ana")
     app.append("mine", ev.TaskCancelled())
     app.get("mine")
@@ -245,7 +245,7 @@ def test_erasing_a_user_deletes_what_is_shared(entry):
 
 
 def test_what_was_erased_elsewhere_is_not_served_from_redis(entry, tmp_path):
-    _, client, key, other = entry
+    *_, other = entry
     with holdfast.open(tmp_path / "store.db") as eraser:  # knows nothing of Redis
         erase_logs(eraser.logs, ["t"], by="", why="", only=lambda event: getattr(event, "name", "") == "k7")
     reader = other()
@@ -254,7 +254,7 @@ def test_what_was_erased_elsewhere_is_not_served_from_redis(entry, tmp_path):
 
 def test_a_state_on_its_way_while_it_is_erased_does_not_stay(entry):
     """The key is deleted before the state arrives; the courier looks after it has written."""
-    app, client, key, _ = entry
+    app, client, *_ = entry
     kept = app.logs.cache.states.get("t")
     erase_logs(app.logs, ["t"], by="", why="", only=lambda event: getattr(event, "name", "") == "k7")
     assert client.keys("holdfast:*") == []
