@@ -275,3 +275,65 @@ def test_a_task_that_was_worked_on_is_in_memory_as_it_ended(app):
     kept = app.logs.cache.states.get("w")
     assert kept.hot.summary.status == "completed" and kept.head == app.store.head("w")
     assert app.get("w").result == 5
+
+
+# Threads
+
+
+@agent
+def listens(task):
+    task.message({"role": "assistant", "content": f"heard {len(task.messages)}"})
+    return [one["content"] for one in task.messages]
+
+
+def seen(app):
+    return app.run(listens, thread="talk").result
+
+
+def test_a_task_sees_what_was_said_in_its_thread_whoever_remembers_it(two, url):
+    one, other = two
+    for n in range(3):
+        one.thread("talk").message({"role": "user", "content": f"m{n}"})
+    assert seen(one) == ["m0", "m1", "m2", "heard 3"]
+    other.thread("talk").message({"role": "user", "content": "more"})
+    assert seen(other)[3:] == ["heard 3", "more", "heard 5"]
+    remembered = seen(one)
+    assert remembered[5:] == ["heard 5", "heard 6"]
+    with holdfast.open(url, cache_bytes=0) as plain:
+        assert seen(plain) == [*remembered, "heard 7"]
+    assert len(one.logs.cache.talks) == 1 and len(one.logs.cache.messages) >= 6
+
+
+def test_a_task_asks_once_for_a_thread_that_is_in_memory(app):
+    for n in range(3):
+        app.thread("talk").message({"role": "user", "content": f"m{n}"})
+    seen(app)
+    verbs = asked(app, lambda: seen(app))
+    assert verbs.count("since") == 1 and "read_kind" not in verbs
+
+
+def test_what_a_user_said_is_gone_from_a_thread_in_memory_when_another_process_erases_them(two):
+    one, other = two
+    one.thread("talk").message({"role": "user", "content": "mine"}, by="ana")
+    one.thread("talk").message({"role": "user", "content": "theirs"}, by="bo")
+    assert seen(one) == ["mine", "theirs", "heard 2"]
+    other.user("ana").state.x = 1
+    other.user("ana").erase()
+    assert seen(one) == ["theirs", "heard 2", "heard 2"]
+
+
+def test_a_message_is_read_and_counted_once(app):
+    counted = []
+
+    @agent
+    def windowed(task):
+        window = task.messages.window(max_tokens=1000)
+        own = task.messages.window(max_tokens=1000, counter=lambda text: counted.append(text) or len(text))
+        return window.tokens, own.tokens
+
+    app.thread("talk").message({"role": "user", "content": "hello there"})
+    first = app.run(windowed, thread="talk").result
+    assert app.run(windowed, thread="talk").result == first
+    assert len(counted) >= 2, "what a counter of somebody's own counts is not remembered"
+    (heard,) = [one for one, _ in app.logs.cache.messages._kept.values()]
+    assert heard.count is not None and heard.message.text == "hello there"

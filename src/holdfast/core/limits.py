@@ -114,6 +114,9 @@ CACHE_ENTRIES = 10_000
 CACHE_STATE_BYTES = 4_096
 """What a state in memory takes when there is nothing in it, about."""
 
+CACHE_MESSAGE_BYTES = 512
+"""What a message in memory takes beside its text, about."""
+
 CACHE_FACTOR = 3
 """How much more a state takes in memory than its events in the log, about."""
 

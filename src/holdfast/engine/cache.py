@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Raw, Struct
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.hot import Hot
 from holdfast.core.messages import Message
 from holdfast.core.records import Head
@@ -66,6 +66,7 @@ class Spoken(Struct, frozen=True):
     digests: list[str]
     owners: list[tuple[str, int]]
     erased: int
+    weight: int
 
 
 class Heard(Struct):
@@ -74,6 +75,11 @@ class Heard(Struct):
     message: Message
     reported: Count | None
     count: Count | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many bytes it takes in memory, about."""
+        return limits.CACHE_MESSAGE_BYTES + len(codec.dump(self.message))
 
 
 class Counts(Struct):
