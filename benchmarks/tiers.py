@@ -1,4 +1,4 @@
-"""Loading a task from memory, from Redis, from a snapshot and from its events; a signal to it; a new task in a thread."""
+"""Loading a task from memory, from Redis, from a snapshot, from its events; a signal; a new task in a thread."""
 
 from __future__ import annotations
 

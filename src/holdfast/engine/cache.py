@@ -15,11 +15,11 @@ from msgspec import Raw, Struct
 
 from holdfast.core import codec, limits
 from holdfast.core.hot import Hot
-from holdfast.core.messages import Message
 from holdfast.core.records import Head
-from holdfast.core.tokens import Count
 
 if TYPE_CHECKING:
+    from holdfast.core.messages import Message
+    from holdfast.core.tokens import Count
     from holdfast.engine.log import Log
     from holdfast.engine.tier import Tier
 

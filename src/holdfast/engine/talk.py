@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
@@ -15,9 +16,10 @@ from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.codec import MessagesRef
 from holdfast.core.hot import Hot
-from holdfast.engine import said
 from holdfast.engine.log import Log, Logs
-from holdfast.engine.said import Said
+
+if TYPE_CHECKING:
+    from holdfast.engine.said import Said
 
 Logged = list[tuple[int, Raw]]
 """Messages, each with its seq in the task's own log; 0 for those of others."""
@@ -53,6 +55,8 @@ class Talk:
 
     def grow(self) -> None:
         """Read what was said since the last look; the first look may begin with what this process remembers."""
+        from holdfast.engine import said  # few tasks have a thread
+
         self.behind = False
         if not self._seqs:
             self._take(said.all_of(self._logs, self.name))
