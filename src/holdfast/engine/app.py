@@ -21,6 +21,7 @@ from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Record, Summary
 from holdfast.engine import beginnings, blocks, outside, resuming, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
+from holdfast.engine.cache import Cache
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
@@ -56,6 +57,8 @@ def open(
     prices: Mapping[str, Price] | None = None,
     queues: Sequence[Queue] = (),
     namespace: str = "",
+    cache: str | None = None,
+    cache_bytes: int = limits.CACHE_BYTES,
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -63,15 +66,19 @@ def open(
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
     `prices` says what models cost, for budgets of money. `queues` are those there are, with their limits; if none are
     given, any name will do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here.
+    `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
+    `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     """
-    costs = Prices(prices)
+    costs, where = Prices(prices), urls.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
     if namespace:
         from holdfast.store.namespaces import Tenant
 
         store = Tenant(store, namespace)
-    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs, queues=queues, namespace=namespace)
+    kept = urls.open_cache(store, where, cache_bytes)
+    given: dict[str, Any] = {"agents": agents, "on_wait": on_wait, "prices": costs, "queues": queues}
+    return App(store, ticking, **given, namespace=namespace, cache=kept)
 
 
 class App:
@@ -87,12 +94,13 @@ class App:
         prices: Prices | None = None,
         queues: Sequence[Queue] = (),
         namespace: str = "",
+        cache: Cache | None = None,
     ) -> None:
         self.namespace = namespace
         self.queues = Queues(queues)
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock)
+        self.logs = Logs(store, self.clock, cache)
         self._shop = Workshop(self.logs, on_wait, prices)
         for agent in agents:
             self._shop.know(agent)
@@ -422,11 +430,7 @@ class App:
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
-        self.logs.segments(names.task_log(id))
-        if os.path.exists(path):
-            raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
-        with builtins.open(path, "xb", opener=_private) as file:
-            return upkeep.write_export(self.logs, id, file)
+        return upkeep.export_to(self.logs, names.task_log(id), path)
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
@@ -474,6 +478,7 @@ class App:
         """Let go of the store. Closing twice is fine."""
         self.logs.watch.close()
         self.logs.committer.close()
+        self.logs.cache.close()
         self.store.close()
 
     def _before(self, age: Duration | None) -> int | None:
@@ -481,7 +486,3 @@ class App:
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -442,7 +442,7 @@ class Run:
 
         with self.lock:
             ledger = Ledger(self.logs, self.log.name, self.value)
-            self._counted = self._counted or Counted(self.value, ledger, self.lock)
+            self._counted = self._counted or Counted(self.value, ledger, self.lock, self.logs.cache.messages)
             logged, settled, said = self.views.messages(branch)
             seen, talk = self.views.of(branch), self.beside.talk
             ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)

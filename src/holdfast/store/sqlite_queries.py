@@ -104,6 +104,10 @@ where log = :log and kind = :kind and seq > :after and seq <= :upto
 order by seq desc limit :limit
 """
 
+ERASED = "select count(*) from erasures where log = (select log from logs where name = ?)"
+
+IDENTITY = "select id, key from identity"
+
 BLOB = "select data from blobs where hash = ?"
 
 BLOBS_OF = """
