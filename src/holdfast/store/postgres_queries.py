@@ -378,17 +378,42 @@ TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
 
 # Queues
 
-# Tasks to take, with the heads of their logs. What somebody else is at is passed over, so nobody waits here: whoever
-# appends locks the log first and the task's row after it, and we have both or neither.
-_DUE_FROM = """, logs.seq, logs.digest from {s}.tasks join {s}.logs using (log)
-where namespace = %(namespace)s and queue = %(queue)s and agent = any(%(agents)s)
-  and agent || ' ' || version = any(%(served)s) and (key is null or key <> all(%(full)s))
+# Tasks that could be taken: those that were lost first, then by priority and age. Of those that are ready, one agent
+# and version at a time is looked at, so that what nobody here serves costs nothing.
+_OF_QUEUE = """
+where namespace = %(namespace)s and queue = %(queue)s
+  and (key is null or key <> all(%(full)s)) and (claims > 0 or %(starts)s)
 """
-_DUE = "select " + _COLUMNS + _DUE_FROM
-_TAKE = " limit %(limit)s for no key update of logs, tasks skip locked"
-DUE_READY = _DUE + "and status = 'pending' and wake is null order by priority desc, tasks.log" + _TAKE
-DUE_WOKEN = _DUE + "and wake <= %(now)s and status in ('pending', 'waiting') order by wake" + _TAKE
-DUE_LOST = _DUE + "and status = 'running' and holder = any(%(lost)s)" + _TAKE
+_SERVED = "and agent = any(%(agents)s) and agent || chr(1) || version = any(%(served)s) "
+_SEEN = " log, priority, status, holder, wake from {s}.tasks"
+_DUE = (
+    "(select 0 as place," + _SEEN + _OF_QUEUE + _SERVED  # noqa: S608 — constants
+    + "and status = 'running' and holder = any(%(lost)s) limit %(reach)s)"
+    " union all (select 1 as place," + _SEEN + _OF_QUEUE + _SERVED
+    + "and wake <= %(now)s and status in ('pending', 'waiting') order by wake limit %(reach)s)"
+    " union all select 1 as place, ready.*"
+    " from unnest(%(each_agent)s, %(each_version)s) as served (its_agent, its_version), lateral (select"
+    + _SEEN + _OF_QUEUE + "and agent = its_agent and version = its_version and status = 'pending' and wake is null"
+    " order by priority desc, log limit %(reach)s) as ready"
+)  # fmt: skip
+
+# The first so many of those, with the heads of their logs, each locked when it is its turn and no other. What somebody
+# else is at is passed over, so nobody waits here: whoever appends locks the log first and the task's row after it.
+# What was changed since it was seen is looked at again.
+_LOCKED = (
+    """
+select tasks.log, """
+    + _COLUMNS
+    + """, logs.seq, logs.digest from {s}.tasks join {s}.logs using (log)
+where tasks.log = due.log and tasks.status = due.status
+  and tasks.holder is not distinct from due.holder and tasks.wake is not distinct from due.wake
+for no key update of logs, tasks skip locked
+"""
+)
+DUE = (
+    "with due as (select * from (" + _DUE + ") as due order by place, priority desc, log limit %(reach)s)"  # noqa: S608
+    " select place, taken.* from due, lateral (" + _LOCKED + ") as taken limit %(limit)s"
+)  # fmt: skip
 
 # One worker at a time counts what a queue with limits allows.
 LOCK_QUEUE = "select pg_advisory_xact_lock(hashtextextended(%(schema)s || ' ' || %(namespace)s || ' ' || %(queue)s, 7))"
@@ -399,7 +424,7 @@ where status = 'running' and namespace = %(namespace)s and queue = %(queue)s gro
 RATE = "select tokens, at from {s}.rates where namespace = %(namespace)s and queue = %(queue)s"
 PUT_RATE = """
 insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(queue)s, %(tokens)s, %(now)s)
-on conflict (namespace, queue) do update set tokens = excluded.tokens, at = excluded.at
+on conflict (namespace, queue) do update set tokens = excluded.tokens, at = greatest(rates.at, excluded.at)
 """
 
 # Who holds an advisory lock of ours, by the name it has as a holder.
@@ -418,19 +443,25 @@ from (
   select holder, max(lease_seconds) as lease from {s}.tasks where status = 'running' and holder is not null group by 1
 ) as held
 left join alive on alive.name = holder left join {s}.holders on holders.name = holder
-where alive.name is null or beat < clock_timestamp() - make_interval(secs => lease)
+where alive.name is null or (lease > 0 and beat < clock_timestamp() - make_interval(secs => lease))
 """
 LOST = "with " + _ALIVE + _LOST
 NEXT_WAKE = """
-select min(wake) from {s}.tasks
-where namespace = %(namespace)s and queue = any(%(queues)s) and wake is not null and status in ('pending', 'waiting')
+select min(wake) from unnest(%(queues)s) as name, lateral (
+  select wake from {s}.tasks
+  where namespace = %(namespace)s and queue = name and wake > %(after)s and status in ('pending', 'waiting')
+  order by wake limit 1
+) as next
 """
 DEPTHS = """
-select namespace, queue, count(*) filter (where status = 'pending' and wake is null),
-  count(*) filter (where status = 'running'), count(*) filter (where wake is not null and status <> 'running')
-from {s}.tasks
-where status in ('pending', 'running', 'waiting') and (status <> 'waiting' or wake is not null)
-  and (%(namespace)s::text is null or namespace = %(namespace)s)
+select namespace, queue, sum(ready)::bigint, sum(running)::bigint, sum(timed)::bigint from (
+  select namespace, queue, count(*) as ready, 0 as running, 0 as timed from {s}.tasks
+  where status = 'pending' and wake is null group by 1, 2
+  union all select namespace, queue, 0, count(*), 0 from {s}.tasks where status = 'running' group by 1, 2
+  union all select namespace, queue, 0, 0, count(*) from {s}.tasks
+  where wake is not null and status in ('pending', 'waiting') group by 1, 2
+) as counted
+where %(namespace)s::text is null or namespace = %(namespace)s
 group by 1, 2 order by 1, 2
 """
 COUNT_READY = """
@@ -454,7 +485,10 @@ SERVE = """
 insert into {s}.holders (name, serves, beat) values (%(name)s, %(serves)s, clock_timestamp())
 on conflict (name) do update set serves = excluded.serves, beat = excluded.beat
 """
-FORGET_HOLDERS = "delete from {s}.holders where beat < clock_timestamp() - interval '1 day'"
+FORGET_HOLDERS = (
+    "with " + _ALIVE + "delete from {s}.holders"  # noqa: S608 — constants
+    " where beat < clock_timestamp() - interval '1 day' and name not in (select name from alive)"
+)
 IS_SILENT = """
 select beat < clock_timestamp() - make_interval(secs => %(lease)s) from {s}.holders where name = %(name)s
 """
