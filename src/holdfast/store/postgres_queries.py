@@ -378,23 +378,23 @@ TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
 
 # Queues
 
-# Tasks that could be taken: those that were lost first, then by priority and age. Of those that are ready, one agent
-# and version at a time is looked at, so that what nobody here serves costs nothing.
+# Tasks that could be taken: those that were lost first, then by priority and age. One agent and version at a
+# time is looked at, so that what nobody here serves costs nothing.
 _OF_QUEUE = """
 where namespace = %(namespace)s and queue = %(queue)s
   and (key is null or key <> all(%(full)s)) and (claims > 0 or %(starts)s)
 """
-_SERVED = "and agent = any(%(agents)s) and agent || chr(1) || version = any(%(served)s) "
 _SEEN = " log, priority, status, holder, wake from {s}.tasks"
 _DUE = (
-    "(select 0 as place," + _SEEN + _OF_QUEUE + _SERVED  # noqa: S608 — constants
-    + "and status = 'running' and holder = any(%(lost)s) limit %(reach)s)"
-    " union all (select 1 as place," + _SEEN + _OF_QUEUE + _SERVED
-    + "and wake <= %(now)s and status in ('pending', 'waiting') order by wake limit %(reach)s)"
-    " union all select 1 as place, ready.*"
-    " from unnest(%(each_agent)s, %(each_version)s) as served (its_agent, its_version), lateral (select"
+    "(select 0 as place," + _SEEN + _OF_QUEUE  # noqa: S608 — constants
+    + "and (agent, version) in (select * from unnest(%(agents)s, %(versions)s))"
+    " and status = 'running' and holder = any(%(lost)s) limit %(reach)s)"
+    " union all select 1 as place, found.*"
+    " from unnest(%(agents)s, %(versions)s) as served (its_agent, its_version), lateral ((select"
     + _SEEN + _OF_QUEUE + "and agent = its_agent and version = its_version and status = 'pending' and wake is null"
-    " order by priority desc, log limit %(reach)s) as ready"
+    " order by priority desc, log limit %(reach)s) union all (select"
+    + _SEEN + _OF_QUEUE + "and agent = its_agent and version = its_version"
+    " and wake <= %(now)s and status in ('pending', 'waiting') order by wake limit %(reach)s)) as found"
 )  # fmt: skip
 
 # The first so many of those, with the heads of their logs, each locked when it is its turn and no other. What somebody

@@ -171,24 +171,24 @@ class PostgresQueues:
         """Begin; if the queue has limits, as the only one who counts."""
         if not wanted.is_limited:
             return {}, 0.0
-        self._links.begin(link)
         place = _place(wanted)
-        link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
-        running: dict[str | None, int] = dict(self._links.run(link, q.RUNNING_BY_KEY, place, prepare=False).fetchall())
+        with link.pipeline():
+            self._links.begin(link)
+            link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
+            counts = self._links.run(link, q.RUNNING_BY_KEY, place)
+            rates = self._links.run(link, q.RATE, place)
+            running: dict[str | None, int] = dict(counts.fetchall())
+            tokens, at_us = rates.fetchone() or (None, 0)
         if wanted.rate is None:
             return running, 0.0
-        row = self._links.run(link, q.RATE, place, prepare=False).fetchone()
-        tokens, at_us = row or (None, 0)
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
     def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> list[Due]:
         """Tasks to take, locked: those that were lost first, then by priority, then the oldest."""
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
         bindings |= {"reach": Int8(limit + queues.REACH)}
-        bindings |= {"each_agent": Texts(agent for agent, _ in wanted.served)}
-        bindings |= {"each_version": Texts(version for _, version in wanted.served)}
-        bindings |= {"agents": Texts(sorted({agent for agent, _ in wanted.served}))}
-        bindings |= {"served": Texts([f"{agent}\x01{version}" for agent, version in wanted.served])}
+        bindings |= {"agents": Texts(agent for agent, _ in wanted.served)}
+        bindings |= {"versions": Texts(version for _, version in wanted.served)}
         bindings |= {"now": Int8(wanted.now_us), "lost": Texts(wanted.lost)}
         with link.pipeline():
             if not wanted.is_limited:

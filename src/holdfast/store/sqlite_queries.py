@@ -201,19 +201,18 @@ _OF_QUEUE = """ join logs using (log)
 where namespace = :namespace and queue = :queue
   and (key is null or key not in (select value from json_each(:full))) and (claims > 0 or :starts)
 """
-_SERVED = "and (agent, version) in (select value ->> 0, value ->> 1 from json_each(:served)) "
 # One agent and version at a time: those that nobody here serves are never looked at.
+_OF_AGENT = _OF_QUEUE + "and agent = :agent and version = :version "
 DUE_READY = (
-    _DUE + "tasks_ready" + _OF_QUEUE
-    + "and agent = :agent and version = :version and status = 'pending' and wake is null"
-    + " order by priority desc, tasks.log limit :limit"
+    _DUE + "tasks_ready" + _OF_AGENT
+    + "and status = 'pending' and wake is null order by priority desc, tasks.log limit :limit"
 )  # fmt: skip
 DUE_WOKEN = (
-    _DUE + "tasks_waking" + _OF_QUEUE + _SERVED
+    _DUE + "tasks_woken" + _OF_AGENT
     + "and wake is not null and wake <= :now and status in ('pending', 'waiting') order by wake limit :limit"
 )  # fmt: skip
 DUE_LOST = (
-    _DUE + "tasks_held" + _OF_QUEUE + _SERVED  # noqa: S608
+    _DUE + "tasks_held" + _OF_AGENT  # noqa: S608
     + "and status = 'running' and holder in (select value from json_each(:lost)) limit :limit"
 )  # fmt: skip
 RUNNING_BY_KEY = """

@@ -105,20 +105,18 @@ class SqliteQueues:
         self, connection: apsw.Connection, wanted: Wanted, full: list[str], *, limit: int, starts: bool
     ) -> list[Due]:
         """Tasks to take, those that were lost first."""
-        served = {"served": codec.dump(wanted.served).decode(), "full": codec.dump(full).decode(), "starts": starts}
-        bindings: dict[str, Any] = {**_place(wanted), **served, "now": wanted.now_us, "limit": limit + queues.REACH}
-        rows: list[Any] = []
-        if wanted.lost:
-            lost = {"lost": codec.dump(wanted.lost).decode()}
-            rows += sorted(fetch_all(connection, q.DUE_LOST, bindings | lost), key=_order)
-        if len(rows) < limit:
-            later = fetch_all(connection, q.DUE_WOKEN, bindings)
-            for agent, version in wanted.served:
-                which = {"agent": agent, "version": version, "limit": limit}
-                later += fetch_all(connection, q.DUE_READY, bindings | which)
-            rows += sorted(later, key=_order)
+        bindings: dict[str, Any] = {**_place(wanted), "full": codec.dump(full).decode(), "starts": starts}
+        bindings |= {"now": wanted.now_us, "lost": codec.dump(wanted.lost).decode(), "limit": limit}
+        lost: list[Any] = []
+        later: list[Any] = []
+        for agent, version in wanted.served:
+            of_agent = bindings | {"agent": agent, "version": version}
+            if wanted.lost:
+                lost += fetch_all(connection, q.DUE_LOST, of_agent)
+            later += fetch_all(connection, q.DUE_READY, of_agent)
+            later += fetch_all(connection, q.DUE_WOKEN, of_agent | {"limit": limit + queues.REACH})
         found: list[Due] = []
-        for number, *row in rows[:limit]:
+        for number, *row in (*sorted(lost, key=_order), *sorted(later, key=_order))[:limit]:
             head = fetch_one(connection, q.HEAD, (number,))
             if head is not None:
                 found.append(Due(to_summary(tuple(row)), Head(*head)))
