@@ -467,7 +467,8 @@ group by 1, 2 order by 1, 2
 COUNT_READY = """
 select count(*) from (
   select from {s}.tasks
-  where namespace = %(namespace)s and queue = %(queue)s and status = 'pending' and wake is null limit %(most)s
+  where namespace = %(namespace)s and queue = %(queue)s and status = 'pending' and wake is null
+  order by agent, version, priority desc, log limit %(most)s
 ) as ready
 """
 _ANNOUNCED = """
