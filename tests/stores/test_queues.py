@@ -367,12 +367,13 @@ USED = {
 
 
 def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
-    from holdfast.store import postgres_queries as q
+    from holdfast.store import postgres_queue_queries as q
+    from holdfast.store.postgres_queries import Texts
 
     crowd_postgres(raw)
     raw.execute("set plan_cache_mode = force_generic_plan")
     for name, indexes in USED.items():
-        text = q.Texts("holdfast")[getattr(q, name)].decode()
+        text = Texts("holdfast")[getattr(q, name)].decode()
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
         for number, one in enumerate(names, start=1):
             text = text.replace(f"%({one})s", f"${number}")
@@ -406,7 +407,11 @@ def test_sqlite_finds_tasks_by_index(tmp_path, name, index, how):
 
     SqliteStore(str(tmp_path / "x.db")).close()
     raw = apsw.Connection(str(tmp_path / "x.db"))
-    bindings = dict.fromkeys(("namespace", "queue", "agent", "version"), "x") | {"full": "[]", "lost": '["x"]'}
+    bindings = dict.fromkeys(("namespace", "queue", "agent", "version"), "x") | {
+        "full": "[]",
+        "lost": '["x"]',
+        "served": "[]",
+    }
     bindings |= dict.fromkeys(("now", "limit", "starts", "after", "most"), 1)
     plan = [row[-1] for row in raw.execute(f"explain query plan {getattr(q, name)}", bindings)]
     assert any(f"{index} ({how})" in line for line in plan), plan

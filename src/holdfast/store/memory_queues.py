@@ -59,7 +59,8 @@ class MemoryQueues:
     def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
         with self._lock:
             here = [one for one in self._due() if _is_of(one.summary, wanted)]
-            running = Counter(one.summary.key for one in here if one.summary.status == "running")
+            rows = (one.summary for one in here)
+            running = Counter(row.key for row in rows if row.status == "running" and not is_due(row, wanted))
             tokens, at_us = self._tokens(wanted)
             most = queues.allowed(wanted, running)
             due = sorted((one for one in here if is_due(one.summary, wanted)), key=_order)

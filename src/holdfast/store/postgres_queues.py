@@ -23,7 +23,7 @@ from psycopg.types.numeric import Int8
 from holdfast.core.errors import StoreError
 from holdfast.core.records import Head
 from holdfast.failpoints import failpoint
-from holdfast.store import postgres_queries as q
+from holdfast.store import postgres_queue_queries as q
 from holdfast.store import queues
 from holdfast.store.postgres_arrays import Texts
 from holdfast.store.postgres_links import Links
@@ -175,7 +175,7 @@ class PostgresQueues:
         with link.pipeline():
             self._links.begin(link)
             link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
-            counts = self._links.run(link, q.RUNNING_BY_KEY, place)
+            counts = self._links.run(link, q.RUNNING_BY_KEY, {**place, **_served(wanted)})
             rates = self._links.run(link, q.RATE, place)
             running: dict[str | None, int] = dict(counts.fetchall())
             tokens, at_us = rates.fetchone() or (None, 0)
@@ -186,10 +186,7 @@ class PostgresQueues:
     def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> list[Due]:
         """Tasks to take, locked: those that were lost first, then by priority, then the oldest."""
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
-        bindings |= {"reach": Int8(limit + queues.REACH)}
-        bindings |= {"agents": Texts(agent for agent, _ in wanted.served)}
-        bindings |= {"versions": Texts(version for _, version in wanted.served)}
-        bindings |= {"now": Int8(wanted.now_us), "lost": Texts(wanted.lost)}
+        bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
         with link.pipeline():
             if not wanted.is_limited:
                 self._links.begin(link)
@@ -226,3 +223,8 @@ _PRIORITY = 13
 
 def _place(wanted: Wanted) -> dict[str, str]:
     return {"namespace": wanted.namespace, "queue": wanted.queue}
+
+
+def _served(wanted: Wanted) -> dict[str, Texts]:
+    agents, versions = (Texts(pair[which] for pair in wanted.served) for which in (0, 1))
+    return {"agents": agents, "versions": versions, "lost": Texts(wanted.lost)}

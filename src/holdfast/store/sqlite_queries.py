@@ -215,9 +215,14 @@ DUE_LOST = (
     _DUE + "tasks_held" + _OF_AGENT  # noqa: S608
     + "and status = 'running' and holder in (select value from json_each(:lost)) limit :limit"
 )  # fmt: skip
+# What is under way, but for what could be taken over: that is offered first, and would take its own place.
 RUNNING_BY_KEY = """
 select key, count(*) from tasks indexed by tasks_held
-where status = 'running' and namespace = :namespace and queue = :queue group by key
+where status = 'running' and namespace = :namespace and queue = :queue and not (
+  coalesce(holder in (select value from json_each(:lost)), 0)
+  and (agent, version) in (select value ->> 0, value ->> 1 from json_each(:served))
+)
+group by key
 """
 HOLDING = "select distinct holder from tasks indexed by tasks_held where status = 'running' and holder is not null"
 NEXT_WAKE = """

@@ -86,7 +86,7 @@ class SqliteQueues:
             if not self._due(reader, wanted, [], limit=1, starts=True):
                 return [], True
         with self._changing() as writer:
-            running: dict[str | None, int] = dict(fetch_all(writer, q.RUNNING_BY_KEY, _place(wanted)))
+            running = self._running(writer, wanted)
             tokens = self._tokens(writer, wanted)
             most = queues.allowed(wanted, running)
             reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
@@ -121,6 +121,12 @@ class SqliteQueues:
             if head is not None:
                 found.append(Due(to_summary(tuple(row)), Head(*head)))
         return found
+
+    def _running(self, writer: apsw.Connection, wanted: Wanted) -> dict[str | None, int]:
+        if not wanted.is_limited:
+            return {}
+        able = {"lost": codec.dump(wanted.lost).decode(), "served": codec.dump(wanted.served).decode()}
+        return dict(fetch_all(writer, q.RUNNING_BY_KEY, _place(wanted) | able))
 
     def _tokens(self, writer: apsw.Connection, wanted: Wanted) -> float:
         if wanted.rate is None:

@@ -258,6 +258,25 @@ class QueueConformance:
         assert claim(store, per_key=2) == ["a0"]
         assert claim(store, per_key=3) == ["a2", "b2"]
 
+    @pytest.mark.parametrize("limit", [{"concurrency": 2}, {"per_key": 1}])
+    def test_a_full_queue_does_not_keep_lost_tasks_from_being_taken_over(
+        self, store: Store, limit: dict[str, int]
+    ) -> None:
+        for number in range(4):
+            add(store, f"t{number}", key=f"k{number % 2}")
+        for log in ("t0", "t1"):
+            then(store, log, ev.TaskClaimed(holder="x"))
+        assert claim(store, **limit) == []
+        assert claim(store, **limit, lost=("y",)) == []
+        assert claim(store, **limit, lost=("x",), served=(("other", ""),)) == []
+        assert claim(store, **limit, lost=("x",), limit=1) == ["t0"]
+        assert claim(store, **limit, lost=("x",)) == ["t1"]
+        mine = (store.holder(),)
+        assert store.queues.claim(wanted(**limit, lost=mine), leave) == []
+        seen: list[str] = []
+        store.queues.claim(wanted(**limit, lost=mine), lambda due: seen.append(due.summary.id))
+        assert seen == ["t0", "t1"], "what may still be worked on counts"
+
     def test_a_rate_lets_no_more_begin_than_it_says(self, store: Store) -> None:
         rate = Rate(3, 10)
         for number in range(20):
