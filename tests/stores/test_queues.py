@@ -17,9 +17,9 @@ from holdfast.core.records import Write
 from holdfast.store.queues import Rate
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance_queues import add, check_chain, claim, take, then, wanted, within
+from holdfast.testing.conformance_queues import add, claim, take, then, wanted
 from holdfast.testing.conformance_transact import run_threads
-from holdfast.testing.samples import AT, draft, group, note, summary_of
+from holdfast.testing.samples import AT, check_chain, draft, group, note, summary_of, within
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 ROUNDS = 3000 if ALL else 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +20,20 @@ from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
 from holdfast.store.queues import Claim, Due, Rate, Waiting, Wanted
 from holdfast.testing.conformance_transact import run_threads
-from holdfast.testing.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
+from holdfast.testing.samples import (
+    AT,
+    Crash,
+    Opener,
+    check_chain,
+    created,
+    draft,
+    group,
+    head_of,
+    note,
+    ok,
+    summary_of,
+    within,
+)
 
 SECOND = 1_000_000
 PATIENCE_SECONDS = 10.0
@@ -67,27 +80,6 @@ def wanted(**fields: Any) -> Wanted:
 def claim(store: Store, **fields: Any) -> list[str]:
     """Take what there is."""
     return store.queues.claim(wanted(**fields), take(store))
-
-
-def check_chain(store: Store, log: str) -> list[str]:
-    """The kinds of a log, if every digest follows from the one before."""
-    before = codec.genesis(log)
-    rows = store.read(log)
-    for seq, row in enumerate(rows, start=1):
-        before = codec.chain(before, seq, row.kind, row.at_us, row.body_hash)
-        assert (row.seq, row.digest) == (seq, before)
-    assert head_of(store, log).digest == before
-    return [row.kind for row in rows]
-
-
-def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Whether something comes to hold within a time."""
-    until = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 class QueueConformance:
@@ -271,10 +263,8 @@ class QueueConformance:
         assert claim(store, **limit, lost=("x",), served=(("other", ""),)) == []
         assert claim(store, **limit, lost=("x",), limit=1) == ["t0"]
         assert claim(store, **limit, lost=("x",)) == ["t1"]
-        mine = (store.holder(),)
-        assert store.queues.claim(wanted(**limit, lost=mine), leave) == []
         seen: list[str] = []
-        store.queues.claim(wanted(**limit, lost=mine), lambda due: seen.append(due.summary.id))
+        store.queues.claim(wanted(**limit, lost=(store.holder(),)), lambda due: seen.append(due.summary.id))
         assert seen == ["t0", "t1"], "what may still be worked on counts"
 
     def test_a_rate_lets_no_more_begin_than_it_says(self, store: Store) -> None:
@@ -504,7 +494,5 @@ class QueueConformance:
 
     def test_a_fork_is_found_like_any_other_task(self, store: Store) -> None:
         add(store, "t")
-        head = head_of(store, "t")
-        fork = created("f", origin=Origin("t", 1), start=head)
-        ok(store.append([group(fork)])[0])
+        ok(store.append([group(created("f", origin=Origin("t", 1), start=head_of(store, "t")))])[0])
         assert claim(store) == ["t", "f"]
