@@ -44,7 +44,7 @@ class Schedule:
         self.when = when
         self.input = dict(input or {})
         self.given = given
-        self._times = cron.times(when, zone)
+        self._times, self._zone = cron.times(when, zone), cron.zone_of(zone)
         self._late_us = int(seconds(late, "late") * 1_000_000)
         self._begun_us = 0
 
@@ -53,11 +53,11 @@ class Schedule:
 
     def next_us(self, now_us: int) -> int:
         """When the next task begins."""
-        return self._times.next(now_us)
+        return self._times.next(now_us, self._zone)
 
     def begin_due(self, now_us: int, start: Starter) -> bool:
         """Start the task of the last time that has come, unless it was; whether that was here and now."""
-        due_us = self._times.last(now_us)
+        due_us = self._times.last(now_us, self._zone)
         if due_us <= self._begun_us or now_us - due_us > self._late_us:
             return False
         begun = start(self, f"{self.name}@{moment(due_us):%Y-%m-%dT%H:%M:%SZ}".replace("@", "/"))

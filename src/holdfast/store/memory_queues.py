@@ -10,7 +10,7 @@ from typing import Literal
 from holdfast.core.records import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
 
 
 class MemoryEars:
@@ -22,7 +22,8 @@ class MemoryEars:
 
     def wait(self, seconds: float) -> bool:
         heard = self._event.wait(seconds)
-        self._event.clear()
+        if heard:  # if not, it may be set by now, for the next time
+            self._event.clear()
         return heard
 
     def wake(self) -> None:
@@ -58,9 +59,10 @@ class MemoryQueues:
     def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
         with self._lock:
             here = [one for one in self._due() if _is_of(one.summary, wanted)]
-            running = Counter(one.summary.key for one in here if one.summary.status == "running")
-            tokens = self._tokens(wanted)
-            most = queues.allowed(wanted, running, tokens)
+            rows = (one.summary for one in here)
+            running = Counter(row.key for row in rows if row.status == "running" and not is_due(row, wanted))
+            tokens, at_us = self._tokens(wanted)
+            most = queues.allowed(wanted, running)
             due = sorted((one for one in here if is_due(one.summary, wanted)), key=_order)
             taken = queues.groups(queues.chosen(due, wanted, most, running, tokens), claim)
             if not taken:
@@ -68,21 +70,21 @@ class MemoryQueues:
             done = self._append([group for _, group in taken])
             won = [one for (one, _), outcome in zip(taken, done, strict=True) if isinstance(outcome, tuple)]
             if wanted.rate is not None:
-                self._rates[wanted.namespace, wanted.queue] = (tokens - queues.spent(won), wanted.now_us)
+                self._rates[wanted.namespace, wanted.queue] = (tokens - queues.spent(won), max(at_us, wanted.now_us))
             return [one.summary.id for one in won]
 
-    def _tokens(self, wanted: Wanted) -> float:
+    def _tokens(self, wanted: Wanted) -> tuple[float, int]:
         if wanted.rate is None:
-            return 0.0
+            return 0.0, 0
         tokens, at_us = self._rates.get((wanted.namespace, wanted.queue), (None, 0))
-        return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
+        return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us), at_us
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         with self._lock:
             held = {one.summary.holder for one in self._due() if one.summary.status == "running"}
             return {name: "dead" for name in held if name is not None and name != self._holder()}
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         with self._lock:
             rows = (one.summary for one in self._due() if one.summary.status in ("pending", "waiting"))
             here = (row.wake_us for row in rows if row.namespace == namespace and row.queue in queues)
@@ -92,7 +94,8 @@ class MemoryQueues:
         with self._lock:
             counts: Counter[tuple[str, str, int]] = Counter()
             for row in (one.summary for one in self._due()):
-                if namespace is None or row.namespace == namespace:
+                is_timed = row.status != "waiting" or row.wake_us is not None
+                if is_timed and namespace in (None, row.namespace):
                     counts[row.namespace, row.queue, _column(row)] += 1
         places = sorted({place[:2] for place in counts})
         return [Waiting(*place, *(counts[*place, column] for column in range(3))) for place in places]
@@ -108,9 +111,12 @@ class MemoryQueues:
         return [Served(holder, serves, 0) for holder, serves in self._serves.items() if serves]
 
     def listen(self) -> MemoryEars:
-        ears = MemoryEars(self._ears.remove)
+        ears = MemoryEars(self._forget)
         self._ears.append(ears)
         return ears
+
+    def _forget(self, ears: MemoryEars) -> None:
+        self._ears = [one for one in self._ears if one is not ears]
 
 
 def is_due(row: Summary, wanted: Wanted) -> bool:

@@ -27,7 +27,7 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
-from holdfast.store.queues import Claim, Due, Ears, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Ears, Served, Waiting, Wanted
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class TenantQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         return self._queues.next_wake(self._tenant.namespace, queues, after_us)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:

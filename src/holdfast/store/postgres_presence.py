@@ -39,7 +39,9 @@ class Presence:
         self._closed = threading.Event()
         self.name = f"{_PREFIX}{self._key:016x}"
         with self._lock:
-            self._connected()
+            link = self._connected()
+            with contextlib.suppress(psycopg.Error):
+                link.execute(self._texts[q.FORGET_HOLDERS])
         threading.Thread(target=self._beat_on, name="holdfast-beat", daemon=True).start()
         _mine.add(self)
 

@@ -11,6 +11,8 @@ import contextlib
 import hashlib
 import os
 import selectors
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -20,13 +22,14 @@ from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreError
 from holdfast.core.records import Head
-from holdfast.store import postgres_queries as q
+from holdfast.failpoints import failpoint
+from holdfast.store import postgres_queue_queries as q
 from holdfast.store import queues
 from holdfast.store.postgres_arrays import Texts
 from holdfast.store.postgres_links import Links
 from holdfast.store.postgres_rows import Seen, plan, to_summary
 from holdfast.store.postgres_server import Link, connect, is_lost, is_refusal, keep_alive, translated
-from holdfast.store.queues import Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
 
 _PAUSE_SECONDS = 0.5
 
@@ -37,10 +40,11 @@ class PostgresEars:
     def __init__(self, links: Links) -> None:
         self._links = links
         self._link: Link | None = None
+        self._connect()
+        self._lock = threading.Lock()
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
-        self._connect()
 
     def _connect(self) -> None:
         address = self._links.address
@@ -54,23 +58,27 @@ class PostgresEars:
         try:
             if self._link is None:
                 self._connect()
-            return self._wait(seconds)
+                return True
+            return self._wait(self._link, time.monotonic() + seconds)
         except (psycopg.Error, StoreError, OSError):
             self._drop()
             self._rest(min(seconds, _PAUSE_SECONDS))
             return True
 
-    def _wait(self, seconds: float) -> bool:
-        assert self._link is not None
-        if self._heard(self._link):
-            return True
+    def _wait(self, link: Link, until: float) -> bool:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._link.fileno(), selectors.EVENT_READ)
+            selector.register(link.fileno(), selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            ready = {key.fd for key, _ in selector.select(max(0.0, seconds))}
-        if self._link.fileno() in ready:
-            self._link.pgconn.consume_input()
-        return self._heard(self._link) or (self._woken in ready and self._drained())
+            while True:
+                left = until - time.monotonic()
+                ready = {key.fd for key, _ in selector.select(max(0.0, left))}
+                if link.fileno() in ready:
+                    link.pgconn.consume_input()
+                was_woken = self._woken in ready and self._drained()
+                if self._heard(link) or was_woken:
+                    return True
+                if left <= 0:
+                    return False
 
     def _heard(self, link: Link) -> bool:
         """Whether there was anything; takes note of all there is."""
@@ -96,13 +104,16 @@ class PostgresEars:
             self._link = None
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):
+        with contextlib.suppress(OSError), self._lock:  # a full pipe wakes, and one that is closed need not
             os.write(self._waker, b"!")
 
     def close(self) -> None:
         self._drop()
-        os.close(self._woken)
-        os.close(self._waker)
+        with self._lock:
+            if self._waker >= 0:
+                os.close(self._woken)
+                os.close(self._waker)
+            self._woken = self._waker = -1  # the numbers may soon be those of other files
 
 
 class PostgresQueues:
@@ -113,26 +124,32 @@ class PostgresQueues:
         self._snapshots_kept = snapshots_kept
 
     def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+        return queues.in_rounds(wanted, lambda rest: self._try(rest, claim))
+
+    def _try(self, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
+        """Those that were taken, and whether that is all there was to look at."""
         with self._links.writing() as link:
             try:
                 return self._claim(link, wanted, claim)
             except psycopg.Error as error:
                 if is_refusal(error):
-                    return []  # somebody was quicker, and nothing was written
+                    return [], True  # somebody was quicker, and nothing was written
                 if is_lost(error, link):
                     self._links.lost()
                 raise translated(error, self._links.address) from error
             finally:
                 self._links.undo(link)
 
-    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> list[str]:
+    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
         running, tokens = self._begin(link, wanted)
-        most = queues.allowed(wanted, running, tokens)
-        spare = queues.SPARE if wanted.is_limited else 1
-        due = self._due(link, wanted, queues.full_keys(wanted, running), most * spare) if most else []
-        taken = queues.groups(queues.chosen(due, wanted, most, running, tokens), claim)
+        most = queues.allowed(wanted, running)
+        reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
+        starts = queues.may_start(wanted, tokens)
+        due = self._due(link, wanted, queues.full_keys(wanted, running), **reach, starts=starts) if most else []
+        chosen = queues.chosen(due, wanted, most, running, tokens)
+        taken = queues.groups(chosen, claim)
         if not taken:
-            return []
+            return [], True
         seen = Seen()
         seen.heads = {one.summary.id: one.head for one, _ in taken}
         planned = plan([group for _, group in taken], seen)
@@ -140,49 +157,47 @@ class PostgresQueues:
         outcomes, batch = planned
         won = [one for (one, _), outcome in zip(taken, outcomes, strict=True) if isinstance(outcome, tuple)]
         text, bindings = batch.statement(self._snapshots_kept)
+        failpoint("commit.before")
         with link.pipeline():
             self._links.run(link, text, bindings)
             if wanted.rate is not None:
                 left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
                 self._links.run(link, q.PUT_RATE, {**_place(wanted), **left}, prepare=False)
             link.execute(b"commit")
-        return [one.summary.id for one in won]
+        failpoint("commit.after")
+        return [one.summary.id for one in won], len(chosen) in (most, len(due))
 
     def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
         """Begin; if the queue has limits, as the only one who counts."""
         if not wanted.is_limited:
             return {}, 0.0
-        self._links.begin(link)
         place = _place(wanted)
-        link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
-        running: dict[str | None, int] = dict(self._links.run(link, q.RUNNING_BY_KEY, place, prepare=False).fetchall())
+        with link.pipeline():
+            self._links.begin(link)
+            link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
+            counts = self._links.run(link, q.RUNNING_BY_KEY, {**place, **_served(wanted)})
+            rates = self._links.run(link, q.RATE, place)
+            running: dict[str | None, int] = dict(counts.fetchall())
+            tokens, at_us = rates.fetchone() or (None, 0)
         if wanted.rate is None:
             return running, 0.0
-        row = self._links.run(link, q.RATE, place, prepare=False).fetchone()
-        tokens, at_us = row or (None, 0)
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
-    def _due(self, link: Link, wanted: Wanted, full: list[str], limit: int) -> list[Due]:
-        """Tasks to take, locked: those that were lost first, then by priority."""
-        bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit)}
-        bindings |= {"agents": Texts(sorted({agent for agent, _ in wanted.served}))}
-        bindings |= {"served": Texts([f"{agent} {version}" for agent, version in wanted.served])}
-        bindings |= {"now": Int8(wanted.now_us), "lost": Texts(wanted.lost)}
-        wishes = (q.DUE_LOST, q.DUE_WOKEN, q.DUE_READY) if wanted.lost else (q.DUE_WOKEN, q.DUE_READY)
+    def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> list[Due]:
+        """Tasks to take, locked: those that were lost first, then by priority, then the oldest."""
+        bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
+        bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
         with link.pipeline():
             if not wanted.is_limited:
                 self._links.begin(link)
-            found = [self._links.run(link, wish, bindings) for wish in wishes]
-            rows = [cursor.fetchall() for cursor in found]
-        lost = rows[0] if wanted.lost else []
-        timed, ready = rows[-2:]
-        later = sorted((*timed, *ready), key=lambda row: -row[_PRIORITY])
-        return [Due(to_summary(tuple(row[:-2])), Head(row[-2], row[-1])) for row in (*lost, *later)][:limit]
+            rows = self._links.run(link, q.DUE, bindings).fetchall()
+        rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
+        return [Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])) for row in rows]
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return dict(self._links.rows(q.LOST))
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         place = {"namespace": namespace, "queues": Texts(queues), "after": Int8(after_us)}
         return self._links.row(q.NEXT_WAKE, place)[0]
 
@@ -203,8 +218,13 @@ class PostgresQueues:
         return PostgresEars(self._links)
 
 
-_PRIORITY = 11
+_PRIORITY = 13
 
 
 def _place(wanted: Wanted) -> dict[str, str]:
     return {"namespace": wanted.namespace, "queue": wanted.queue}
+
+
+def _served(wanted: Wanted) -> dict[str, Texts]:
+    agents, versions = (Texts(pair[which] for pair in wanted.served) for which in (0, 1))
+    return {"agents": agents, "versions": versions, "lost": Texts(wanted.lost)}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core.records import Group, Head, Summary, Write
 
@@ -52,7 +53,7 @@ class Due(Struct, frozen=True, gc=False):
 
 
 Claim = Callable[[Due], Write | None]
-"""What to write in order to take a task; None leaves it alone."""
+"""What to write in order to take a task; None leaves it alone. It may read the store, and writes nothing itself."""
 
 
 class Waiting(Struct, frozen=True, gc=False):
@@ -71,6 +72,10 @@ class Served(Struct, frozen=True, gc=False):
     holder: str
     serves: str
     beat_us: int
+
+
+EVER_US = -(1 << 63)
+"""A time before all others."""
 
 
 class Ears(Protocol):
@@ -98,8 +103,8 @@ class Queues(Protocol):
         """Holders of running tasks that are gone, or have been silent for longer than their lease."""
         ...
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
-        """When the next task that waits for a time is due, of those that are after a moment."""
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        """When the next task that waits for a time is due; with `after_us`, the next one later than that."""
         ...
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
@@ -126,12 +131,22 @@ class Queues(Protocol):
 # What all stores do alike
 
 
-def allowed(wanted: Wanted, running: dict[str | None, int], tokens: float) -> int:
+def allowed(wanted: Wanted, running: dict[str | None, int]) -> int:
     """How many more tasks a queue may have taken now."""
     most = wanted.limit
     if wanted.concurrency is not None:
         most = min(most, wanted.concurrency - sum(running.values()))
     return max(0, most)
+
+
+def in_rounds(wanted: Wanted, once: Callable[[Wanted], tuple[list[str], bool]]) -> list[str]:
+    """Take tasks, and again while some were passed over for a limit that those behind them may not share."""
+    taken: list[str] = []
+    while True:
+        found, is_all = once(replace(wanted, limit=wanted.limit - len(taken)))
+        taken += found
+        if is_all or not found or len(taken) >= wanted.limit:
+            return taken
 
 
 def chosen(due: Iterable[Due], wanted: Wanted, most: int, running: dict[str | None, int], tokens: float) -> list[Due]:
@@ -153,10 +168,16 @@ def chosen(due: Iterable[Due], wanted: Wanted, most: int, running: dict[str | No
 
 
 def refilled(rate: Rate, tokens: float | None, at_us: int, now_us: int) -> float:
-    """How many starts a rate has left by now."""
+    """How many starts a rate has left by now. Less than one is saved up until it is one."""
+    most = max(1.0, rate.starts)
     if tokens is None:
-        return rate.starts
-    return min(rate.starts, tokens + max(0, now_us - at_us) / 1_000_000 * rate.starts / rate.seconds)
+        return most
+    return min(most, tokens + max(0, now_us - at_us) / 1_000_000 * rate.starts / rate.seconds)
+
+
+def may_start(wanted: Wanted, tokens: float) -> bool:
+    """Whether tasks may be taken for the first time."""
+    return wanted.rate is None or tokens >= 1
 
 
 def spent(taken: Iterable[Due]) -> int:
@@ -183,3 +204,6 @@ def full_keys(wanted: Wanted, running: dict[str | None, int]) -> list[str]:
 
 SPARE = 4
 """How many times as many tasks are looked at as may be taken, where some may have to be left."""
+
+REACH = 256
+"""How many tasks more than that are put in order, or passed over because others are at them."""

@@ -203,24 +203,30 @@ TOMBSTONES = "select name, seq, digest, at, why from tombstones where name > :af
 _DUE = "select tasks.log, " + _COLUMNS + " from tasks indexed by "  # noqa: S608 — constants
 _OF_QUEUE = """ join logs using (log)
 where namespace = :namespace and queue = :queue
-  and (agent, version) in (select value ->> 0, value ->> 1 from json_each(:served))
-  and (key is null or key not in (select value from json_each(:full)))
+  and (key is null or key not in (select value from json_each(:full))) and (claims > 0 or :starts)
 """
+# One agent and version at a time: those that nobody here serves are never looked at.
+_OF_AGENT = _OF_QUEUE + "and agent = :agent and version = :version "
 DUE_READY = (
-    _DUE + "tasks_ready" + _OF_QUEUE
+    _DUE + "tasks_ready" + _OF_AGENT
     + "and status = 'pending' and wake is null order by priority desc, tasks.log limit :limit"
 )  # fmt: skip
 DUE_WOKEN = (
-    _DUE + "tasks_waking" + _OF_QUEUE
+    _DUE + "tasks_woken" + _OF_AGENT
     + "and wake is not null and wake <= :now and status in ('pending', 'waiting') order by wake limit :limit"
 )  # fmt: skip
 DUE_LOST = (
-    _DUE + "tasks_held" + _OF_QUEUE  # noqa: S608
+    _DUE + "tasks_held" + _OF_AGENT  # noqa: S608
     + "and status = 'running' and holder in (select value from json_each(:lost)) limit :limit"
 )  # fmt: skip
+# What is under way, but for what could be taken over: that is offered first, and would take its own place.
 RUNNING_BY_KEY = """
 select key, count(*) from tasks indexed by tasks_held
-where status = 'running' and namespace = :namespace and queue = :queue group by key
+where status = 'running' and namespace = :namespace and queue = :queue and not (
+  coalesce(holder in (select value from json_each(:lost)), 0)
+  and (agent, version) in (select value ->> 0, value ->> 1 from json_each(:served))
+)
+group by key
 """
 HOLDING = "select distinct holder from tasks indexed by tasks_held where status = 'running' and holder is not null"
 NEXT_WAKE = """
@@ -228,11 +234,17 @@ select min(wake) from tasks indexed by tasks_waking
 where namespace = :namespace and queue = :queue and wake > :after and status in ('pending', 'waiting')
 """
 DEPTHS = """
-select namespace, queue, sum(status = 'pending' and wake is null), sum(status = 'running'),
-  sum(wake is not null and status <> 'running')
-from tasks indexed by tasks_by_status
-where status in ('pending', 'running', 'waiting') and (status <> 'waiting' or wake is not null)
-  and (:namespace is null or namespace = :namespace)
+select namespace, queue, sum(ready), sum(running), sum(timed) from (
+  select namespace, queue, count(*) as ready, 0 as running, 0 as timed from tasks indexed by tasks_ready
+  where status = 'pending' and wake is null group by namespace, queue
+  union all
+  select namespace, queue, 0, count(*), 0 from tasks indexed by tasks_held
+  where status = 'running' group by namespace, queue
+  union all
+  select namespace, queue, 0, 0, count(*) from tasks indexed by tasks_waking
+  where wake is not null and status in ('pending', 'waiting') group by namespace, queue
+)
+where :namespace is null or namespace = :namespace
 group by namespace, queue order by namespace, queue
 """
 COUNT_READY = """
@@ -244,7 +256,7 @@ select count(*) from (
 RATE = "select tokens, at from rates where namespace = :namespace and queue = :queue"
 PUT_RATE = """
 insert into rates (namespace, queue, tokens, at) values (:namespace, :queue, :tokens, :now)
-on conflict (namespace, queue) do update set tokens = excluded.tokens, at = excluded.at
+on conflict (namespace, queue) do update set tokens = excluded.tokens, at = max(at, excluded.at)
 """
 ANNOUNCE = """
 insert into holders (name, serves, beat) values (:name, :serves, :beat)

@@ -19,7 +19,7 @@ from holdfast.core.records import Group, Head
 from holdfast.store import queues
 from holdfast.store import sqlite_queries as q
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
 from holdfast.store.sqlite_file import connect, fetch_all, fetch_one
 from holdfast.store.sqlite_rows import to_summary
 
@@ -78,40 +78,55 @@ class SqliteQueues:
         self._alive = alive
 
     def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+        return queues.in_rounds(wanted, lambda rest: self._claim(rest, claim))
+
+    def _claim(self, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
+        """Those that were taken, and whether that is all there was to look at."""
         with self._reading() as reader:
-            if not self._due(reader, wanted, [], 1):
-                return []
+            if not self._due(reader, wanted, [], limit=1, starts=True):
+                return [], True
         with self._changing() as writer:
-            running: dict[str | None, int] = dict(fetch_all(writer, q.RUNNING_BY_KEY, _place(wanted)))
+            running = self._running(writer, wanted)
             tokens = self._tokens(writer, wanted)
-            most = queues.allowed(wanted, running, tokens)
-            spare = queues.SPARE if wanted.is_limited else 1
-            due = self._due(writer, wanted, queues.full_keys(wanted, running), most * spare) if most else []
-            won: list[Due] = []
-            for one, group in queues.groups(queues.chosen(due, wanted, most, running, tokens), claim):
+            most = queues.allowed(wanted, running)
+            reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
+            starts = queues.may_start(wanted, tokens)
+            due = self._due(writer, wanted, queues.full_keys(wanted, running), **reach, starts=starts) if most else []
+            chosen, won = queues.chosen(due, wanted, most, running, tokens), list[Due]()
+            for one, group in queues.groups(chosen, claim):
                 if isinstance(self._append(writer, group), tuple):
                     won.append(one)
             if wanted.rate is not None:
                 left = {"tokens": tokens - queues.spent(won), "now": wanted.now_us}
                 writer.execute(q.PUT_RATE, {**_place(wanted), **left})
-            return [one.summary.id for one in won]
+            return [one.summary.id for one in won], len(chosen) in (most, len(due))
 
-    def _due(self, connection: apsw.Connection, wanted: Wanted, full: list[str], limit: int) -> list[Due]:
+    def _due(
+        self, connection: apsw.Connection, wanted: Wanted, full: list[str], *, limit: int, starts: bool
+    ) -> list[Due]:
         """Tasks to take, those that were lost first."""
-        served = {"served": codec.dump(wanted.served).decode(), "full": codec.dump(full).decode()}
-        bindings: dict[str, Any] = {**_place(wanted), **served, "now": wanted.now_us, "limit": limit}
-        rows: list[Any] = []
-        if wanted.lost:
-            rows += fetch_all(connection, q.DUE_LOST, {**bindings, "lost": codec.dump(wanted.lost).decode()})
-        timed = fetch_all(connection, q.DUE_WOKEN, bindings) if len(rows) < limit else []
-        ready = fetch_all(connection, q.DUE_READY, bindings) if len(rows) < limit else []
-        rows += sorted((*timed, *ready), key=lambda row: (-row[_PRIORITY], row[0]))
+        bindings: dict[str, Any] = {**_place(wanted), "full": codec.dump(full).decode(), "starts": starts}
+        bindings |= {"now": wanted.now_us, "lost": codec.dump(wanted.lost).decode(), "limit": limit}
+        lost: list[Any] = []
+        later: list[Any] = []
+        for agent, version in wanted.served:
+            of_agent = bindings | {"agent": agent, "version": version}
+            if wanted.lost:
+                lost += fetch_all(connection, q.DUE_LOST, of_agent)
+            later += fetch_all(connection, q.DUE_READY, of_agent)
+            later += fetch_all(connection, q.DUE_WOKEN, of_agent | {"limit": limit + queues.REACH})
         found: list[Due] = []
-        for number, *row in rows[:limit]:
+        for number, *row in (*sorted(lost, key=_order), *sorted(later, key=_order))[:limit]:
             head = fetch_one(connection, q.HEAD, (number,))
             if head is not None:
                 found.append(Due(to_summary(tuple(row)), Head(*head)))
         return found
+
+    def _running(self, writer: apsw.Connection, wanted: Wanted) -> dict[str | None, int]:
+        if not wanted.is_limited:
+            return {}
+        able = {"lost": codec.dump(wanted.lost).decode(), "served": codec.dump(wanted.served).decode()}
+        return dict(fetch_all(writer, q.RUNNING_BY_KEY, _place(wanted) | able))
 
     def _tokens(self, writer: apsw.Connection, wanted: Wanted) -> float:
         if wanted.rate is None:
@@ -125,10 +140,10 @@ class SqliteQueues:
             held = [row[0] for row in fetch_all(reader, q.HOLDING)]
         return {name: "dead" for name in held if not self._alive(name)}
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        place: dict[str, Any] = {"namespace": namespace, "after": after_us}
         with self._reading() as reader:
-            places = ({"namespace": namespace, "queue": one, "after": after_us} for one in queues)
-            found = (fetch_one(reader, q.NEXT_WAKE, place)[0] for place in places)
+            found = [fetch_one(reader, q.NEXT_WAKE, place | {"queue": one})[0] for one in queues]
             return min((wake for wake in found if wake is not None), default=None)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
@@ -154,6 +169,11 @@ class SqliteQueues:
 
 
 _PRIORITY = 12
+
+
+def _order(row: tuple[Any, ...]) -> tuple[int, int]:
+    """By priority, then the oldest first: a log's number, which comes first, is its age."""
+    return (-row[_PRIORITY], row[0])
 
 
 def _place(wanted: Wanted) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -62,3 +63,24 @@ def head_of(store: Store, log: str) -> Head:
     found = store.head(log)
     assert found is not None
     return found
+
+
+def check_chain(store: Store, log: str) -> list[str]:
+    """The kinds of a log, if every digest follows from the one before."""
+    before = codec.genesis(log)
+    rows = store.read(log)
+    for seq, row in enumerate(rows, start=1):
+        before = codec.chain(before, seq, row.kind, row.at_us, row.body_hash)
+        assert (row.seq, row.digest) == (seq, before)
+    assert head_of(store, log).digest == before
+    return [row.kind for row in rows]
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether something comes to hold within a time."""
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True

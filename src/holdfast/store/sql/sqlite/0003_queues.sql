@@ -2,7 +2,8 @@
 --
 -- `namespace` keeps tenants apart; every list is of one namespace. `key` is what a queue may limit: so many tasks of one
 -- key at a time. `claims` counts how often a task was taken, so that a first start can be told from going on. Workers
--- find tasks that are ready in the order of their priority, and those that wait for a time in the order of that.
+-- find tasks by what they serve, however many there are that nobody serves: those that are ready in the order of their
+-- priority, those that wait for a time in the order of that. They also ask which of all of these is next.
 -- `holders` says what each worker serves; whether it lives is not asked here, but of its lock. `rates` remembers how
 -- many starts a queue with a rate has left. Both tables can be emptied at any time.
 
@@ -28,11 +29,13 @@ create index tasks_by_stage_and_status on tasks (namespace, stage, status, log) 
 create index tasks_by_user   on tasks (namespace, user, log) where user is not null;
 create index tasks_by_user_and_status on tasks (namespace, user, status, log) where user is not null;
 
-create index tasks_ready  on tasks (namespace, queue, priority desc, log, agent, version)
+create index tasks_ready  on tasks (namespace, queue, agent, version, priority desc, log)
   where status = 'pending' and wake is null;
-create index tasks_waking on tasks (namespace, queue, wake, agent, version)
+create index tasks_woken  on tasks (namespace, queue, agent, version, wake)
   where wake is not null and status in ('pending', 'waiting');
-create index tasks_held   on tasks (holder, namespace, queue, key) where status = 'running';
+create index tasks_waking on tasks (namespace, queue, wake)
+  where wake is not null and status in ('pending', 'waiting');
+create index tasks_held   on tasks (namespace, queue, holder, key) where status = 'running';
 
 create table holders (
   name   text    not null primary key,
