@@ -177,6 +177,15 @@ class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
 
 
+class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a log has lost: from where to where, which calls, and up to which turn there may be more of them."""
+
+    known_seq: int
+    head_seq: int
+    calls: tuple[str, ...] = ()
+    unsure_upto: int = -1
+
+
 class Hot(Struct, omit_defaults=True, kw_only=True):
     """The hot state of a task. Private to whoever evolves it; everybody else gets a copy."""
 
@@ -241,6 +250,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     pressed: tuple[str, ...] = ()
     pins: Pins = Pins()
     user_changes: tuple[Changes, ...] = ()
+    divergence: Divergence | None = None
 
     @property
     def mock(self) -> bool:

@@ -19,7 +19,7 @@ from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import beginnings, blocks, execute, outside, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, divergence, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
@@ -168,11 +168,11 @@ class App:
     ) -> TaskState:
         """Go on with a task that was interrupted or waits; a failed one is reopened first, with a new `deadline`.
 
-        `anyway` resumes one that its agent finds too old.
+        `anyway` resumes one that its agent finds too old, or that has lost events of its log.
         """
         log = self._load(id)
         known = self._shop.agent_of(log, agent)
-        execute.check_resumable(self.logs, log, known, anyway=anyway)
+        log = divergence.resumable(self.logs, log, known, anyway=anyway, by=by, why=why)
         if log.state.summary.status in ("completed", "cancelled"):
             raise TaskFinished(id, log.state.summary.status, "app.resume")
         if log.state.ended:
