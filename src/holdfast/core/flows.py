@@ -162,7 +162,7 @@ def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want)
 
 def _identity(hot: Hot, key: str, known: Step | None, want: Want) -> dict[str, Any]:
     """What every event about a call says of it. A call that is known keeps its key."""
-    inherited = known.idempotency_key if known is not None and known.input == want.input else ""
+    inherited = known is not None and codec.same_fields(known.input, want.input) and known.idempotency_key
     same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
     return same | {"effect": want.effect, "idempotency_key": inherited or idempotency_key(hot, key, want)}
 
@@ -361,7 +361,7 @@ def _replayed(desk: Desk, key: str, want: Want) -> Part:
     """A fork that touches nothing: what the parent's log says, else the tool's mock."""
     theirs: Step | None = yield Recall(key)
     parent = desk.hot.forked_from
-    if theirs is not None and theirs.done and theirs.input == want.input:
+    if theirs is not None and theirs.done and codec.same_fields(theirs.input, want.input):
         yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
     elif want.mock is not UNSET:
         outcome: Outcome = yield Act(key, want, 1, idempotency_key(desk.hot, key, want))
@@ -474,7 +474,7 @@ def _fingerprint(want: Want) -> str:
 
 def _changed(known: Step, want: Want) -> bool:
     """Whether a recorded step must be done again, because it was another one."""
-    if known.input == want.input or want.on_change == "keep":
+    if codec.same_fields(known.input, want.input) or want.on_change == "keep":
         return False
     if want.on_change == "rerun":
         return True

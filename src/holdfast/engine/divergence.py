@@ -40,7 +40,9 @@ def behind(logs: Logs, log: Log) -> list[Stored]:
         return []
     if log.name[0] == "@":
         raise Diverged(log.name, log.head.seq, logs.head(log.name).seq, frozen=False)
-    raise freeze(logs, log.name, Memory(log.head, log.state.turn, log.state))
+    error = freeze(logs, log.name, Memory(log.head, log.state.turn, log.state))
+    log.lost = True
+    raise error
 
 
 def confirm(logs: Logs, log: Log, known: Known) -> None:

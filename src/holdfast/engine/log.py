@@ -282,6 +282,7 @@ class Log:
         self.hot: Hot | None = None
         self.tail: list[Told] | None = None
         self.promised: Known | None = None
+        self.lost = False
         self._weight = 0
         self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
         self._weight_at_snapshot = 0
@@ -385,7 +386,8 @@ class Log:
 
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""
-        self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
+        if not self.lost:
+            self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
 
     def refresh(self) -> list[Stored]:
         """Read what others have appended since; Diverged if what is known of it is gone."""
