@@ -263,7 +263,10 @@ def refused(error: psycopg.Error, address: Address) -> HoldfastError:
     """Why there is no connection."""
     said = _first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
-        return StoreReadOnly(f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts")
+        several = "," in address.conninfo  # one of them will be the primary, when it has taken over
+        return StoreReadOnly(
+            f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts", passing=several
+        )
     lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
     passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
     return StoreUnreachable(
