@@ -24,6 +24,7 @@ class Proxy:
         self._left = 0
         self._how = ""
         self.cuts = 0
+        self.after_seconds = 0.1
         self.trips = 0
         self._answered = True
         threading.Thread(target=self._accept, daemon=True).start()
@@ -73,7 +74,7 @@ class Proxy:
                 if how == "after":
                     muted.set()
                     server.sendall(sent)
-                    time.sleep(0.1)
+                    time.sleep(self.after_seconds)
                     break
                 server.sendall(sent)
         _end(client)

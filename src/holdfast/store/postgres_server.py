@@ -156,13 +156,18 @@ def settings(address: Address, durability: Durability, *, local: bool) -> dict[s
     }
 
 
-def configure(link: Link, address: Address, durability: Durability) -> None:
+def configured(link: Link, address: Address, durability: Durability) -> Link:
     """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
     register(link)
     link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
     if not address.pooled:
-        keep_alive(link)
-        link.execute(q.SET, settings(address, durability, local=False))
+        try:
+            keep_alive(link)
+            link.execute(q.SET, settings(address, durability, local=False))
+        except psycopg.Error:
+            link.close()
+            raise
+    return link
 
 
 def keep_alive(link: Link) -> None:
