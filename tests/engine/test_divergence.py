@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Diverged, Happened, agent, tool
 from holdfast import events as ev
+from holdfast.engine import inbox
 
 COPIES = itertools.count(1)
 
@@ -111,6 +112,8 @@ def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diver
     mark = list(app.events("t"))[-1].event
     assert (mark.known_seq, mark.head_seq, len(mark.known_digest)) == (6, 3, 64)
     assert app.verify().ok
+    (entry,) = inbox.entries_of(app.logs, "t")
+    assert (entry.kind, entry.prompt) == ("diverged", "events 4 to 6 are gone")
 
 
 def test_an_async_holder_notices_too_and_its_branches_stop(app, past):
