@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import psycopg
 from msgspec import Struct
 from psycopg import conninfo, errors
-from psycopg.rows import TupleRow, tuple_row
+from psycopg.rows import tuple_row
 
 from holdfast.core.errors import (
     HoldfastError,
@@ -28,9 +28,10 @@ from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queries as q
 from holdfast.store.migrations import Migration, migrations
 from holdfast.store.postgres_arrays import register
+from holdfast.store.postgres_patience import PatientConnection
 
 Durability = Literal["full", "process"]
-Link = psycopg.Connection[TupleRow]
+Link = PatientConnection
 
 OLDEST_SERVER = 14
 CONNECT_SECONDS = 10
@@ -63,6 +64,11 @@ class Address(Struct, frozen=True, kw_only=True):
     statement_seconds: float = 30.0
     wait_seconds: float = 30.0
     durability: Durability | None = None
+
+    @property
+    def patience(self) -> float:
+        """How many seconds an answer is waited for: longer than the server may take for anything."""
+        return 1 + 1.25 * max(self.statement_seconds, self.lock_seconds)
 
     @property
     def shown(self) -> str:
@@ -133,7 +139,7 @@ def _number(own: dict[str, str], name: str, default: float, least: float, most: 
 def connect(address: Address, *, direct: bool = False) -> Link:
     """A connection of one's own, outside the pool; says what is wrong if there is none."""
     try:
-        link = psycopg.connect(
+        link = PatientConnection.connect(
             address.direct if direct else address.conninfo,
             autocommit=True,
             prepare_threshold=None,
@@ -159,6 +165,7 @@ def settings(address: Address, durability: Durability, *, local: bool) -> dict[s
 def configured(link: Link, address: Address, durability: Durability) -> Link:
     """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
     register(link)
+    link.patience = address.patience
     link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
     if not address.pooled:
         try:
