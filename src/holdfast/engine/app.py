@@ -19,7 +19,7 @@ from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import beginnings, blocks, divergence, outside, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, outside, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
@@ -172,7 +172,7 @@ class App:
         """
         log = self._load(id)
         known = self._shop.agent_of(log, agent)
-        log = divergence.resumable(self.logs, log, known, anyway=anyway, by=by, why=why)
+        log = self._shop.resumable(log, known, anyway=anyway, by=by, why=why)
         if log.state.summary.status in ("completed", "cancelled"):
             raise TaskFinished(id, log.state.summary.status, "app.resume")
         if log.state.ended:

@@ -19,9 +19,8 @@ from holdfast.core.events import Event, Fields
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Origin, Stored, Take
 from holdfast.core.state import address, evolve
-from holdfast.engine import execute, outside
-from holdfast.engine.agent import Agent
-from holdfast.engine.heads import Known
+from holdfast.engine import outside
+from holdfast.engine.commit import Known
 from holdfast.engine.log import Log, Logs
 
 
@@ -59,14 +58,6 @@ def refuse_lost(logs: Logs, name: str, first: Event) -> None:
     if known is None or logs.store.origin(name) is not None or logs.store.tombstone(name) is not None:
         return
     raise freeze(logs, name, Memory(*known, first=first if isinstance(first, ev.TaskCreated) else None))
-
-
-def resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool, by: str, why: str) -> Log:
-    """A task that its agent can go on with; one that has diverged only if somebody says `anyway`."""
-    execute.check_resumable(logs, log, agent, anyway=anyway)
-    if log.state.summary.waiting != "diverged":
-        return log
-    return outside.change(logs, log.name, lambda hot: (ev.DivergenceAccepted(by=by, why=why),))
 
 
 # Freezing

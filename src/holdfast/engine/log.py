@@ -33,8 +33,7 @@ from holdfast.core.state import evolve
 from holdfast.core.summary import changes_summary, summarise
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock
-from holdfast.engine.commit import Committer
-from holdfast.engine.heads import Heads, Known
+from holdfast.engine.commit import Committer, Heads, Known
 from holdfast.engine.watch import Watch
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed, Store

@@ -12,7 +12,7 @@ from holdfast.core import limits, names
 from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
-from holdfast.engine import contracts, divergence, execute, mocks, outside
+from holdfast.engine import contracts, execute, mocks, outside
 from holdfast.engine.agent import Agent, nobody
 from holdfast.engine.chance import chance
 from holdfast.engine.entries import Stop
@@ -75,6 +75,13 @@ class Workshop:
                 hint="give it: app.resume(id, agent), or open(…, agents=[…])",
             )
         return self.agents.get(name) or nobody(name)
+
+    def resumable(self, log: Log, agent: Agent, *, anyway: bool, by: str, why: str) -> Log:
+        """A task that its agent can go on with; one that has lost events only if somebody says `anyway`."""
+        execute.check_resumable(self.logs, log, agent, anyway=anyway)
+        if log.state.summary.waiting != "diverged":
+            return log
+        return outside.change(self.logs, log.name, lambda hot: (ev.DivergenceAccepted(by=by, why=why),))
 
     def work(self, job: Job) -> Log:
         """Work on a task here and now until it ends or waits."""
@@ -224,7 +231,10 @@ def _loop_is_running() -> bool:
 
 def begin(logs: Logs, name: str, events: list[Event], parent: Log | None) -> Log:
     """Write the first events of a task, or of a fork of another."""
-    divergence.refuse_lost(logs, name, events[0])
+    if name in logs.heads:
+        from holdfast.engine import divergence  # hardly ever needed
+
+        divergence.refuse_lost(logs, name, events[0])
     log = Log(logs, name)
     if parent is not None:
         log.hot, log.head = parent.hot, parent.head
