@@ -85,6 +85,9 @@ any_event = st.one_of(
     st.builds(ev.CheckpointMade, label=names),
     st.builds(ev.CancelRequested, by=names),
     st.builds(ev.TaskReopened, by=names),
+    st.builds(ev.TaskDiverged, known_seq=st.integers(1, 9), known_digest=st.just("00"), head_seq=st.integers(0, 9)),
+    st.builds(ev.DivergenceAccepted, by=names),
+    st.builds(ev.TaskClaimed, holder=names),
 )
 endings = st.one_of(
     st.builds(ev.TaskCompleted, result=values),

@@ -24,6 +24,8 @@ class Proxy:
         self._left = 0
         self._how = ""
         self.cuts = 0
+        self._silent = False
+        self.after_seconds = 0.1
         self.trips = 0
         self._answered = True
         threading.Thread(target=self._accept, daemon=True).start()
@@ -31,6 +33,14 @@ class Proxy:
     def cut(self, number, how):
         with self._lock:
             self._left, self._how = number, how
+
+    def silence(self):
+        """From now on take everything and pass on nothing, on connections that are there and on new ones."""
+        self._silent = True
+
+    def speak(self):
+        """Pass on again what comes from now on; connections that were silent stay so."""
+        self._silent = False
 
     def close(self):
         self._listener.close()
@@ -60,6 +70,10 @@ class Proxy:
     def _up(self, client, server, muted):
         with contextlib.suppress(OSError):
             while sent := client.recv(1 << 20):
+                if self._silent:
+                    muted.set()
+                if muted.is_set():
+                    continue
                 how = self._due()
                 if how == "before":
                     break
@@ -73,7 +87,7 @@ class Proxy:
                 if how == "after":
                     muted.set()
                     server.sendall(sent)
-                    time.sleep(0.1)
+                    time.sleep(self.after_seconds)
                     break
                 server.sendall(sent)
         _end(client)

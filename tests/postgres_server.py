@@ -93,6 +93,10 @@ class Server:
                     raise
                 time.sleep(0.02)
 
+    @property
+    def runs(self):
+        return self._process.poll() is None
+
     def kill(self):
         """As if the machine's memory had been lost: every process of it, at once."""
         self._process.kill()  # its children notice and end
@@ -104,6 +108,76 @@ class Server:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(30)
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+class Standby(Server):
+    """A copy of a server that follows it, on a port of its own or on that of one that is dead."""
+
+    def __init__(self, primary, port=None, **settings):
+        self._binaries, self._user, self._password = primary._binaries, primary._user, ""
+        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=primary._place.parent))
+        self._settings = {**primary._settings, **settings}
+        self._process = None
+        self.port = port or _free_port()
+        if self._user:
+            os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
+        source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+        how = ["-D", self._place / "data", "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        subprocess.run([self._binaries / "pg_basebackup", *source, *how], **self._as_user(), check=True)
+        self.start()
+
+    def _ask(self, statement):
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            return connection.execute(statement).fetchone()
+
+    def promote(self):
+        """Take over."""
+        assert self._ask("select pg_promote(true, 30)") == (True,)
+
+    def lag(self):
+        """Follow no more, as if the network between the two were slow: what comes from now on is not copied."""
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("alter system set primary_conninfo = ''")
+            connection.execute("select pg_reload_conf()")
+        until = time.monotonic() + 20
+        while self._ask("select count(*) from pg_stat_wal_receiver") != (0,):
+            assert time.monotonic() < until, "it still follows"
+            time.sleep(0.02)
+
+    def wait_until_even(self, primary):
+        """Wait until everything of the primary has been copied."""
+        import psycopg
+
+        until = time.monotonic() + 20
+        with psycopg.connect(primary.url(), autocommit=True) as connection:
+            while True:
+                (here,) = connection.execute("select pg_current_wal_lsn()").fetchone()
+                replayed = self._ask("select pg_last_wal_replay_lsn()")[0]
+                if replayed is not None and _position(replayed) >= _position(here):
+                    return
+                assert time.monotonic() < until, "it lags behind"
+                time.sleep(0.02)
+
+    def wait_until_followed(self, primary):
+        """Wait until the primary knows that it is followed."""
+        import psycopg
+
+        until = time.monotonic() + 20
+        with psycopg.connect(primary.url(), autocommit=True) as connection:
+            while connection.execute(
+                "select count(*) from pg_stat_replication where state = 'streaming'"
+            ).fetchone() == (0,):
+                assert time.monotonic() < until, "nobody follows"
+                time.sleep(0.02)
+
+
+def _position(lsn):
+    high, _, low = lsn.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
 
 
 class Databases:

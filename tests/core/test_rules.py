@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from holdfast.core import codec, decide, names
 from holdfast.core import events as ev
-from holdfast.core.errors import HoldfastError, InvalidEvent, InvalidId, InvalidTransition, InvalidValue, TaskFinished
+from holdfast.core.errors import (
+    Diverged,
+    HoldfastError,
+    InvalidEvent,
+    InvalidId,
+    InvalidTransition,
+    InvalidValue,
+    TaskFinished,
+)
 from holdfast.core.policy import PHASES
 from holdfast.core.state import fold
 from tests.legal import LOG, any_event, endings, histories, rows_of
@@ -49,6 +57,7 @@ def test_a_log_begins_with_its_creation_and_is_created_once():
         ((DONE,), ev.WaitStarted(key="a#1", wait="person"), "taken"),
         ((), ev.TaskReleased(), "needs a claim"),
         ((), ev.TaskReopened(), "only a failed one"),
+        ((), ev.DivergenceAccepted(), "lost nothing"),
         ((), ev.PlanStepDone(step="x"), "no step 'x'"),
         ((), ev.QuestionClosed(question="why"), "not an open question"),
         ((), ev.FlagCleared(flag="hot"), "not raised"),
@@ -64,6 +73,38 @@ def test_what_may_not_follow_is_refused_with_its_reason(history, event, says):
     with pytest.raises((InvalidEvent, InvalidValue), match=says) as refused:
         decide.check(after(*history), event)
     assert refused.value.hint
+
+
+LOST = ev.TaskDiverged(known_seq=9, known_digest="00", head_seq=4)
+
+
+def test_a_task_that_lost_events_is_claimed_by_nobody_until_that_is_accepted():
+    with pytest.raises(Diverged, match="events 5 to 9") as refused:
+        decide.check(after(LOST), ev.TaskClaimed(holder="h"))
+    assert "anyway=True" in refused.value.hint
+    decide.check(after(LOST, ev.DivergenceAccepted()), ev.TaskClaimed(holder="h"))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.SignalReceived(name="s", value=VALUE),
+        ev.CancelRequested(),
+        ev.BudgetRaised(),
+        ev.StageSet(stage="one"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_nothing_from_outside_wakes_a_task_that_lost_events(event):
+    assert after(LOST, event).summary.waiting == "diverged"
+
+
+def test_what_several_know_to_be_lost_adds_up():
+    more = ev.TaskDiverged(
+        known_seq=7, known_digest="00", head_seq=3, calls=(ev.LostCall("pay#1", "pay"),), unsure_upto=2
+    )
+    lost = after(LOST, more).divergence
+    assert (lost.known_seq, lost.head_seq, lost.calls, lost.unsure_upto) == (9, 3, ("pay#1",), 2)
 
 
 def test_a_call_in_doubt_is_settled_and_then_the_task_can_end():
@@ -82,7 +123,7 @@ def test_nothing_follows_the_end_but_observations_and_reopening(events, later, e
         except HoldfastError:
             return
         hot = fold(hot, LOG, rows_of([*events, ending])[len(events) :])
-    if isinstance(later, ev.StepObserved):
+    if isinstance(later, ev.StepObserved | ev.TaskDiverged):
         decide.check(hot, later)
     elif not isinstance(later, ev.TaskReopened):
         with pytest.raises(TaskFinished):

@@ -368,8 +368,9 @@ def transaction(world):
 
     @tool(effect="transaction")
     def add(text: str, *, connection) -> int:
-        connection.execute("create table if not exists lines (text)")
-        connection.execute("insert into lines values (?)", (text,))
+        mark = "?" if connection.dialect == "sqlite" else "%s"
+        connection.execute("create table if not exists lines (text text)")
+        connection.execute(f"insert into lines values ({mark})", (text,))
         return connection.execute("select count(*) from lines").fetchone()[0]
 
     @agent

@@ -1,4 +1,4 @@
-"""Agents of every kind, crashed everywhere, on both stores, simulated and by SIGKILL: nothing is done twice or lost."""
+"""Agents of every kind, crashed everywhere, on every store, simulated and by SIGKILL: nothing is done twice or lost."""
 
 import asyncio
 import os
@@ -12,9 +12,18 @@ from holdfast.testing import World
 from tests.crash import corpus, corpus_spending
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
-SAMPLES = {"memory": 10, "sqlite": 6, "kill": 4}
+SAMPLES = {"memory": 10, "sqlite": 6, "kill": 4, "postgres": 2, "postgres-kill": 1}
 KINDS = [*corpus.CORPUS, *corpus_spending.CORPUS]
-WAYS = {"memory": ("process", "memory:"), "sqlite": ("process", "sqlite"), "kill": ("kill", "sqlite")}
+ON_A_SERVER = {*KINDS[::5], corpus.transaction}
+"""Kinds that are crashed on PostgreSQL unless everything is asked for: a round trip takes its time."""
+
+WAYS = {
+    "memory": ("process", "memory:"),
+    "sqlite": ("process", "sqlite"),
+    "kill": ("kill", "sqlite"),
+    "postgres": ("process", "postgres"),
+    "postgres-kill": ("kill", "postgres"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +40,43 @@ def _small_limits(monkeypatch):
     monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 40_000)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_agent_survives_a_crash_anywhere_and_acts_once(crash_everywhere, world, kind, way):
+TRIALS = [
+    pytest.param(kind, way, id=f"{kind.__name__}-{way}")
+    for kind in KINDS
+    for way in WAYS
+    if ALL or kind in ON_A_SERVER or not way.startswith("postgres")
+]
+
+
+@pytest.mark.parametrize(("kind", "way"), TRIALS)
+def test_an_agent_survives_a_crash_anywhere_and_acts_once(request, crash_everywhere, world, kind, way):
     mode, store = WAYS[way]
+    given = kind(world)
+    if store == "postgres":
+        store = request.getfixturevalue("postgres_url")
+        given["setup"] = _then(given.get("setup"), lambda: _drop(store, "lines"))
     sample = None if ALL else SAMPLES[way]
-    report = crash_everywhere(**kind(world), world=world, mode=mode, store=store, sample=sample)
+    report = crash_everywhere(**given, world=world, mode=mode, store=store, sample=sample)
     assert report.survived + report.missed == report.tried == (sample or report.points)
     assert (report.in_doubt, report.duplicates) == (0, 0)
-    assert report.missed <= report.tried / 2, "the points of agents with branches are not always there again"
+    few = report.missed <= max(1, report.tried / 2)
+    assert few, "the points of agents with branches are not always there again"
+
+
+def _then(setup, more):
+    def both(app):
+        more()
+        return None if setup is None else setup(app)
+
+    return both
+
+
+def _drop(url, table):
+    """Tables of transaction tools lie beside the store's own."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as link:
+        link.execute(f"drop table if exists {table}")
 
 
 def test_a_call_in_doubt_is_reconciled_although_its_sibling_failed_meanwhile(crash_everywhere, world):

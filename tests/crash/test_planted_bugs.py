@@ -308,7 +308,7 @@ def what_was_acknowledged_is_in_a_copy_of_the_file(bench):
     acks = copy.with_suffix(".acks")
     with holdfast.open(str(path)) as app:
         app.start("shop", id="shop")
-        for number in range(3):
+        for number in range(1):  # a second one would notice by itself that the first is not there
             (done,) = app.append("shop", ev.StateSet(name="n", value=codec.pack(number)))
             with acks.open("a") as file:
                 file.write(json.dumps({"log": "shop", "seq": done.seq, "digest": done.digest.hex()}) + "\n")

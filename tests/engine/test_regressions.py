@@ -419,3 +419,26 @@ def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, mon
     worker = holdfast.agent(checkpoint="before_effects", name="worker")(one if kind == "async" else two)
     with pytest.raises(ValueError, match="cannot be folded"):
         app.run(worker, id="t")
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent", "once", "plain"])
+def test_a_large_argument_is_the_same_argument_when_it_comes_again(app, effect):
+    """It is kept beside the log, and was once taken for another one."""
+    seen = []
+
+    def send(text: str) -> str:
+        seen.append(len(text))
+        return "sent"
+
+    known = None if effect == "plain" else holdfast.tool(effect=effect)(send)
+
+    @holdfast.agent
+    def post(task):
+        text = "x" * 9_000
+        sent = task.step(send, text) if known is None else task.call(known, text=text)
+        task.ask("go on?")
+        return sent
+
+    app.run(post, id="t", user="ana" if effect == "once" else None)
+    app.answer("t", "ask#1", True)
+    assert app.run(post, id="t").result == "sent" and seen == [9_000]

@@ -95,6 +95,26 @@ def test_a_transaction_leaves_both_or_neither_wherever_it_was_cut(postgres_url, 
     sure.close()
 
 
+def test_a_server_that_says_nothing_is_given_up_in_time_and_used_again_when_it_speaks(postgres_url, proxy, through):
+    """Cut off behind something that takes what it is sent: no limit of TCP or of the server ever passes."""
+    limits = "&statement_seconds=1&lock_seconds=1&wait_seconds=1&connect_timeout=2"
+    store, sure = PostgresStore(through + limits), PostgresStore(postgres_url)
+    store.append([group(created("t"))])
+    head = head_of(store, "t")
+    proxy.silence()
+    began = time.monotonic()
+    with pytest.raises((holdfast.StoreUnreachable, holdfast.StorePoisoned)):
+        store.append_event("t", head, draft(note("x"))[0])
+    with pytest.raises(holdfast.StoreUnreachable):
+        store.read("t")
+    assert time.monotonic() - began < 30
+    proxy.speak()
+    assert isinstance(store.append_event("t", head, draft(note("x"))[0]), bytes)
+    assert [row.seq for row in sure.read("t")] == [1, 2]
+    store.close()
+    sure.close()
+
+
 def test_an_append_is_one_round_trip_whatever_it_holds(proxy, through):
     store = PostgresStore(through)
     store.append([group(created("t")), group(created("u"))])

@@ -123,6 +123,14 @@ CODES: dict[str, Code] = {
         "Whether the last write is there is not known; everything acknowledged is.",
         ("run the command again: it reads what is there",),
     ),
+    "diverged": Code(
+        "Acknowledged events are gone. That is on record; what is left of the log is safe, and the task is frozen.",
+        (
+            "holdfast log {id}   shows what is left, and which calls may have happened",
+            "holdfast settle {id} CALL --happened | --did-not-happen   for each of them that you know of",
+            "holdfast resume {id} FILE --anyway   goes on from there; or holdfast rollback, fork, cancel",
+        ),
+    ),
     "store-closed": Code(_SAFE, ("open it again; a forked process opens its own",)),
     "missing-extra": Code(_UNTOUCHED, ('install it: pip install "holdfast[…]"',)),
     "usage": Code(NOTHING, ("holdfast COMMAND --help",)),

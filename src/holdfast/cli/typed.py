@@ -39,6 +39,8 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
             ]
         case "budget":
             typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
+        case "diverged":
+            typed = [f"log {task}", f"resume {task} FILE --anyway {who}", f"cancel {task} {who}"]
     return [f"holdfast {one}{_store(store)}" for one in typed]
 
 
@@ -65,6 +67,8 @@ def asked(entry: Entry) -> str:
             return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
         case "budget":
             return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+        case "diverged":
+            return f"{entry.prompt}: may it go on from what is left?"
 
 
 def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:

@@ -222,7 +222,7 @@ def failed(hot: Hot, begun: Step | None, event: ev.AttemptFailed | ev.StepFailed
 def hold(hot: Hot, event: ev.Event, at_us: int) -> None:
     """Somebody takes the task, or lets go of it. A holder that was lost held it until its last event."""
     if hot.held_since_us:
-        until_us = hot.updated_us if isinstance(event, ev.TaskClaimed) else at_us
+        until_us = hot.updated_us if isinstance(event, ev.TaskClaimed | ev.TaskDiverged) else at_us
         hot.held_us += max(0, until_us - hot.held_since_us)
     hot.held_since_us = at_us if isinstance(event, ev.TaskClaimed) else 0
     if isinstance(event, _ENDINGS):
@@ -238,9 +238,7 @@ def forsaken(hot: Hot) -> list[tuple[Step, Usage]]:
 
 
 _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
-HOLDING = frozenset(
-    (ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
-)
+HOLDING = frozenset((ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.TaskDiverged, *_ENDINGS))
 
 
 def press(hot: Hot, at_us: int) -> None:

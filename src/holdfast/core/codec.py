@@ -295,6 +295,17 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
     return Raw(_encode_struct(ref)), Blob(hashed, _zstd().compress(data, 3))
 
 
+def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
+    """Whether values are those that were stored, where the large ones are blobs."""
+    if stored == given or stored.keys() != given.keys():
+        return stored == given
+    return all(given[name] == raw or _is_stored(given[name], bytes(raw)) for name, raw in stored.items())
+
+
+def _is_stored(given: Raw, stored: bytes) -> bool:
+    return stored.startswith(b'{"$blob"') and bytes(make_blob(given, load(stored, BlobRef).salt)[0]) == stored
+
+
 def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
     """The JSON inside a blob, checked against its hash."""
     try:

@@ -13,16 +13,19 @@ from msgspec.structs import replace
 
 from holdfast.core import budget, codec, names, phases
 from holdfast.core import events as ev
-from holdfast.core.errors import InvalidEvent, InvalidTransition, TaskFinished
+from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.hot import Hot, Step
 from holdfast.core.wording import verb_of
 
-_AFTER_THE_END = (ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent)
+_AFTER_THE_END = (
+    *(ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent),
+    ev.TaskDiverged,
+)
 
 
 def check(hot: Hot | None, event: Event) -> None:
-    """Refuse an event that may not follow this state: InvalidEvent or TaskFinished."""
+    """Refuse an event that may not follow this state: InvalidEvent, TaskFinished or Diverged."""
     if hot is None:
         if isinstance(event, ev.UserCreated | ev.ThreadCreated):
             return
@@ -51,7 +54,7 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
     back = past.copy()
     at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}
     back.summary = replace(now.summary, stage=past.summary.stage, **at_rest)
-    back.effects = now.effects
+    back.effects, back.divergence = now.effects, now.divergence
     back.result, back.failure, back.cancel = UNSET, None, None
     back.waits, back.approvals = {}, {}
     back.undo = list(now.undo)
@@ -73,6 +76,22 @@ def _refuse(condition: bool, message: str, hint: str = "nothing was written") ->
 
 def _created_twice(hot: Hot, event: Event) -> None:
     _refuse(True, f"task {hot.summary.id!r} was created already")
+
+
+def refuse_diverged(hot: Hot) -> None:
+    """Refuse to work on a task that has lost events, until somebody says that it may go on."""
+    if hot.summary.waiting == "diverged":
+        lost = hot.divergence
+        assert lost is not None, "only a divergence has a task wait for one"
+        raise Diverged(hot.summary.id, lost.known_seq, lost.head_seq, lost.calls, block=hot.block)
+
+
+def _claimed(hot: Hot, event: Event) -> None:
+    refuse_diverged(hot)
+
+
+def _accepted(hot: Hot, event: Event) -> None:
+    _refuse(hot.summary.waiting != "diverged", "the task has lost nothing that somebody would have to accept")
 
 
 def _step_started(hot: Hot, event: ev.StepStarted) -> None:
@@ -312,6 +331,8 @@ def _name(event: Event) -> str:
 _RULES: dict[type[Event], Callable[[Hot, Any], None]] = {
     ev.TaskCreated: _created_twice,
     ev.TaskForked: _forked,
+    ev.TaskClaimed: _claimed,
+    ev.DivergenceAccepted: _accepted,
     ev.RolledBack: _rolled_back,
     ev.StepStarted: _step_started,
     ev.StepCompleted: _step_ended,

@@ -46,6 +46,7 @@ HoldfastError
     ├── StoreBusy         others kept the store locked for too long
     ├── StoreUnreachable  the server does not answer, or does not let us in
     ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
+    ├── Diverged          acknowledged events are gone; the task is frozen and not built upon
     ├── StoreClosed       the store was closed, or belongs to another process
     └── MissingExtra      an optional part is not installed
 """
@@ -59,6 +60,7 @@ from holdfast.core.control import LeaseLost as LeaseLost
 from holdfast.core.control import Stopped as Stopped
 from holdfast.core.control import Suspended as Suspended
 from holdfast.core.error import HoldfastError as HoldfastError
+from holdfast.core.store_errors import Diverged as Diverged
 from holdfast.core.store_errors import MissingExtra as MissingExtra
 from holdfast.core.store_errors import NotAStore as NotAStore
 from holdfast.core.store_errors import StoreBusy as StoreBusy

@@ -196,6 +196,37 @@ class RolledBack(Event, frozen=True):
     why: str = ""
 
 
+class LostCall(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call that can be done once only, whose record is gone: what its status was when it was last known."""
+
+    key: str
+    tool: str = ""
+    idempotency_key: str = ""
+    status: str = ""
+
+
+class TaskDiverged(Event, frozen=True):
+    """Events that were acknowledged are gone: the log was at `known_seq`, and is now at `head_seq`, where this follows.
+
+    Those of the lost calls that may have happened follow as calls in doubt. `unsure_upto` is the last turn in which
+    calls may have been made that nobody can name.
+    """
+
+    known_seq: int
+    known_digest: str
+    head_seq: int
+    calls: tuple[LostCall, ...] = ()
+    unsure_upto: int = -1
+    by: str = ""
+
+
+class DivergenceAccepted(Event, frozen=True):
+    """Somebody lets a task go on from what is left of its log."""
+
+    by: str = ""
+    why: str = ""
+
+
 # Steps and calls
 
 

@@ -119,6 +119,9 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
         return (yield from _replayed(desk, key, want))
     if hot.mock and want.mock is UNSET:
         raise NoMock(want.tool, key)
+    unsure_upto = -1 if hot.divergence is None else hot.divergence.unsure_upto
+    if known is None and hot.turn <= unsure_upto and want.effect == "once" and not hot.mock:
+        return (yield from _doubted(desk, key, want))
     forked = hot.effects == "ask" and want.effect == "once" and not hot.mock
     if want.approval or (want.risk and want.risk in hot.risks) or forked:
         return not (yield from _approved(desk, key, want))
@@ -127,9 +130,7 @@ def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) ->
 
 def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want) -> Part:
     """One try: announced if it cannot be repeated, then made, then recorded. Gives what was recorded behind."""
-    inherited = known.idempotency_key if known is not None and known.input == want.input else ""
-    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
-    same |= {"effect": want.effect, "idempotency_key": inherited or idempotency_key(desk.hot, key, want)}
+    same = _identity(desk.hot, key, known, want)
     if not (yield from _announced(desk, same, attempt, want)):
         return None
     act = Act(key, want, attempt, same["idempotency_key"])
@@ -160,6 +161,20 @@ def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want)
     assert outcome.error is not None
     yield from _after_failure(outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, want)
     return None
+
+
+def _identity(hot: Hot, key: str, known: Step | None, want: Want) -> dict[str, Any]:
+    """What every event about a call says of it. A call that is known keeps its key."""
+    inherited = known is not None and codec.same_fields(known.input, want.input) and known.idempotency_key
+    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
+    return same | {"effect": want.effect, "idempotency_key": inherited or idempotency_key(hot, key, want)}
+
+
+def _doubted(desk: Desk, key: str, want: Want) -> Part:
+    """The log has lost events, perhaps those of this very call: it is not made before that is settled."""
+    if (yield from _announced(desk, _identity(desk.hot, key, None, want), 1, want)):
+        yield Record((ev.StepDoubted(key=key, why="the log lost events, perhaps those of this call"),), decided=True)
+    return True
 
 
 def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
@@ -357,7 +372,7 @@ def _replayed(desk: Desk, key: str, want: Want) -> Part:
     """A fork that touches nothing: what the parent's log says, else the tool's mock."""
     theirs: Step | None = yield Recall(key)
     parent = desk.hot.forked_from
-    if theirs is not None and theirs.done and theirs.input == want.input:
+    if theirs is not None and theirs.done and codec.same_fields(theirs.input, want.input):
         yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
     elif want.mock is not UNSET:
         outcome: Outcome = yield Act(key, want, 1, idempotency_key(desk.hot, key, want))
@@ -469,7 +484,7 @@ def _fingerprint(want: Want) -> str:
 
 def _changed(known: Step, want: Want) -> bool:
     """Whether a recorded step must be done again, because it was another one."""
-    if known.input == want.input or want.on_change == "keep":
+    if codec.same_fields(known.input, want.input) or want.on_change == "keep":
         return False
     if want.on_change == "rerun":
         return True

@@ -177,6 +177,15 @@ class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
 
 
+class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a log has lost: from where to where, which calls, and up to which turn there may be more of them."""
+
+    known_seq: int
+    head_seq: int
+    calls: tuple[str, ...] = ()
+    unsure_upto: int = -1
+
+
 class Hot(Struct, omit_defaults=True, kw_only=True):
     """The hot state of a task. Private to whoever evolves it; everybody else gets a copy."""
 
@@ -245,6 +254,7 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     died_at: int = -1
     silent_seq: int = 0
     wait_note: str = ""
+    divergence: Divergence | None = None
 
     @property
     def mock(self) -> bool:

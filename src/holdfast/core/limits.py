@@ -36,6 +36,9 @@ MAX_FORK_DEPTH = 1_000
 MAX_APPEND_TRIES = 100
 """How often an outsider's write is tried against a moving head."""
 
+MAX_KNOWN_HEADS = 10_000
+"""How many tasks a process remembers the last acknowledged event of."""
+
 MAX_CONTRACT_ITEMS = 100_000
 """How many facts, messages, turns and other items a contract may have."""
 

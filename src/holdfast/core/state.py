@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.core import budget, codec, state_known
 from holdfast.core import events as ev
 from holdfast.core.events import Event
-from holdfast.core.hot import Approval, Hot, Signal, Step, Undo, Wait
+from holdfast.core.hot import Approval, Divergence, Hot, Signal, Step, Undo, Wait
 from holdfast.core.phases import DEFAULT
 from holdfast.core.records import Stored
 from holdfast.core.summary import SUMMARISED, first_summary, forked_summary, summarise
@@ -364,6 +364,18 @@ def _task_reopened(hot: Hot, event: ev.TaskReopened, seq: int, at_us: int) -> No
         hot.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 
 
+def _task_diverged(hot: Hot, event: ev.TaskDiverged, seq: int, at_us: int) -> None:
+    """Several may notice, each with what it knows: all of it counts."""
+    known = hot.divergence or Divergence(event.known_seq, event.head_seq)
+    calls = dict.fromkeys((*known.calls, *(call.key for call in event.calls)))
+    hot.divergence = Divergence(
+        max(known.known_seq, event.known_seq),
+        min(known.head_seq, event.head_seq),
+        tuple(calls),
+        max(known.unsure_upto, event.unsure_upto),
+    )
+
+
 def _child_spent(hot: Hot, event: ev.ChildSpent, seq: int, at_us: int) -> None:
     if event.lost:
         budget.lose(hot, event.child, "a child does not know what became of it", event.usage, at_us)
@@ -421,4 +433,5 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.TaskFailed: _task_failed,
     ev.CancelRequested: lambda hot, e, seq, at: setattr(hot, "cancel", (e.by, e.why)),
     ev.TaskReopened: _task_reopened,
+    ev.TaskDiverged: _task_diverged,
 }

@@ -59,6 +59,11 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
         case ev.SignalReceived(unawaited=True):
             return {}
+        case ev.TaskDiverged():
+            frozen = {"status": "waiting", "waiting": "diverged", "wake_us": None, "holder": None}
+            return {} if summary.status in ("completed", "failed", "cancelled") else frozen
+        case ev.DivergenceAccepted():
+            return {"status": "pending", **_AT_REST}
         case (
             ev.SignalReceived()
             | ev.WaitEnded()
@@ -68,7 +73,8 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             | ev.ApprovalRefused()
             | ev.BudgetRaised()
         ):
-            return {"status": "pending", "waiting": None, "wake_us": None} if summary.status == "waiting" else {}
+            awake = summary.status == "waiting" and summary.waiting != "diverged"  # that ends when somebody says so
+            return {"status": "pending", "waiting": None, "wake_us": None} if awake else {}
         case ev.TaskCompleted():
             return {"status": "completed", **_AT_REST}
         case ev.TaskFailed():
@@ -90,6 +96,7 @@ SUMMARISED = frozenset[type[Event]](
         *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
         *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
         *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
+        *(ev.TaskDiverged, ev.DivergenceAccepted),
     )
 )
 """After these events a list may show something else."""

@@ -33,7 +33,7 @@ _APP = {
     "settle": "StepSettled",
     "cancel": "CancelRequested TaskCancelled",
     "patch": "StatePatched",
-    "resume": "TaskReopened",
+    "resume": "TaskReopened DivergenceAccepted",
 }
 _SAID = {kind: f"task.{verb}" for verb, kinds in _TASK.items() for kind in kinds.split()}
 _ASKED = {kind: f"app.{verb}" for verb, kinds in _APP.items() for kind in kinds.split()}

@@ -196,10 +196,10 @@ class App:
     ) -> TaskState:
         """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
-        `anyway` resumes one that its agent finds too old.
+        `anyway` resumes one that its agent finds too old, or that has lost events of its log.
         """
         limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
-        job = resuming.job(self._shop, self._load(id), agent, anyway=anyway, reopen=outside.reopen(by, why, limit))
+        job = resuming.job(self._shop, self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit)
         job.hold = seconds(hold, "hold")
         return TaskState(self._shop.work(job), self.logs)
 

@@ -57,8 +57,11 @@ class _Ending:
 
 
 def _end(run: Run, agent: Agent, ending: _Ending) -> None:
-    if not run.hot.ended and not run.suspended:
-        drive(life.whole(run, agent), run)
+    try:
+        if not run.hot.ended and not run.suspended:
+            drive(life.whole(run, agent), run)
+    finally:
+        run.log.remember()
     if ending.error is not None:
         raise ending.error
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core import events as ev
+from holdfast.core.events import Usage
 from holdfast.core.records import Write
 from holdfast.core.wishes import Record
 
@@ -59,3 +60,13 @@ def settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
     """Tell all of them the same."""
     for entry in batch:
         entry.settle(error is None, error)
+
+
+def unpriced(usage: Usage) -> Usage:
+    """What models cost is not known."""
+    return usage
+
+
+def no_body() -> None:
+    """Stands in for an agent's function where there is none."""
+    raise AssertionError("a block has no body to call")

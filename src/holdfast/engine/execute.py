@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.core import codec, life, limits
+from holdfast.core import codec, decide, life, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import Conflict, InputConflict, InvalidInput, InvalidValue, ResumeExpired, Stopped, TaskBusy
 from holdfast.core.events import Fields
@@ -55,6 +55,8 @@ def check_agent(log: Log, agent: Agent) -> None:
 def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
     """Refuse, before anything is written, a task that this agent cannot go on with."""
     check_agent(log, agent)
+    if not anyway:
+        decide.refuse_diverged(log.state)
     try:
         agent.parameters.check(_input(logs, log.state))
     except InvalidInput as error:
@@ -102,7 +104,10 @@ def work(run: Run) -> None:
     """Let a `def` agent work on a task it holds."""
     task = Task(run)
     run.body = lambda: run.agent.fn(task, **arguments(run))
-    drive(life.whole(run, run.agent), run)
+    try:
+        drive(life.whole(run, run.agent), run)
+    finally:
+        run.log.remember()
 
 
 def arguments(run: Run) -> dict[str, Any]:

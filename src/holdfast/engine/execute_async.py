@@ -46,4 +46,7 @@ async def work_async(run: LoopRun) -> None:
     run.drive, run.drive_all = drive_async, drive_all
     task = AsyncTask(run)
     run.start_body = lambda: run.agent.fn(task, **arguments(run))
-    await carry_out(life.whole(run, run.agent), run)
+    try:
+        await carry_out(life.whole(run, run.agent), run)
+    finally:
+        run.log.remember()

@@ -1,4 +1,4 @@
-"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up."""
+"""What people are waited for: questions, approvals, calls in doubt, budgets used up, logs that lost events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from holdfast.core import limits
 from holdfast.core.errors import TaskCollected, TaskNotFound
-from holdfast.core.hot import Hot
+from holdfast.core.hot import Divergence, Hot
 from holdfast.engine.log import Logs
 from holdfast.engine.view import TaskState
 from holdfast.store.protocol import Query
 
-Kind = Literal["question", "approval", "doubt", "budget"]
+Kind = Literal["question", "approval", "doubt", "budget", "diverged"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,15 @@ def entries_of(logs: Logs, id: str) -> list[Entry]:
     state, hot = TaskState(log, logs), log.state
     if state.waiting is None:
         return []
-    return [_entry(state, hot, one) for one in state.waiting.on if one["kind"] in _KINDS]
+    own = [] if hot.summary.waiting != "diverged" or hot.divergence is None else [_diverged(hot, hot.divergence)]
+    return own + [_entry(state, hot, one) for one in state.waiting.on if one["kind"] in _KINDS]
+
+
+def _diverged(hot: Hot, lost: Divergence) -> Entry:
+    """A log that lost events: somebody must say that the task may go on from what is left."""
+    told = f"events {lost.head_seq + 1} to {max(lost.head_seq + 1, lost.known_seq)} are gone"
+    what: dict[str, Any] = {"key": "diverged", "name": "diverged", "prompt": told, "since_us": hot.updated_us}
+    return Entry(task=hot.summary.id, agent=hot.summary.agent, kind="diverged", **what)
 
 
 _KINDS: dict[str, Kind] = {"person": "question", "approval": "approval", "doubt": "doubt", "budget": "budget"}

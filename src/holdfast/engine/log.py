@@ -34,7 +34,7 @@ from holdfast.engine import loading
 from holdfast.engine.cache import Cache, Ground, Kept, Sizes
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock
-from holdfast.engine.commit import Committer
+from holdfast.engine.commit import Committer, Heads, Known
 from holdfast.engine.watch import Watch
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed, Store
@@ -57,12 +57,27 @@ class Logs:
         self.cache = cache or Cache()
         self.committer = Committer(store)
         self.watch = Watch()
+        self.heads = Heads()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
     def load(self, name: str, *, upto: int | None = None) -> Log:
         """A log and its state, at its head or at an earlier seq."""
-        return loading.load(self, Log(self, name), upto)
+        known = self.heads.get(name)  # before anything is read: what comes later may not be in it
+        log = loading.load(self, Log(self, name), upto)
+        if known is not None and known.head != log.head and upto is None:
+            log.promised = known
+        return log
+
+    def news(self, log: Log) -> list[Stored]:
+        """What others have written to a log since it was read; Diverged if what was read is gone."""
+        head = log.head
+        rows = self.store.read(log.name, after=head.seq - 1)
+        if rows and rows[0].seq == head.seq and rows[0].digest == head.digest:
+            return rows[1:]
+        from holdfast.engine import divergence
+
+        return divergence.behind(self, log)
 
     def segments(self, name: str, upto: int | None = None) -> list[Segment]:
         """Where a log's events lie, oldest first."""
@@ -241,6 +256,8 @@ class Log:
         self.tail: list[Told] | None = None
         self.ground: Ground | None = Ground()
         self._size = self._sized_at = 0
+        self.promised: Known | None = None
+        self.lost = False
         self._weight = 0
         self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
         self._weight_at_snapshot = 0
@@ -288,7 +305,12 @@ class Log:
         return True
 
     def check(self, events: Sequence[Event]) -> None:
-        """Refuse events that may not follow."""
+        """Refuse events that may not follow, and any if the log has lost what was acknowledged here."""
+        promised, self.promised = self.promised, None
+        if promised is not None:
+            from holdfast.engine import divergence
+
+            divergence.confirm(self._logs, self, promised)
         hot = self.hot
         for index, event in enumerate(events):
             decide.check(hot, event)
@@ -331,15 +353,21 @@ class Log:
                 self.tail.append(Told(seq, draft.at_us, draft.event))
             self._weight += len(draft.body)
         self.hot, self.head = hot, Head(seq, placed.digests[-1])
+        self.remember()
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
             self._size = self._snapshot_at = self._next_snapshot_at
             self._sized_at = 0
             failpoint("snapshot.after")
 
+    def remember(self) -> None:
+        """Keep in mind, for as long as the process lives, that the log has come so far."""
+        if not self.lost:
+            self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
+
     def refresh(self) -> list[Stored]:
-        """Read what others have appended since."""
-        rows = self._logs.store.read(self.name, after=self.head.seq)
+        """Read what others have appended since; Diverged if what is known of it is gone."""
+        rows = self._logs.news(self)
         self.follow(rows, self.name)
         return rows
 

@@ -193,9 +193,6 @@ class LoopRun(Run):
 
         reading.add_done_callback(read)
 
-    def _read(self) -> list[Stored]:
-        return self.logs.store.read(self.log.name, after=self.log.head.seq)
-
     async def refresh_async(self) -> None:
         """Fold in what others have written."""
         while True:

@@ -9,12 +9,15 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from holdfast.core import budget, clash, codec, limits
+from holdfast.core import decide as rules
 from holdfast.core import events as ev
 from holdfast.core.errors import (
     Conflict,
+    Diverged,
     HoldfastError,
     InvalidEvent,
     InvalidValue,
+    LeaseLost,
     PatchConflict,
     SeqOutOfRange,
     StepNotFound,
@@ -24,7 +27,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Limits
 from holdfast.core.hot import Hot, Step
 from holdfast.core.patch import Changes
-from holdfast.core.records import Group, Write
+from holdfast.core.records import Group, Stored, Write
 from holdfast.core.state_errors import StateNotMigrated
 from holdfast.engine import timeline
 from holdfast.engine.agent import Agent
@@ -47,6 +50,7 @@ def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> L
                 told = list(budget.shares(log.state, events))
                 also += tuple(logs.beside(one, told, log.state.salt) for one in log.state.payers if told)
             log.append(events, frees=() if frees is None else frees(log.state), also=also)
+            log.remember()
         except Conflict:
             log.refresh()
         else:
@@ -213,6 +217,25 @@ def observed(event: ev.StepCompleted | ev.StepFailed, holder: str) -> ev.StepObs
     if isinstance(event, ev.StepFailed):
         return ev.StepObserved(key=event.key, failure=event.failure, holder=holder)
     return ev.StepObserved(key=event.key, result=event.result, holder=holder)
+
+
+def keep_late(logs: Logs, id: str, events: Sequence[Event]) -> None:
+    """Results that came too late are kept as observations, and used by nobody."""
+    done = [one for one in events if isinstance(one, ev.StepCompleted | ev.StepFailed)]
+    late = [observed(one, logs.store.holder()) for one in done]
+    if late:
+        change(logs, id, lambda hot: late)
+
+
+def taken(hot: Hot, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:
+    """Why whoever held a task holds it no more, if what others wrote says so; `hot` is the state after it."""
+    if any(row.kind == "task_diverged" for row in rows):
+        try:
+            rules.refuse_diverged(hot)
+        except Diverged as error:
+            return error
+    fence = next((row for row in rows if row.kind in ("task_claimed", "rolled_back", "task_diverged")), None)
+    return None if fence is None else LeaseLost(f"task {hot.summary.id!r} was taken over at seq {fence.seq}")
 
 
 def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from holdfast.core.errors import TaskFinished
+from holdfast.core.events import DivergenceAccepted
 from holdfast.engine import execute, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.log import Log
 from holdfast.engine.workshop import Job, Workshop
 
 
-def job(shop: Workshop, log: Log, agent: Agent | None, *, anyway: bool, reopen: outside.Decide) -> Job:
+def job(
+    shop: Workshop, log: Log, agent: Agent | None, *, anyway: bool, by: str, why: str, deadline_us: int | None
+) -> Job:
     """The work that is left on a task. One that was set aside is taken, one that failed is reopened."""
     known = shop.agent_of(log, agent)
-    execute.check_resumable(shop.logs, log, known, anyway=anyway)
+    log = _resumable(shop, log, known, anyway=anyway, by=by, why=why)
     summary = log.state.summary
     if summary.status in ("completed", "cancelled"):
         raise TaskFinished(log.name, summary.status, "app.resume")
     if log.state.ended:
-        log = outside.change(shop.logs, log.name, reopen)
+        log = outside.change(shop.logs, log.name, outside.reopen(by, why, deadline_us))
     if summary.waiting != "quarantined":
         return Job(log.name, known, lambda: (log, False))
 
@@ -26,3 +29,11 @@ def job(shop: Workshop, log: Log, agent: Agent | None, *, anyway: bool, reopen: 
         return log, True
 
     return Job(log.name, known, take)
+
+
+def _resumable(shop: Workshop, log: Log, agent: Agent, *, anyway: bool, by: str, why: str) -> Log:
+    """A task that its agent can go on with; one that has lost events only if somebody says `anyway`."""
+    execute.check_resumable(shop.logs, log, agent, anyway=anyway)
+    if log.state.summary.waiting != "diverged":
+        return log
+    return outside.change(shop.logs, log.name, lambda hot: (DivergenceAccepted(by=by, why=why),))

@@ -18,6 +18,7 @@ from holdfast.core import codec, decide, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import (
     Conflict,
+    Diverged,
     HoldfastError,
     InvalidEvent,
     InvalidValue,
@@ -39,7 +40,7 @@ from holdfast.engine.agent import Agent
 from holdfast.engine.beside import Beside
 from holdfast.engine.calls import CALLER
 from holdfast.engine.commit import Resolve, Ticket
-from holdfast.engine.entries import Entry, Stop, settle
+from holdfast.engine.entries import Entry, Stop, no_body, settle, unpriced
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.versions import version_of
 from holdfast.engine.views import Views
@@ -72,14 +73,14 @@ class Run:
         self.suspended = False
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
-        self.priced: Callable[[Usage], Usage] = _unpriced
+        self.priced: Callable[[Usage], Usage] = unpriced
         self.secrets: set[str] = set()
         self.called: dict[str, Want] = {}
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.children: Any = None
         self.mocks: Mapping[str, Any] = {}
-        self.body: Callable[[], Any] = _no_body
+        self.body: Callable[[], Any] = no_body
         self.busy = 0
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
@@ -178,7 +179,7 @@ class Run:
                 also = (*self.beside.writes(events), *batch[0].also)
                 self.log.append(events, takes=record.takes, frees=record.frees, also=also)
         except Conflict:
-            self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
+            self._behind(batch)
         except KeyTaken as taken:
             batch[0].settle(taken)
         except BaseException as error:
@@ -227,6 +228,13 @@ class Run:
             return False
         return True
 
+    def _behind(self, batch: list[Entry]) -> None:
+        try:
+            self._refused(batch, self._read())
+        except BaseException as error:
+            self._broke(batch, error)
+            raise
+
     def _refused(self, batch: list[Entry], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
         self._refusals = 0 if rows else self._refusals + 1
@@ -237,7 +245,8 @@ class Run:
         try:
             self._follow(rows)
         except LeaseLost as lost:
-            self._keep_late(batch)
+            done = [one for entry in batch for one in entry.record.events]
+            outside.keep_late(self.logs, self.log.name, done)
             settle([*batch, *self._queue], lost)
             self._queue.clear()
             return
@@ -247,20 +256,20 @@ class Run:
             else:
                 self._queue.appendleft(entry)
 
+    def _read(self) -> list[Stored]:
+        """What others have written, unless the log has lost what was written here: then nothing more is."""
+        try:
+            return self.logs.news(self.log)
+        except Diverged as error:
+            self._failed = error
+            raise
+
     def _follow(self, rows: list[Stored]) -> None:
         self.log.follow(rows, self.log.name)
-        for row in rows:
-            if row.kind in ("task_claimed", "rolled_back"):
-                self._failed = LeaseLost(f"task {self.log.name!r} was taken over at seq {row.seq}")
-                raise self._failed
-
-    def _keep_late(self, batch: list[Entry]) -> None:
-        """Results that came too late are kept as observations, and used by nobody."""
-        written = (one for entry in batch for one in entry.record.events)
-        done = [one for one in written if isinstance(one, ev.StepCompleted | ev.StepFailed)]
-        late = [outside.observed(one, self.logs.store.holder()) for one in done]
-        if late:
-            outside.change(self.logs, self.log.name, lambda hot: late)
+        over = outside.taken(self.hot, rows)
+        if over is not None:
+            self._failed = over
+            raise over
 
     def announce(self, event: ev.StepStarted) -> None:
         """A step takes long: tell others, from the thread that watches."""
@@ -290,7 +299,7 @@ class Run:
         with self.lock:
             while self._flight is not None:
                 self.landed_once.wait()
-            rows = self.logs.store.read(self.log.name, after=self.log.head.seq)
+            rows = self._read()
             self._follow(rows)
             return bool(rows)
 
@@ -313,7 +322,7 @@ class Run:
         try:
             placed = self.logs.committer.transact(self.log.name, self.log.head, noted, seconds)
         except Conflict:
-            return self.logs.store.read(self.log.name, after=self.log.head.seq)
+            return self._read()
         return written[0], placed[0]
 
     def transacted(self, done: Transacted) -> bool:
@@ -373,9 +382,9 @@ class Run:
         self.next_flight()
 
     def catch_up(self, batch: list[Entry]) -> None:
-        """A flight was refused because the log moved on."""
-        self._refused(batch, self.logs.store.read(self.log.name, after=self.log.head.seq))
-        self.next_flight()
+        """A flight was refused because the log moved on. Whoever writes next reads why: here nobody may wait."""
+        self._queue.extendleft(reversed(batch))
+        self._flight = None
 
     def next_flight(self) -> None:
         """Send what has gathered meanwhile."""
@@ -489,11 +498,3 @@ def _deliver(tickets: Sequence[Ticket]) -> None:
         with run.lock:
             run.landed(ticket)
             run.landed_once.notify_all()
-
-
-def _unpriced(usage: Usage) -> Usage:
-    return usage
-
-
-def _no_body() -> None:
-    raise AssertionError("a block has no body to call")

@@ -100,6 +100,13 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
             return Told(verb="cancelled", value=event.why or None, by=event.by, tone="bad")
         case ev.TaskReopened():
             return Told(verb="reopened", about=event.void, value=event.why or None, by=event.by)
+        case ev.TaskDiverged():
+            lost = f"{event.head_seq + 1} to {event.known_seq}"
+            calls = ", ".join(call.key for call in event.calls)
+            value = f"calls that may have happened: {calls}" if calls else None
+            return Told(verb="diverged", about=f"lost {lost}", value=value, tone="bad")
+        case ev.DivergenceAccepted():
+            return Told(verb="goes on", about="from what is left", value=event.why or None, by=event.by)
         case ev.UndoStarted():
             return Told(verb="undoing", value=_failed(event.failure) or None, tone="warn")
         case ev.TurnStarted():

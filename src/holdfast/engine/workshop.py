@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core import events as ev
 from holdfast.core import limits, names
-from holdfast.core.errors import Conflict, InvalidValue, TaskBusy, TaskExists
+from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskBusy, TaskExists
 from holdfast.core.events import Event, Fields
 from holdfast.core.wishes import Child
 from holdfast.engine import contracts, execute, mocks, outside
@@ -23,7 +23,7 @@ from holdfast.engine.view import TaskState
 from holdfast.failpoints import failpoint
 
 OnWait = Callable[[TaskState], None]
-_FOR_PEOPLE = ("person", "doubt", "budget")
+_FOR_PEOPLE = ("person", "doubt", "budget", "diverged")
 
 
 class Job:
@@ -113,6 +113,7 @@ class Workshop:
             return await asyncio.to_thread(self.work, job)
         with self.busy.with_(job.id):
             alone = job.first is not None and job.first[0].user is None and job.first[0].thread is None
+            alone = alone and job.id not in self.logs.heads
             begun = await begin_async(self.logs, job.id, self._first(*job.first)) if job.first and alone else None
             log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
@@ -147,12 +148,12 @@ class Workshop:
 
     def child(self, wish: Child, run: Run) -> None:
         """Let a child begin or go on, here, and read what came of it."""
-        with contextlib.suppress(TaskBusy):  # somebody else works on it; its end will wake us
+        with contextlib.suppress(TaskBusy, Diverged):  # somebody else works on it, or must: its end will wake us
             self.work(self._child_job(wish, run))
         run.refresh()
 
     async def _child_async(self, wish: Child, run: Any) -> None:
-        with contextlib.suppress(TaskBusy):
+        with contextlib.suppress(TaskBusy, Diverged):
             await self.work_async(self._child_job(wish, run))
         await run.refresh_async()
 
@@ -226,6 +227,10 @@ def _loop_is_running() -> bool:
 
 def begin(logs: Logs, name: str, events: list[Event], parent: Log | None) -> Log:
     """Write the first events of a task, or of a fork of another."""
+    if name in logs.heads:
+        from holdfast.engine import divergence  # hardly ever needed
+
+        divergence.refuse_lost(logs, name, events[0])
     log = Log(logs, name)
     if parent is not None:
         log.hot, log.head = parent.hot, parent.head

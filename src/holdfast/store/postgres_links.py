@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -19,7 +19,7 @@ from holdfast.store.postgres_server import (
     Address,
     Durability,
     Link,
-    configure,
+    configured,
     connect,
     is_lost,
     settings,
@@ -32,6 +32,7 @@ _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
 Parameters = Mapping[str, Any]
+Connected = TypeVar("Connected")
 
 
 class Links:
@@ -80,21 +81,20 @@ class Links:
             return self._idle.pop() if self._idle else None
 
     def _new_link(self) -> Link:
+        """Connect, and set what holds for all we do."""
+        return self._patiently(lambda: configured(connect(self.address), self.address, self.durability))
+
+    def _patiently(self, connecting: Callable[[], Connected]) -> Connected:
         """Connect. A server that is starting again, or a standby taking over, is waited for."""
         until = time.monotonic() + self.address.wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            link: Link | None = None
             try:
-                link = connect(self.address)
-                configure(link, self.address, self.durability)
-                return link
+                return connecting()
             except StoreError as error:
                 if not error.details.get("passing") or time.monotonic() + pause > until or self._is_closed:
                     raise
             except psycopg.Error as error:
-                if link is not None:
-                    link.close()
                 if time.monotonic() + pause > until:
                     raise translated(error, self.address) from error
             time.sleep(pause)
@@ -240,7 +240,7 @@ class Links:
             if self._is_closed:
                 raise self._closed()
             if self._presence is None:
-                self._presence = Presence(self.address)
+                self._presence = self._patiently(lambda: Presence(self.address))
             return self._presence
 
     def close(self) -> None:

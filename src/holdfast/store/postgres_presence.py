@@ -104,6 +104,7 @@ class Presence:
             return self._link
         self._held = False
         self._link = connect(self._address, direct=True)
+        self._link.patience = self._address.patience
         keep_alive(self._link)
         self._hold(self._link)
         return self._link

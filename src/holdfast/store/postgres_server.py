@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import psycopg
 from msgspec import Struct
 from psycopg import conninfo, errors
-from psycopg.rows import TupleRow, tuple_row
+from psycopg.rows import tuple_row
 
 from holdfast.core import limits
 from holdfast.core.errors import (
@@ -29,9 +29,10 @@ from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queries as q
 from holdfast.store.migrations import Migration, migrations
 from holdfast.store.postgres_arrays import register
+from holdfast.store.postgres_patience import PatientConnection
 
 Durability = Literal["full", "process"]
-Link = psycopg.Connection[TupleRow]
+Link = PatientConnection
 
 OLDEST_SERVER = 14
 CONNECT_SECONDS = 10
@@ -75,6 +76,11 @@ class Address(Struct, frozen=True, kw_only=True):
     wait_seconds: float = 30.0
     lease_seconds: float = limits.LEASE_SECONDS
     durability: Durability | None = None
+
+    @property
+    def patience(self) -> float:
+        """How many seconds an answer is waited for: longer than the server may take for anything."""
+        return 1 + 1.25 * max(self.statement_seconds, self.lock_seconds)
 
     @property
     def shown(self) -> str:
@@ -146,7 +152,7 @@ def _number(own: dict[str, str], name: str, default: float, least: float, most: 
 def connect(address: Address, *, direct: bool = False) -> Link:
     """A connection of one's own, outside the pool; says what is wrong if there is none."""
     try:
-        link = psycopg.connect(
+        link = PatientConnection.connect(
             address.direct if direct else address.conninfo,
             autocommit=True,
             prepare_threshold=None,
@@ -169,13 +175,19 @@ def settings(address: Address, durability: Durability, *, local: bool) -> dict[s
     }
 
 
-def configure(link: Link, address: Address, durability: Durability) -> None:
+def configured(link: Link, address: Address, durability: Durability) -> Link:
     """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
     register(link)
+    link.patience = address.patience
     link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
     if not address.pooled:
-        keep_alive(link)
-        link.execute(q.SET, settings(address, durability, local=False))
+        try:
+            keep_alive(link)
+            link.execute(q.SET, settings(address, durability, local=False))
+        except psycopg.Error:
+            link.close()
+            raise
+    return link
 
 
 def keep_alive(link: Link) -> None:
@@ -276,7 +288,10 @@ def refused(error: psycopg.Error, address: Address) -> HoldfastError:
     """Why there is no connection."""
     said = _first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
-        return StoreReadOnly(f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts")
+        several = "," in address.conninfo  # one of them will be the primary, when it has taken over
+        return StoreReadOnly(
+            f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts", passing=several
+        )
     lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
     passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
     return StoreUnreachable(

@@ -1,6 +1,7 @@
-"""An auditor that trusts nobody: it reads the tables of a SQLite store by itself and imports nothing of ours.
+"""An auditor that trusts nobody: it reads a store's tables by itself and imports nothing of the engine or its stores.
 
     python -m holdfast.testing.auditor agents.db --acks acks.jsonl
+    python -m holdfast.testing.auditor postgresql://user@host/database
 
 It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds JSON
 lines, `{"log": …, "seq": …, "digest": …}`, each written when an append had returned: all of them must be there.
@@ -20,26 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import apsw
+from holdfast.testing.auditor_tables import Tables, is_server, tables_at
 
 Place = str | os.PathLike[str]
-
-# Every table is read as it lies there: an index could tell another story.
-LOGS = "select log, name, parent, base from logs not indexed"
-EVENTS = "select log, seq, cast(kind as blob), at, body, body_hash, digest from events not indexed order by log, seq"
-TASKS = "select log, status, anchor_seq, anchor_digest from tasks not indexed"
-SNAPSHOTS = "select log, seq, digest from snapshots not indexed"
-BLOBS = "select hash from blobs not indexed"
-BLOB_USES = "select hash, log from blob_uses"
-ERASURES = "select log, seq from erasures not indexed"
-TOMBSTONES = "select name, seq from tombstones"
-INTEGRITY = "select * from pragma_integrity_check"
 
 TERMINAL = {"task_completed": "completed", "task_failed": "failed", "task_cancelled": "cancelled"}
 FIRST = {"task_created", "task_forked"}
 AWAKENING = {"task_reopened", "rolled_back"}
-LATE = {"step_observed", "child_spent"}
-"""What may come after an end: answers that nobody waited for, and what a child spends that goes on."""
+LATE = {"step_observed", "child_spent", "task_diverged"}
+"""What may come after an end: late answers, what a child spends that goes on, a loss that is noticed."""
 
 LINKED = {
     "user_patched": b'"patch"',
@@ -59,14 +49,14 @@ def audit(path: Place, acks: Place | None = None) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Audit from the command line; 0 if all is well, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.auditor", description="Audit a SQLite store.")
-    parser.add_argument("db", help="the store's file")
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.auditor", description="Audit a store.")
+    parser.add_argument("store", help="its file, or postgresql://…")
     parser.add_argument("--acks", help="JSON lines of what was acknowledged")
     chosen = parser.parse_args(arguments)
-    for path in filter(None, (chosen.db, chosen.acks)):
-        if not Path(path).is_file():
+    for path in filter(None, (chosen.store, chosen.acks)):
+        if not is_server(path) and not Path(path).is_file():
             parser.error(f"there is no file {path!r}")
-    done = _audit(chosen.db, chosen.acks)
+    done = _audit(chosen.store, chosen.acks)
     for finding in done.findings:
         print(finding)
     count = len(done.findings)
@@ -129,48 +119,48 @@ class _Log:
 class _Audit:
     """What has been read and what was wrong with it."""
 
-    connection: apsw.Connection
+    tables: Tables
     logs: dict[int, _Log] = field(default_factory=dict[int, _Log])
     events: int = 0
     findings: list[str] = field(default_factory=list[str])
 
-    def rows(self, query: str) -> Iterator[Any]:
-        return self.connection.execute(query)
+    def rows(self, name: str) -> Iterator[Any]:
+        return self.tables.rows(name)
 
     def find(self, finding: str) -> None:
         self.findings.append(finding)
 
 
 def _audit(path: Place, acks: Place | None) -> _Audit:
-    connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
-    one = _Audit(connection)
+    tables = tables_at(os.fspath(path))
+    one = _Audit(tables)
     try:
-        with connection:
-            _audit_file(one)
-            _audit_logs(one)
-            _audit_events(one)
-            _audit_tasks(one)
-            _audit_groups(one)
-            _audit_snapshots(one)
-            _audit_blobs(one)
-            _audit_acks(one, acks)
-    except (apsw.Error, ValueError, TypeError, struct.error) as error:
-        one.find(f"the file cannot be read: {type(error).__name__}: {error}")
+        _audit_file(one)
+        _audit_logs(one)
+        _audit_events(one)
+        _audit_heads(one)
+        _audit_tasks(one)
+        _audit_groups(one)
+        _audit_snapshots(one)
+        _audit_blobs(one)
+        _audit_acks(one, acks)
+    except (ValueError, TypeError, struct.error) as error:
+        one.find(f"the store cannot be read: {error}")
     finally:
-        connection.close()
+        tables.close()
     return one
 
 
 def _audit_file(one: _Audit) -> None:
-    for (found,) in one.rows(INTEGRITY):
+    for (found,) in one.rows("integrity"):
         if found != "ok":
             one.find(f"integrity: {found}")
 
 
 def _audit_logs(one: _Audit) -> None:
     """One log a name, none of them removed, every parent there."""
-    names = {name for name, _ in one.rows(TOMBSTONES)}
-    for number, name, parent, base in one.rows(LOGS):
+    names = {name for name, _ in one.rows("tombstones")}
+    for number, name, parent, base in one.rows("logs"):
         if name in names:
             one.find(f"{name}: there is more than one log of this name, or it was removed")
         names.add(name)
@@ -184,8 +174,8 @@ def _audit_logs(one: _Audit) -> None:
 
 def _audit_events(one: _Audit) -> None:
     """Every event belongs to a log, follows the one before and has its body; then the chains."""
-    erased, blobs = set(one.rows(ERASURES)), set(one.rows(BLOBS))
-    for number, seq, kind, at, body, body_hash, digest in one.rows(EVENTS):
+    erased, blobs = set(one.rows("erasures")), set(one.rows("blobs"))
+    for number, seq, kind, at, body, body_hash, digest in one.rows("events"):
         one.events += 1
         log = one.logs.get(number)
         if log is None:
@@ -240,9 +230,17 @@ def _first_previous(one: _Audit, log: _Log) -> bytes:
     return hashlib.sha256(b"holdfast log\n" + log.name.rpartition("!")[2].encode()).digest()
 
 
+def _audit_heads(one: _Audit) -> None:
+    """Where a log's head is written beside its events, it is its last event."""
+    for number, seq, digest in one.rows("heads"):
+        log = one.logs[number]
+        if (seq, digest) != (log.head, log.digests.get(log.head)):
+            one.find(f"{log.name}: its head is said to be {seq}, and its last event is {log.head}")
+
+
 def _audit_tasks(one: _Audit) -> None:
     """Every task has its row, at a head it has had, with the end its events tell."""
-    rows = {number: rest for number, *rest in one.rows(TASKS)}
+    rows = {number: rest for number, *rest in one.rows("tasks")}
     for number in rows.keys() - one.logs.keys():
         one.find(f"log number {number}: a task without a log")
     for log in one.logs.values():
@@ -346,15 +344,15 @@ def _shape(value: Any) -> str:
 
 
 def _audit_snapshots(one: _Audit) -> None:
-    for number, seq, digest in one.rows(SNAPSHOTS):
+    for number, seq, digest in one.rows("snapshots"):
         log = one.logs.get(number)
         if log is None or log.digests.get(seq) != digest:
             one.find(f"{log.name if log else number}: the snapshot at {seq} is of no event that is there")
 
 
 def _audit_blobs(one: _Audit) -> None:
-    there = {hash for (hash,) in one.rows(BLOBS)}
-    for hash, number in one.rows(BLOB_USES):
+    there = {hash for (hash,) in one.rows("blobs")}
+    for hash, number in one.rows("blob_uses"):
         log = one.logs.get(number)
         if log is None:
             one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is no log")
@@ -365,7 +363,7 @@ def _audit_blobs(one: _Audit) -> None:
 def _audit_acks(one: _Audit, acks: Place | None) -> None:
     """What was acknowledged is there, unless its whole log was removed."""
     by_name = {log.name: log for log in one.logs.values()}
-    removed = dict(one.rows(TOMBSTONES))
+    removed = dict(one.rows("tombstones"))
     for ack in _acks(acks):
         log = by_name.get(ack["log"])
         found = log.digests.get(ack["seq"]) if log else None

@@ -132,7 +132,7 @@ def crash_everywhere(
     drive: Callable[[App], TaskState] | None = None,
     agents: Sequence[Agent] = (),
     id: str = "crash-test",
-    store: Literal["sqlite", "memory:"] = "sqlite",
+    store: str = "sqlite",
     mode: Literal["process", "kill"] = "process",
     same_result: bool | Callable[[TaskState], Any] = True,
     sample: int | None = None,
@@ -152,18 +152,23 @@ def crash_everywhere(
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
-    if store not in ("sqlite", "memory:") or mode not in ("process", "kill") or (mode, store) == ("kill", "memory:"):
+    on_server = store.startswith(("postgresql://", "postgres://"))
+    known = store in ("sqlite", "memory:") or on_server
+    if not known or mode not in ("process", "kill") or (mode, store) == ("kill", "memory:"):
         raise InvalidValue(
-            f"mode={mode!r} on store={store!r} cannot be", hint="'process' on 'sqlite' or 'memory:', 'kill' on 'sqlite'"
+            f"mode={mode!r} on store={store!r} cannot be",
+            hint="'process' or 'kill' on 'sqlite' or 'postgresql://…', 'process' on 'memory:'",
         )
     script = _Script(agent, input, drive, finish, agents, id, clock or MovableClock())
     aside = Path(tempfile.mkdtemp(prefix="crash-", dir=directory))
     place = lives.MemoryPlace() if store == "memory:" else lives.SqlitePlace(aside)
+    place = lives.PostgresPlace(store) if on_server else place
     expects = _Expects(world, setup, check, same_result, finish is None)
     trials = _Trials(script, expects, place, None if mode == "process" else timeout)
     try:
         return trials.everywhere(sample, seed, crashes)
     finally:
+        place.end()
         if not any(aside.glob("point-*")):
             shutil.rmtree(aside)
 

@@ -11,7 +11,9 @@ from holdfast.cli.place import Place
 @command("resume", lines=True)
 @task_argument
 @click.argument("target", metavar="[FILE[:AGENT]]", required=False)
-@click.option("--anyway", is_flag=True, help="Resume it though its agent finds it too old.")
+@click.option(
+    "--anyway", is_flag=True, help="Resume it though it is too old for its agent, or its log has lost events."
+)
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options

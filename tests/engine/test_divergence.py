@@ -1,0 +1,497 @@
+"""Logs that lost acknowledged events under a living process: noticed, named, frozen, and never built upon."""
+
+import asyncio
+import copy
+import itertools
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import DidNotHappen, Diverged, Happened, agent, tool
+from holdfast import events as ev
+from holdfast.engine import inbox
+
+COPIES = itertools.count(1)
+
+
+class Past:
+    """A store that is put back to an earlier moment, once, while it is open: somebody restores a backup."""
+
+    def __init__(self, app, url, tmp_path):
+        self._app, self._url = app, url
+        self._copy = str(tmp_path / f"copy-{next(COPIES)}.db")
+        self._kept = None
+        self._done = set()
+
+    def keep(self):
+        if "keep" in self._done:
+            return
+        self._done.add("keep")
+        if self._url == "memory:":
+            self._kept = _memory(self._app.store)
+        else:
+            self._app.backup(self._copy)
+
+    def restore(self):
+        if "restore" in self._done:
+            return
+        self._done.add("restore")
+        if self._url == "memory:":
+            vars(self._app.store).update(copy.deepcopy(self._kept))
+            return
+        source, target = apsw.Connection(self._copy), apsw.Connection(self._url)
+        target.set_busy_timeout(5000)
+        with target.backup("main", source, "main") as copying:
+            while not copying.done:
+                copying.step(-1)
+        source.close()
+        target.close()
+
+
+def _memory(store):
+    return copy.deepcopy({name: vars(store)[name] for name in ("_logs", "_blobs", "_effects", "_places", "_numbered")})
+
+
+@pytest.fixture
+def app(url):
+    with holdfast.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def past(app, url, tmp_path):
+    return Past(app, url, tmp_path)
+
+
+class Till:
+    """Somewhere payments arrive; knows each by its key."""
+
+    def __init__(self):
+        self.paid = []
+
+    def find(self, call):
+        return Happened("found") if call.idempotency_key in self.paid else DidNotHappen()
+
+    def tool(self, **declared):
+        @tool(effect="once", reconcile_after=0, **declared)
+        def pay(amount: int = 1, *, idempotency_key: str) -> str:
+            self.paid.append(idempotency_key)
+            return "paid"
+
+        return pay
+
+
+def kinds(app, id, after=0):
+    return [record.kind for record in app.events(id, after=after)]
+
+
+# Noticing
+
+
+def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diverged(app, past):
+    worked = []
+
+    @agent
+    def worker(task):
+        task.step(worked.append, "one", name="one")
+        task.step(past.keep)
+        task.step(worked.append, "two", name="two")
+        task.step(worked.append, "three", name="three")
+        task.step(past.restore)
+        task.step(worked.append, "four", name="four")
+
+    with pytest.raises(Diverged, match=r"events 4 to 6 of task 't'.*up to 3 is safe") as noticed:
+        app.run(worker, id="t")
+    assert worked == ["one", "two", "three"], "nothing is done after it"
+    assert (noticed.value.details["known_seq"], noticed.value.details["head_seq"]) == (6, 3)
+    assert "anyway=True" in noticed.value.hint
+    state = app.get("t")
+    assert (state.status, state.waiting.kind) == ("waiting", "diverged")
+    assert kinds(app, "t", after=3) == ["task_diverged"], "nothing but the mark is written over the loss"
+    mark = list(app.events("t"))[-1].event
+    assert (mark.known_seq, mark.head_seq, len(mark.known_digest)) == (6, 3, 64)
+    assert app.verify().ok
+    (entry,) = inbox.entries_of(app.logs, "t")
+    assert (entry.kind, entry.prompt) == ("diverged", "events 4 to 6 are gone")
+
+
+def test_an_async_holder_notices_too_and_its_branches_stop(app, past):
+    worked = []
+
+    @agent
+    async def worker(task):
+        await task.step(past.keep)
+        await asyncio.gather(*(task.step(worked.append, n, name=f"n{n}") for n in range(3)))
+        await task.step(past.restore)
+        await asyncio.gather(*(task.step(worked.append, n, name=f"n{n}") for n in range(3, 6)))
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    assert sorted(worked) == [0, 1, 2]
+    assert app.get("t").waiting.kind == "diverged"
+    assert kinds(app, "t") == ["task_created", "task_claimed", "task_diverged"]
+
+
+@pytest.mark.parametrize("strategy", ["before_effects", "on_state_change"])
+def test_a_holder_that_writes_in_the_background_notices_at_its_next_write(app, past, strategy):
+    till = Till()
+    pay = till.tool(reconcile=till.find)
+
+    @agent(checkpoint=strategy)
+    def worker(task):
+        task.call(pay)
+        task.step(past.keep)
+        task.checkpoint("here")
+        for n in range(20):
+            task.step(int, n, name="number")
+        task.checkpoint("there")
+        task.step(past.restore)
+        for n in range(20):
+            task.step(int, n, name="number")
+        task.call(pay)
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    assert len(till.paid) == 1
+    assert app.get("t").waiting.kind == "diverged"
+
+
+def test_an_agent_that_catches_everything_cannot_go_on(app, past):
+    worked = []
+
+    @agent
+    def stubborn(task):
+        task.step(past.keep)
+        task.step(int, "1", name="lost")
+        for n in range(3):
+            try:
+                task.step(past.restore, name=f"restore{n}")
+                task.step(worked.append, n, name=f"work{n}")
+            except Exception:
+                continue
+        return "fine"
+
+    with pytest.raises(Diverged):
+        app.run(stubborn, id="t")
+    assert worked == [] and app.get("t").waiting.kind == "diverged"
+    assert kinds(app, "t").count("task_diverged") == 1
+
+
+def test_a_transaction_of_a_task_that_lost_events_is_not_made(app, past):
+    @tool(effect="transaction")
+    def book(*, connection) -> int:
+        connection.execute("create table if not exists bookings (n int)")
+        connection.execute("insert into bookings values (1)")
+        return 1
+
+    @agent
+    def worker(task):
+        task.step(past.keep)
+        task.step(int, "1", name="lost")
+        task.step(int, "2", name="lost")
+        past.restore()
+        task.call(book)
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    assert app.get("t").waiting.kind == "diverged"
+    assert "step_completed" not in kinds(app, "t", after=3)
+
+
+def test_whoever_only_told_the_task_something_notices_before_telling_it_more(app, past):
+    app.start("worker", id="t")
+    past.keep()
+    app.signal("t", "one", 1)
+    app.signal("t", "two", 2)
+    past.restore()
+    with pytest.raises(Diverged, match="events 2 to 3"):
+        app.signal("t", "three", 3)
+    assert kinds(app, "t") == ["task_created", "task_diverged"]
+    assert app.get("t").waiting.kind == "diverged"
+
+
+def test_others_writing_to_a_log_is_no_loss(app, url):
+    @agent
+    def worker(task):
+        for n in range(5):
+            task.step(lambda n=n: app.signal("t", f"s{n}", n) and None, name="tell")
+        return "done"
+
+    for _ in range(2):
+        assert app.run(worker, id="t").status == "completed"
+        assert "task_diverged" not in kinds(app, "t")
+
+
+# Going on
+
+
+def test_a_frozen_task_is_refused_until_somebody_says_anyway(app, past):
+    @agent
+    def worker(task):
+        task.step(past.keep)
+        task.step(int, "1", name="lost")
+        task.step(past.restore)
+        return task.step(int, "7", name="last")
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    for refused in (lambda: app.run(worker, id="t"), lambda: app.resume("t", worker)):
+        with pytest.raises(Diverged, match="anyway=True"):
+            refused()
+    app.signal("t", "news", 1)
+    assert app.get("t").waiting.kind == "diverged", "no signal wakes it"
+    with pytest.raises(holdfast.HoldfastError):
+        app.append("t", ev.TaskClaimed(holder="me"))
+    done = app.resume("t", worker, anyway=True, by="ana", why="looked at it")
+    assert (done.status, done.result) == ("completed", 7)
+    accepted = next(record.event for record in app.events("t") if record.kind == "divergence_accepted")
+    assert (accepted.by, accepted.why) == ("ana", "looked at it")
+    assert app.verify().ok
+
+
+def lost_call(app, past, pay, till):
+    """A task that paid, and whose log lost everything about that."""
+
+    @agent
+    def shop(task):
+        task.step(past.keep, name="keep")
+        answer = task.call(pay)
+        task.step(past.restore, name="restore")
+        return answer
+
+    with pytest.raises(Diverged, match=r"may have happened: pay#1") as noticed:
+        app.run(shop, id="t")
+    assert noticed.value.details["calls"] == ["pay#1"]
+    return shop
+
+
+def test_a_lost_call_is_reconciled_and_not_made_again(app, past):
+    till = Till()
+    shop = lost_call(app, past, till.tool(reconcile=till.find), till)
+    mark = next(record.event for record in app.events("t") if record.kind == "task_diverged")
+    assert [(call.key, call.tool, call.status) for call in mark.calls] == [("pay#1", "pay", "completed")]
+    assert mark.calls[0].idempotency_key == till.paid[0]
+    done = app.resume("t", shop, anyway=True)
+    assert (done.status, done.result) == ("completed", "found")
+    assert len(till.paid) == 1
+
+
+def test_a_lost_call_that_nobody_can_reconcile_waits_for_a_person(app, past):
+    till = Till()
+    shop = lost_call(app, past, till.tool(), till)
+    assert app.get("t").steps["pay#1"].status == "doubt"
+    waiting = app.resume("t", shop, anyway=True)
+    assert (waiting.status, waiting.waiting.kind, len(till.paid)) == ("waiting", "doubt", 1)
+    app.settle("t", "pay#1", happened=True, result="seen", by="ana")
+    assert app.run(shop, id="t").result == "seen"
+    assert len(till.paid) == 1
+
+
+def test_a_lost_call_that_is_settled_while_the_task_is_frozen_does_not_wake_it(app, past):
+    till = Till()
+    shop = lost_call(app, past, till.tool(), till)
+    app.settle("t", "pay#1", happened=False, by="ana")
+    assert app.get("t").waiting.kind == "diverged"
+    assert app.resume("t", shop, anyway=True).result == "paid"
+    assert len(till.paid) == 2, "a person said that the first did not happen"
+
+
+def test_a_lost_unique_call_takes_its_key_again(app, past):
+    till = Till()
+    lost_call(app, past, till.tool(unique="order-{amount}"), till)
+    assert app.store.taken("order-1").step == "pay#1"
+
+
+def test_a_lost_call_with_a_large_argument_is_restored_whole(app, past):
+    seen = []
+
+    def find(call):
+        seen.append(call.arguments)
+        return Happened("found")
+
+    @tool(effect="once", reconcile=find, reconcile_after=0)
+    def send(text: str) -> str:
+        return "sent"
+
+    @agent
+    def post(task):
+        task.step(past.keep, name="keep")
+        answer = task.call(send, text="x" * 9000)
+        task.step(past.restore, name="restore")
+        return answer
+
+    with pytest.raises(Diverged):
+        app.run(post, id="t")
+    assert app.verify().ok
+    assert app.resume("t", post, anyway=True).result == "found"
+    assert seen[0]["text"] == "x" * 9000
+
+
+def test_calls_of_lost_turns_are_in_doubt_before_they_are_made_again(app, past):
+    till = Till()
+    pay = till.tool(reconcile=till.find)
+
+    @agent(loop=True)
+    def looping(task):
+        task.call(pay, amount=task.turn)
+        if task.turn == 1:
+            task.step(past.keep, name="keep")
+        if task.turn == 3:
+            task.step(past.restore, name="restore")
+        return "done" if task.turn == 5 else None
+
+    with pytest.raises(Diverged):
+        app.run(looping, id="t")
+    assert len(till.paid) == 3
+    done = app.resume("t", looping, anyway=True)
+    assert done.result == "done"
+    assert len(till.paid) == len(set(till.paid)) == 5
+    doubts = [record.event.key for record in app.events("t") if record.kind == "step_doubted"]
+    assert len(doubts) == 2, "those of turns 2 and 3; turns 4 and 5 were never lost"
+
+
+def test_a_process_that_finished_a_task_which_is_gone_later_does_not_do_it_again(app, past):
+    till = Till()
+    pay = till.tool()
+
+    @agent
+    def shop(task):
+        return task.call(pay)
+
+    app.start(shop, id="t")
+    past.keep()
+    assert app.run(shop, id="t").result == "paid"
+    past.restore()
+    assert app.get("t").status == "pending", "looking changes nothing"
+    with pytest.raises(Diverged):
+        app.run(shop, id="t")
+    waiting = app.resume("t", shop, anyway=True)
+    assert (waiting.waiting.kind, len(till.paid)) == ("doubt", 1)
+    app.settle("t", "pay#1", happened=True, result="it was", by="ana")
+    assert app.run(shop, id="t").result == "it was" and len(till.paid) == 1
+
+
+@pytest.mark.parametrize("noticed", ["while it works", "afterwards"])
+def test_a_task_of_which_nothing_is_left_does_not_begin_anew(app, past, noticed):
+    till = Till()
+    pay = till.tool()
+
+    @agent
+    def shop(task, order: int):
+        task.call(pay)
+        if noticed == "while it works":
+            task.step(past.restore)
+        return order
+
+    app.start("another", id="other")
+    past.keep()
+    if noticed == "while it works":
+        with pytest.raises(Diverged, match="nothing is left"):
+            app.run(shop, {"order": 17}, id="t")
+    else:
+        app.run(shop, {"order": 17}, id="t")
+        past.restore()
+    with pytest.raises(Diverged):
+        app.run(shop, {"order": 17}, id="t")
+    assert (app.get("t").waiting.kind, app.get("t").input) == ("diverged", {"order": 17})
+    assert len(till.paid) == 1
+    assert app.resume("t", shop, anyway=True).waiting.kind == "doubt"
+    assert len(till.paid) == 1 and app.verify().ok
+
+
+@pytest.mark.parametrize("way", ["cancelled", "rolled back", "forked"])
+def test_a_frozen_task_can_be_cancelled_rolled_back_or_forked(app, past, way):
+    @agent
+    def worker(task):
+        task.step(int, "1", name="safe")
+        task.step(past.keep)
+        task.step(int, "2", name="lost")
+        task.step(past.restore)
+        return "done"
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    if way == "cancelled":
+        assert app.cancel("t").status == "cancelled"
+    elif way == "rolled back":
+        app.rollback("t", to=3)
+        assert app.run(worker, id="t").result == "done"
+    else:
+        app.fork("t", at=3, id="fork")
+        assert app.run(worker, id="fork").result == "done"
+        assert app.get("t").waiting.kind == "diverged"
+
+
+def test_a_block_notices_and_goes_on_when_somebody_accepts_it(app, past):
+    def work():
+        with app.task("job", id="t") as task:
+            task.step(past.keep, name="keep")
+            task.step(int, "2", name="lost")
+            task.step(past.restore, name="restore")
+            task.finish("done")
+
+    for _ in range(2):
+        with pytest.raises(Diverged):
+            work()
+    app.append("t", ev.DivergenceAccepted(by="ana"))
+    work()
+    assert app.get("t").result == "done"
+
+
+def test_a_child_that_lost_events_is_frozen_with_its_parent_and_both_go_on(app, past):
+    @agent
+    def child(task):
+        task.step(past.keep)
+        task.step(int, "2", name="lost")
+        task.step(past.restore)
+        return "grown"
+
+    @agent
+    def parent(task):
+        return task.spawn(child)
+
+    assert app.run(parent, id="p").waiting.kind == "child", "the parent has lost nothing"
+    (frozen,) = [row.id for row in app.list() if row.parent == "p"]
+    assert app.get(frozen).waiting.kind == "diverged"
+    assert app.run(parent, id="p").waiting.kind == "child"
+    assert app.resume(frozen, child, anyway=True).result == "grown"
+    assert app.run(parent, id="p").result == "grown"
+
+
+# Several who hold it, one after the other
+
+
+def test_somebody_who_built_upon_the_loss_unawares_is_stopped_when_another_notices(app, past, url, tmp_path):
+    if url == "memory:":
+        pytest.skip("two apps on one store in memory are one holder")
+    till = Till()
+    pay = till.tool(reconcile=till.find)
+    inner = {}
+
+    @agent
+    def first(task):
+        task.call(pay)
+        task.step(past.restore, name="restore")
+
+    @agent(name="first")
+    def second(task):
+        task.step(lose, name="notice")
+        task.step(int, "5", name="more")
+
+    def lose():
+        with pytest.raises(Diverged):
+            app.signal("t", "anything")
+        inner["noticed"] = True
+
+    app.start(first, id="t")
+    past.keep()
+    real = app.logs.news
+    app.logs.news = lambda log: (_ for _ in ()).throw(holdfast.StoreUnreachable("gone", hint="wait"))
+    with pytest.raises(holdfast.StoreUnreachable):
+        app.run(first, id="t")
+    app.logs.news = real
+    with holdfast.open(url) as other, pytest.raises(Diverged):
+        other.run(second, id="t")
+    assert inner["noticed"]
+    assert kinds(app, "t")[-1] == "task_diverged" and app.get("t").waiting.kind == "diverged"
