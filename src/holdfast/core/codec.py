@@ -25,6 +25,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
 from holdfast.core import limits
+from holdfast.core.compression import deflate as deflate
+from holdfast.core.compression import inflate as inflate
+from holdfast.core.compression import zstd
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
 from holdfast.core.events import BY_KIND, KIND, Erased, Event
 from holdfast.core.failures import HIDDEN
@@ -292,7 +295,7 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
         data = data[9:-1]
     hashed = sha256(salt.encode() + data).hexdigest()
     ref = BlobRef(hashed, len(data), shape(Raw(data)), salt)
-    return Raw(_encode_struct(ref)), Blob(hashed, _zstd().compress(data, 3))
+    return Raw(_encode_struct(ref)), Blob(hashed, zstd().compress(data, 3))
 
 
 def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
@@ -309,8 +312,8 @@ def _is_stored(given: Raw, stored: bytes) -> bool:
 def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
     """The JSON inside a blob, checked against its hash."""
     try:
-        data = _zstd().decompress(stored)
-    except _zstd().ZstdError as error:
+        data = zstd().decompress(stored)
+    except zstd().ZstdError as error:
         raise ValueDamaged(hashed, f"cannot be decompressed: {error}") from None
     if sha256(salt.encode() + data).hexdigest() != hashed:
         raise ValueDamaged(hashed, "does not have the content it is named after")
@@ -325,15 +328,6 @@ def blob_refs(event: Event) -> Iterator[BlobRef]:
         for raw in raws:
             if isinstance(raw, Raw) and bytes(raw).startswith(b'{"$blob"'):
                 yield load(raw, BlobRef)
-
-
-def _zstd() -> Any:
-    """The compressor: part of Python from 3.14 on. Imported when a value is first large enough."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd
 
 
 # Digests
@@ -387,23 +381,6 @@ def load(data: bytes | Raw, type: Any) -> Any:
 def raw(data: bytes) -> Raw:
     """Encoded JSON as a field of an event."""
     return Raw(data)
-
-
-def deflate(data: bytes) -> bytes:
-    """Compress what is large, behind a checksum and a byte that says whether."""
-    small = len(data) < limits.BLOB_BYTES
-    return sha256(data).digest()[:8] + (b"=" + data if small else b"z" + _zstd().compress(data, 1))
-
-
-def inflate(stored: bytes) -> bytes:
-    """Undo `deflate`; ValueError if it is not what was stored."""
-    try:
-        data: bytes = _zstd().decompress(stored[9:]) if stored[8:9] == b"z" else stored[9:]
-    except _zstd().ZstdError as error:
-        raise ValueError(str(error)) from None
-    if sha256(data).digest()[:8] != stored[:8]:
-        raise ValueError("it is not what was stored")
-    return data
 
 
 def schema(wanted: Any) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from typing import Protocol
 
 from holdfast.core import codec, failures
 from holdfast.core import events as ev
+from holdfast.core.doubts import settle_all
 from holdfast.core.errors import Cancelled, LeaseLost, StepFailed, StoreError, Suspended, TurnLimit
 from holdfast.core.events import Event, Failure
-from holdfast.core.flows import may_begin, settle_all, step
+from holdfast.core.flows import may_begin, step
 from holdfast.core.hot import Undo
 from holdfast.core.spending import within_budget
 from holdfast.core.wishes import Body, Branch, Desk, Idle, Part, Pin, Record, Want
