@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.explained import explained, known
 from holdfast.cli.main import SECTIONS, cli
+from holdfast.cli.reference_api import api_page
 
 _INTRO = """# The command line
 
@@ -98,7 +99,7 @@ def _as_text(line: str) -> str:
     return f"`{typed}` {rest}" if gap else f"`{line}`" if line.startswith("holdfast ") else line
 
 
-PAGES = {"cli.md": commands_page, "errors.md": errors_page}
+PAGES = {"api.md": api_page, "cli.md": commands_page, "errors.md": errors_page}
 
 
 def write(folder: str) -> None:

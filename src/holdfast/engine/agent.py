@@ -48,9 +48,11 @@ class Agent:
         state: type | None = None,
         state_version: int | None = None,
     ) -> None:
-        """Declare an agent.
+        """`phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
 
-        `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
+        `checkpoint` says when results of steps become durable, `on_change` what becomes of a recorded step whose input
+        is another one now. `loop` calls the function once a turn, until it returns something, at most `max_turns`.
+
         Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
         `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
@@ -153,6 +155,14 @@ class Tool:
         redact: Sequence[str] = (),
         mock: Any = UNSET,
     ) -> None:
+        """`effect` is what it does to the world, and decides what happens if its process dies in the middle of a call.
+
+        Calls of a `risk` wait for approval where the agent or the contract says so. Errors in `retry_on` are tried
+        again; any other error of a `once` tool may mean that it happened. A call in doubt is looked up with
+        `reconcile`, not before `reconcile_after`; if that cannot tell, `on_doubt` decides. `compensate` undoes a call
+        when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
+        stay out of the log. `mock` answers for it in mock tasks.
+        """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
         self.name = names.short_name(self.parameters.name, "tool's name")
