@@ -37,6 +37,7 @@ def test_what_differs_from_time_to_time_is_all_that_is_overlooked():
     assert same("  4  1.007  ✓ done") == same("  4     0.993  ✓ done")
     assert same("claimed  process 17") == same("claimed  process 4711")
     assert shows(["a", "…", "schema …"], ["a", "b", "c", "schema 2"]) and shows(["…"], [])
+    assert shows(["done  9 ms  no answ…"], ["done  10 ms  no ans…"]) and not shows(["no answ…"], ["no harm…"])
     assert not shows(["a", "…", "schema …"], ["a", "b", "c"]) and not shows(["a"], ["a", "b"])
     for one, other in (("seq 4", "seq 5"), ("1 passed", "2 passed"), ("book#1", "book#2"), ("exit 1", "exit 6")):
         assert same(one) != same(other)

@@ -11,6 +11,7 @@ import click
 from holdfast.cli.explained import explained, known
 from holdfast.cli.main import SECTIONS, cli
 from holdfast.cli.reference_api import api_page
+from holdfast.cli.reference_llms import llms_page
 
 _INTRO = """# The command line
 
@@ -106,6 +107,7 @@ def write(folder: str) -> None:
     """Write every page anew."""
     for name, page in PAGES.items():
         (Path(folder) / name).write_text(page(), "utf-8")
+    (Path(folder) / "llms.txt").write_text(llms_page(Path(folder)), "utf-8")
 
 
 if __name__ == "__main__":

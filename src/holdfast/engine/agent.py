@@ -50,13 +50,11 @@ class Agent:
     ) -> None:
         """`phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
 
-        `checkpoint` says when results of steps become durable, `on_change` what becomes of a recorded step whose input
-        is another one now. `loop` calls the function once a turn, until it returns something, at most `max_turns`.
-
-        Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
-        `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
-        may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
-        msgspec Struct or a pydantic model, of version `state_version` (1).
+        `checkpoint` says when results become durable, `on_change` what becomes of a recorded step with another input.
+        `loop` calls it once a turn until it returns something. Calls of tools whose risk is in
+        `required_for_risk_levels` wait for a person's approval, at most `approve_within`. A task that nobody touched
+        for `resume_within` is not resumed. `tools` is what a resumed task may need in order to undo what it did in an
+        earlier turn. `state` is the model of `task.state`: a dataclass, a Struct or a pydantic model.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
