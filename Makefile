@@ -32,8 +32,7 @@ check: $(READY)              ## format, lint, types, shape
 
 docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
 	$(DOCS)/bin/zensical build --strict --clean
-	cd docs && find . -name '*.md' -exec cp --parents {} ../site ';'
-	$(DOCS)/bin/python -m tests.docs.site site
+	$(DOCS)/bin/python -m tests.docs.site docs site
 
 bench: $(READY)              ## prints one table of ratios; minutes, not seconds
 	$(BIN)/python -m benchmarks

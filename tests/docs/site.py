@@ -1,6 +1,11 @@
-"""Looks at a built site, `python -m tests.docs.site site`: pages fetch nothing from elsewhere, and no link is dead."""
+"""Finishes and looks at a built site: `python -m tests.docs.site docs site`.
+
+The pages are put beside it as Markdown, where llms.txt looks for them. Then: no page fetches anything from elsewhere,
+and no link is dead.
+"""
 
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,6 +33,12 @@ class Page(HTMLParser):
             self.fetched.append(given.get("href") or "")
         if tag in _FETCHED and given.get(_FETCHED[tag]):
             self.fetched.append(given[_FETCHED[tag]])
+
+
+def finish(docs, site):
+    """Put the pages as they were written beside those that were made of them."""
+    for page in docs.rglob("*.md"):
+        shutil.copy(page, site / page.relative_to(docs))
 
 
 def problems(site):
@@ -59,6 +70,7 @@ def _dead(path, link, pages, site):
 
 
 if __name__ == "__main__":
-    found = list(problems(Path(sys.argv[1])))
+    finish(Path(sys.argv[1]), Path(sys.argv[2]))
+    found = list(problems(Path(sys.argv[2])))
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))

@@ -170,8 +170,7 @@ def test_the_site_is_built_without_a_warning_and_asks_nobody_for_anything(tmp_pa
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     done = subprocess.run([zensical(), "build", "--strict", "--clean"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for page in PAGES:
-        shutil.copy(page, tmp_path / "site" / page.relative_to(DOCS))
+    site.finish(DOCS, tmp_path / "site")
     assert list(site.problems(tmp_path / "site")) == []
     assert len(list((tmp_path / "site").rglob("*.html"))) == len(PAGES) + 1
 
