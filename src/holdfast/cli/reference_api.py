@@ -22,7 +22,8 @@ Everything below is importable from `holdfast`, unless it says otherwise. Values
 dataclasses, msgspec Structs and pydantic models go in, plain values come out. A `Duration` is a number of seconds, text
 such as `"90s"`, `"10m"`, `"2h"`, `"7d"`, or a `timedelta`.
 
-Errors have a page of their own: [errors.md](errors.md). Events, for those who read logs, are `holdfast.events`.
+Errors have a page of their own: [errors.md](errors.md), and so has the ready loop, `holdfast.llm`: [loop.md](loop.md).
+Events, for those who read logs, are `holdfast.events`: [log.md](log.md).
 
 This page is made of the code: `python -m holdfast.cli.reference docs`.
 """
