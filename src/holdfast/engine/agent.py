@@ -48,13 +48,13 @@ class Agent:
         state: type | None = None,
         state_version: int | None = None,
     ) -> None:
-        """`phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
+        """Declare an agent.
 
-        `checkpoint` says when results become durable, `on_change` what becomes of a recorded step with another input.
-        `loop` calls it once a turn until it returns something. Calls of tools whose risk is in
-        `required_for_risk_levels` wait for a person's approval, at most `approve_within`. A task that nobody touched
-        for `resume_within` is not resumed. `tools` is what a resumed task may need in order to undo what it did in an
-        earlier turn. `state` is the model of `task.state`: a dataclass, a Struct or a pydantic model.
+        `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
+        Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
+        `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
+        may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
+        msgspec Struct or a pydantic model, of version `state_version` (1).
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
@@ -238,6 +238,9 @@ def agent(fn: Callable[..., Any], /) -> Agent: ...
 def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
 def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Callable[[Callable[..., Any]], Agent]:
     """Declare an agent. The options are those of `Agent`.
+
+    With `loop` the function is called once a turn, until it returns something. `checkpoint` says when results of steps
+    become durable, `on_change` what becomes of a recorded step that is called with another input.
 
     >>> @agent(stages=["drafting", "done"], deadline="10m")
     ... def recap(task, notes: str) -> str: ...
