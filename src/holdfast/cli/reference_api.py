@@ -59,10 +59,20 @@ def api_page() -> str:
     for name in _CALLS:
         parts += _thing(name, getattr(holdfast, name))
     parts.append("## Data\n")
-    for name in _DATA:
+    for name in (*_DATA, *_others()):
         parts += _thing(name, getattr(holdfast, name))
     parts += [*_testing(), *_errors()]
     return "\n".join(parts)
+
+
+def _others() -> Iterator[str]:
+    """Public names that stand nowhere else, so that none is forgotten."""
+    told = {*_DECLARING, *_CALLS, *_DATA, "agent", "tool", "open", "events", "App", "Task", "AsyncTask", "TaskState"}
+    for name in holdfast.__all__:
+        value = getattr(holdfast, name)
+        error = inspect.isclass(value) and issubclass(value, BaseException)
+        if name not in told and not error and not name.startswith("__"):
+            yield name
 
 
 def _options(name: str, made: type) -> Iterator[str]:
