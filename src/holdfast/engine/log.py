@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +29,7 @@ from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write, joined
 from holdfast.core.state import evolve
-from holdfast.core.summary import changes_summary, summarise
+from holdfast.core.summary import SUMMARISED, summarise
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
@@ -249,7 +248,7 @@ class Logs:
         return 0
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True, gc=False):
     """An event at its place, as it was folded."""
 
     seq: int
@@ -287,8 +286,8 @@ class Log:
         also: tuple[Write, ...] = (),
     ) -> None:
         """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
-        alone = origin is None and not takes and not frees and not also
-        if len(events) == 1 and alone and self._append_event(events[0]):
+        beside = origin or takes or frees or also
+        if not beside and len(events) == 1 and self._append_event(events[0]):
             return
         write = self.draft(events, origin)
         placed = self._logs.committer.commit(Group((write, *joined(also)), takes, frees))
@@ -296,20 +295,20 @@ class Log:
 
     def _append_event(self, event: Event) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
-        hot = self.hot
-        if hot is None or hot.salt or changes_summary(event) or self._weight > self._snapshot_at:
+        hot, logs = self.hot, self._logs
+        if hot is None or hot.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
             return False
-        at_us = self._logs.clock.now_us()
+        at_us = logs.clock.now_us()
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
         if draft is None:
             return False
-        digest = self._logs.committer.commit_event(self.name, self.head, draft)
-        assert draft.event is not None and draft.body is not None
-        seq = self.head.seq + 1
-        self.hot, self.head = evolve(hot, self.name, seq, draft.at_us, draft.event), Head(seq, digest)
+        digest = logs.committer.commit_event(self.name, self.head, draft)
+        written, body, seq = draft.event, draft.body, self.head.seq + 1
+        assert written is not None and body is not None
+        self.hot, self.head = evolve(hot, self.name, seq, at_us, written), Head(seq, digest)
         if self.tail is not None:
-            self.tail.append(Told(seq, draft.at_us, draft.event))
-        self._weight += len(draft.body)
+            self.tail.append(Told(seq, at_us, written))
+        self._weight += len(body)
         return True
 
     def check(self, events: Sequence[Event]) -> None:
@@ -339,7 +338,7 @@ class Log:
                 blobs += beside
                 for blob in beside:
                     self._logs.keep(blob.hash, blob.data)
-            if summary is None or changes_summary(event):
+            if summary is None or type(event) in SUMMARISED:
                 summary = summarise(summary, self.name, event, at_us)
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
         changed = None if summary is before or self.name[0] == "@" else summary
@@ -367,15 +366,16 @@ class Log:
         self.follow(rows, self.name)
         return rows
 
-    def claim(self, lease_seconds: float = 30.0) -> None:
+    def claim(self) -> None:
         """Take the task, if no living holder has it."""
-        holder = self.state.summary.holder
-        own = self._logs.store.holder()
-        if holder is not None and holder != own and self._logs.store.alive(holder):
-            raise TaskBusy(self.name, holder)
-        summary = self.state.summary
+        store, summary = self._logs.store, self.state.summary
+        own, taken = store.holder(), ""
+        if summary.holder is not None and summary.holder != own:
+            if store.alive(summary.holder, summary.lease_seconds):
+                raise TaskBusy(self.name, summary.holder)
+            taken = "lease" if store.alive(summary.holder) else "dead"
         pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
-        event = TaskClaimed(holder=own, lease_seconds=lease_seconds, pins=pins)
+        event = TaskClaimed(holder=own, lease_seconds=store.lease_seconds, pins=pins, taken=taken)
         self.check([event])
         failpoint("claim.before")
         self.append([event])
