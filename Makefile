@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+DOCS := .venv-docs
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check bench bench-peers clean
+.PHONY: demo test test-all check docs bench bench-peers clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -29,6 +30,10 @@ check: $(READY)              ## format, lint, types, shape
 	$(BIN)/pyright
 	$(PYTEST) tests/shape
 
+docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
+	$(DOCS)/bin/zensical build --strict --clean
+	$(DOCS)/bin/python -m tests.docs.site docs site
+
 bench: $(READY)              ## prints one table of ratios; minutes, not seconds
 	$(BIN)/python -m benchmarks
 
@@ -36,7 +41,7 @@ bench-peers: $(READY) $(PEERS)/.ready  ## beside DBOS and LangGraph, in an envir
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -58,4 +63,11 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	@echo "making $(PEERS) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/requirements.txt
+	@touch $@
+
+# What builds the site. It is apart, so that tests do not depend on it.
+$(DOCS)/.ready: requirements-docs.txt
+	@echo "making $(DOCS) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-docs.txt
 	@touch $@

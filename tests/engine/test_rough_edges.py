@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Happened, InvalidValue, Retry, StatePatch, agent, events, pack, tool
 from holdfast.testing.clock import FakeClock
 
-README = Path(__file__).parents[2] / "README.md"
+TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -261,12 +261,12 @@ def test_the_same_fork_of_a_users_task_is_found_too(app):
     assert app.fork("t", id="f", patch=patch).id == "f"
 
 
-def test_the_tour_of_the_readme_can_be_taken_twice(tmp_path, monkeypatch, capsys):
+def test_the_tour_can_be_taken_twice(tmp_path, monkeypatch, capsys):
     import re
 
     monkeypatch.chdir(tmp_path)
     tour = tmp_path / "tour.py"
-    tour.write_text("".join(re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.S | re.M)))
+    tour.write_text("".join(re.findall(r"^```python\n(.*?)^```", TOUR.read_text("utf-8"), re.S | re.M)))
     for _ in range(3):
         runpy.run_path(str(tour))["app"].close()
     assert capsys.readouterr().out.count("bold ['draft#1'] send_email#1") == 3

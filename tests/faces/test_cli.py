@@ -498,6 +498,7 @@ def test_a_schema_is_looked_at_before_it_is_touched(folder):
     assert "is up to date" in call("migrate", "--dry-run")[0] and call("migrate", "--dump-sql")[0] == ""
     (folder / "notes.db").write_text("poems " * 1000)
     assert refused("migrate", "--store", "notes.db", code=STORE)[0] == "not-a-store"
+    assert refused("migrate", "--store", "memory:", code=USAGE)[0] == "invalid-url"
     import apsw
 
     db = apsw.Connection("holdfast.db")

@@ -213,10 +213,10 @@ def test_the_command_says_its_version_and_helps():
         assert done.returncode == 0 and text in done.stdout
 
 
-def test_the_readme_shows_what_the_demo_prints(shown):
+def test_the_tour_shows_what_the_demo_prints(shown):
     """Numbers, receipts and processes differ from one time to the next; nothing else does."""
-    readme = Path(__file__).parents[2] / "README.md"
-    (told,) = re.findall(r"^```text\n(Process .*?)^```", readme.read_text("utf-8"), re.S | re.M)
+    tour = Path(__file__).parents[2] / "docs" / "tour.md"
+    (told,) = re.findall(r"^```text\n(Process .*?)^```", tour.read_text("utf-8"), re.S | re.M)
     printed = [vague(line) for line in shown[1].splitlines()]
     for line in told.splitlines():
         assert vague(line) in printed

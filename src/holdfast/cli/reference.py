@@ -10,6 +10,8 @@ import click
 
 from holdfast.cli.explained import explained, known
 from holdfast.cli.main import SECTIONS, cli
+from holdfast.cli.reference_api import api_page
+from holdfast.cli.reference_llms import llms_page
 
 _INTRO = """# The command line
 
@@ -98,13 +100,14 @@ def _as_text(line: str) -> str:
     return f"`{typed}` {rest}" if gap else f"`{line}`" if line.startswith("holdfast ") else line
 
 
-PAGES = {"cli.md": commands_page, "errors.md": errors_page}
+PAGES = {"api.md": api_page, "cli.md": commands_page, "errors.md": errors_page}
 
 
 def write(folder: str) -> None:
     """Write every page anew."""
     for name, page in PAGES.items():
         (Path(folder) / name).write_text(page(), "utf-8")
+    (Path(folder) / "llms.txt").write_text(llms_page(Path(folder)), "utf-8")
 
 
 if __name__ == "__main__":

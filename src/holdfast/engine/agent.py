@@ -160,6 +160,14 @@ class Tool:
         redact: Sequence[str] = (),
         mock: Any = UNSET,
     ) -> None:
+        """`effect` is what it does to the world, and decides what happens if its process dies in the middle of a call.
+
+        Calls of a `risk` wait for approval where the agent or the contract says so. Errors in `retry_on` are tried
+        again; any other error of a `once` tool may mean that it happened. A call in doubt is looked up with
+        `reconcile`, not before `reconcile_after`; if that cannot tell, `on_doubt` decides. `compensate` undoes a call
+        when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
+        stay out of the log. `mock` answers for it in mock tasks.
+        """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
         self.name = names.short_name(self.parameters.name, "tool's name")
@@ -237,6 +245,9 @@ def agent(fn: Callable[..., Any], /) -> Agent: ...
 def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
 def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Callable[[Callable[..., Any]], Agent]:
     """Declare an agent. The options are those of `Agent`.
+
+    With `loop` the function is called once a turn, until it returns something. `checkpoint` says when results of steps
+    become durable, `on_change` what becomes of a recorded step that is called with another input.
 
     >>> @agent(stages=["drafting", "done"], deadline="10m")
     ... def recap(task, notes: str) -> str: ...

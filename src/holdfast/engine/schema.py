@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.core.errors import MissingExtra, StoreTooNew
+from holdfast.core.errors import InvalidUrl, StoreTooNew
+from holdfast.engine.urls import without_postgres
 from holdfast.store.migrations import Migration, migrations
 
 
@@ -17,10 +18,21 @@ class Schema(Struct, frozen=True):
     pending: list[Migration]
 
 
-def schema_of(path: str | None) -> Schema:
-    """The schema of a SQLite file; of a file that is not there, everything is pending."""
-    if path is None:
-        raise MissingExtra("only the schema of a file can be looked at", hint="give the path of a SQLite store")
+def schema_of(url: str, path: str | None) -> Schema:
+    """The schema of a store: of the file `path`, else of a server. Where there is none yet, everything is pending."""
+    if path is not None:
+        return _of_file(path)
+    if not url.startswith(("postgres:", "postgresql:")):
+        raise InvalidUrl(f"{url!r} has no schema to look at", hint="give a file or postgresql://…")
+    try:
+        from holdfast.store.postgres_server import pending
+    except ImportError as error:
+        raise without_postgres(error) from error
+    every, missing = migrations("postgres"), pending(url)
+    return Schema("postgres", len(every) - len(missing), len(every), list(missing))
+
+
+def _of_file(path: str) -> Schema:
     from holdfast.store.sqlite_file import schema_version
 
     every, found = migrations("sqlite"), schema_version(path)

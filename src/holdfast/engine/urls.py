@@ -86,10 +86,15 @@ def _open_postgres(url: str, durability: Durability | None, snapshots_kept: int,
     try:
         from holdfast.store.postgres import PostgresStore
     except ImportError as error:
-        raise MissingExtra(
-            f"PostgreSQL needs {error.name}, which is not installed", hint="pip install 'holdfast[postgres]'"
-        ) from error
+        raise without_postgres(error) from error
     return PostgresStore(url, durability=durability, at_us=at_us, snapshots_kept=snapshots_kept)
+
+
+def without_postgres(error: ImportError) -> MissingExtra:
+    """What keeps a server from being used: the extra is not installed."""
+    return MissingExtra(
+        f"PostgreSQL needs {error.name}, which is not installed", hint="pip install 'holdfast[postgres]'"
+    )
 
 
 def _durability(asked: str | None) -> Durability | None:

@@ -225,6 +225,16 @@ def prepare(address: Address, texts: q.Texts, at_us: int) -> None:
             raise translated(error, address) from error
 
 
+def pending(url: str) -> tuple[Migration, ...]:
+    """The migrations that a store lacks. Looks only."""
+    address = parse(url)
+    with connect(address, direct=True) as link:
+        try:
+            return _missing(link, q.Texts(address.schema), address)
+        except psycopg.Error as error:
+            raise translated(error, address) from error
+
+
 def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, ...]:
     """The migrations that the schema lacks; refuses one that is too new or not ours."""
     known = migrations("postgres")

@@ -127,8 +127,9 @@ class Connection(Protocol):
 
     What is written here and the record of the call commit together, or not at all:
 
-        def transfer(db: Connection, account: str, cents: int) -> int:
-            db.execute("update accounts set cents = cents - ? where name = ?", (cents, account))
+        @tool(effect="transaction")
+        def transfer(account: str, cents: int, *, connection: Connection) -> None:
+            connection.execute("update accounts set cents = cents - ? where name = ?", (cents, account))
 
     It belongs to the thread it was given to, and is of no use once the transaction has ended.
     """

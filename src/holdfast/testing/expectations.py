@@ -13,12 +13,13 @@ from holdfast.engine.view import StepState, TaskState
 
 
 class _Anything:
+    """Stands for whatever there is, where None would be a value."""
+
     def __repr__(self) -> str:
         return "anything"
 
 
 ANYTHING: Any = _Anything()
-"""Stands for whatever there is, where None would be a value."""
 
 
 def expect(state: TaskState) -> Expect:

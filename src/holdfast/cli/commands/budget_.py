@@ -32,7 +32,10 @@ def budget_(place: Place, id: str, limits: tuple[str, ...], by: str, why: str) -
     if place.as_json:
         place.data({"id": state.id, **codec.as_json(state.budget.to_dict()), "left": state.budget.left})
         return
-    known = state.budget.limits
-    place.lines(bar(name, state.budget.used[name], most, place.look) for name, most in known.items())
+    known, used = state.budget.limits, state.budget.used
+    counts = {
+        name: f"  {used[name]:,.6g} of {most:,.6g}" if place.look.terminal else "" for name, most in known.items()
+    }
+    place.lines(f"{bar(name, used[name], most, place.look)}{counts[name]}" for name, most in known.items())
     if not known:
         place.say(f"{state.id} has no budget")

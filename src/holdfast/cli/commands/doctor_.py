@@ -24,8 +24,8 @@ def doctor_(place: Place) -> None:
     path = path_of(place.url)
     app = place.app()
     found = list(doctor.findings(app.logs, path))
-    if path is not None:
-        schema = schema_of(path)
+    if path is not None or place.url.startswith("postgres"):
+        schema = schema_of(place.url, path)
         found.insert(1, doctor.Finding("schema", "ok", f"version {schema.found} of {schema.known}"))
     if place.as_json:
         place.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])

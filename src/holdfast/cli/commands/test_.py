@@ -104,10 +104,10 @@ def _crashed(
 
 
 def _tell(place: Place, facts: dict[str, Any]) -> None:
-    look = place.look
-    place.lines(
-        [f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {len(facts['steps'])} steps"]
-    )
+    from holdfast.cli.words import times
+
+    look, steps = place.look, times(len(facts["steps"]), "step")
+    place.lines([f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {steps}"])
     if facts["failure"]:
         place.lines([f"  {look.paint(facts['failure'], 'bad')}"])
     place.lines(f"  waits for {one}" for one in facts["waits"])
