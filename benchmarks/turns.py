@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import say, text
 from holdfast import tool
@@ -46,7 +46,7 @@ class Busy:
         return {"role": "assistant", "content": _TEXTS[number % 100], "tool_calls": [call]}
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The medians of neighbouring turns."""
     say("turns")
     return [_row(strategy) for strategy in STRATEGIES]

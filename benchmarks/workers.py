@@ -1,0 +1,6 @@
+def rows(bench):
+    return []
+
+
+def write(*a):
+    pass
