@@ -17,7 +17,7 @@ from benchmarks.table import Row, at_most, skipped
 from benchmarks.workload import say
 
 SIDES = ("before", "after")
-SECONDS = {"holdfast": 25, "langgraph": 20, "dbos": 40}
+SECONDS = {"holdfast": 20, "langgraph": 15, "dbos": 30}
 THOROUGH = bool(os.environ.get("HOLDFAST_TEST_ALL"))
 
 

@@ -111,7 +111,7 @@ def gathered(app: App, tasks: int = TASKS, each: int = EACH) -> float:
 
     async def together() -> float:
         began = time.perf_counter()
-        runs = (app.arun(at_once, {"steps": each}, id=f"task-{next(_ids)}") for _ in range(tasks))
+        runs = (app.arun(at_once, {"steps": each}, id=f"one-of-many-{next(_ids)}") for _ in range(tasks))
         done = await asyncio.gather(*runs)
         seconds = time.perf_counter() - began
         assert all(one.status == "completed" for one in done)
