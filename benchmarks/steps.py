@@ -15,13 +15,13 @@ import holdfast
 from benchmarks import contest
 from benchmarks.bench import Bench
 from benchmarks.table import Goal, Row, at_least, at_most
-from benchmarks.workload import EACH, TASKS, Inserts, awork, bare_appends, gathered, in_turns, say, work
+from benchmarks.workload import EACH, MOST_ROUNDS, TASKS, Inserts, awork, bare_appends, gathered, in_turns, say, work
 from holdfast import App, AsyncTask, Task, agent
 from holdfast.engine.agent import Agent
 
 BLOCK = 10
 BEHIND = 400
-ROUNDS = 300
+ROUNDS = min(300, 10 * MOST_ROUNDS)
 GATHERINGS = 5
 MEMORY_BLOCKS = 75
 MEMORY_BLOCK = 40
