@@ -22,7 +22,7 @@ from benchmarks.workload import EACH, TASKS, gathered, in_turns, say, timed
 from holdfast import App
 
 SIZES = (100_000, 1_000_000, 3_000_000, 10_000_000)
-SECONDS = float(os.environ.get("HOLDFAST_BENCH_FILL", "60"))
+SECONDS = float(os.environ.get("HOLDFAST_BENCH_FILL", "45"))
 LOG_EVENTS = 50
 STEPS = 200
 ROUNDS = 8
@@ -30,7 +30,7 @@ GATHERINGS = 3
 
 _ids = count()
 
-_BODY = '\'{"key":"work#\' || seq || \'","name":"work","result":"\' || repeat(md5(seq::text), 5) || \'"}\''
+_BODY = '\'{"key":"work#\' || n || \'","name":"work","result":"\' || repeat(md5(n::text), 5) || \'"}\''
 
 _LOGS = """
 insert into holdfast.logs (name, seq, digest)
@@ -43,8 +43,8 @@ select log, 'filled', 'completed', log, log from holdfast.logs where name like '
 """
 _EVENTS = f"""
 insert into holdfast.events (log, seq, kind, at, body, body_hash, digest)
-select log, seq, 'step_completed', seq, convert_to({_BODY}, 'utf8'), hash, hash
-from generate_series(1, %(events)s) as seq, sha256('filled') as hash, holdfast.logs
+select log, n, 'step_completed', n, convert_to({_BODY}, 'utf8'), hash, hash
+from generate_series(1, %(events)s) as n, sha256('filled') as hash, holdfast.logs
 where name like 'filled-%%' and log > %(after)s
 """  # noqa: S608 — made of constants
 

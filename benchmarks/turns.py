@@ -14,8 +14,8 @@ from holdfast import tool
 from holdfast.core.window import STRATEGIES, Strategy
 from holdfast.llm import loop_agent
 
-TURNS = 5_000
-EARLY, LATE = slice(10, 510), slice(4_500, 5_000)
+TURNS = 3_000
+EARLY, LATE = slice(10, 510), slice(2_500, 3_000)
 MAX_TOKENS = 2_000
 _TEXTS = [text(200, seed) for seed in range(100)]
 
