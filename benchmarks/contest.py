@@ -6,6 +6,7 @@ functional tasks return before they are durable, so they stand beside our `befor
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -17,8 +18,7 @@ from benchmarks.workload import EACH, TASKS, Inserts, gathered, in_turns, say, t
 from holdfast import App, Task, agent
 
 STEPS = 100
-ROUNDS = 6
-GATHERINGS = 2
+ROUNDS = 4
 ABSURD_PROCESSES = 4
 
 _ids = count()
@@ -72,23 +72,28 @@ def sequential(app: App, raw: Inserts, peers: dict[str, Measure], goals: Goals) 
 
 
 def concurrent(app: App, peers: dict[str, Measure], goals: Goals) -> Iterator[Row]:
-    """Many tasks at once, from the start of the first to the end of the last."""
+    """Many tasks at once, from the start of the first to the end of the last.
+
+    A peer's turn is long enough to be taken once. Ours come before and after each, and count by their median.
+    """
     if not peers:
         return
     say("at once")
-    many = {"what": "concurrent", "tasks": TASKS, "steps": EACH}
-    others = {name: partial(peers[name], **many) for name in peers if name not in ("absurd", "dbos")}
-    if "absurd" in peers:
-        others["absurd"] = partial(peers["absurd"], **many, processes=ABSURD_PROCESSES)
     gathered(app, 10, 2)
-    found = in_turns(GATHERINGS, 0, ours=lambda: gathered(app, TASKS, EACH), **others)
-    if "dbos" in peers:
-        found["dbos"] = [peers["dbos"](**many)]  # once is long enough
-    ours = TASKS * EACH / min(found["ours"])
-    for one in peers:
-        beside = PEERS[one] + (f", {ABSURD_PROCESSES} processes" if one == "absurd" else "")
-        compare = TASKS * EACH / min(found[one])
-        yield _row(f"{TASKS} tasks of {EACH} steps at once, one process", ours, compare, beside, goals.get(one))
+    ours, theirs = [gathered(app)], dict[str, float]()
+    for name, measure in peers.items():
+        options = {"processes": ABSURD_PROCESSES} if name == "absurd" else {}
+        theirs[name] = measure(what="concurrent", tasks=TASKS, steps=EACH, **options)
+        ours += [gathered(app), gathered(app)]
+        say(".")
+    for name, seconds in theirs.items():
+        yield _row(
+            f"{TASKS} tasks of {EACH} steps at once, one process",
+            TASKS * EACH / statistics.median(ours),
+            TASKS * EACH / seconds,
+            PEERS[name] + (f", {ABSURD_PROCESSES} processes" if name == "absurd" else ""),
+            goals.get(name),
+        )
 
 
 def _row(name: str, ours: float, theirs: float, beside: str, goal: Goal | None = None) -> Row:
