@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -74,11 +75,11 @@ def _tally(measure: Measure, name: str, who: str, mode: str) -> Tally:
     every = list(itertools.product(range(1, measure(what="calls") + 1), SIDES))
     tally = Tally(who)
     tally.all_points = len(every)
-    until = _clock() + SECONDS[name]
+    until = time.monotonic() + SECONDS[name]
     for index in _spread(len(every)):
         kill_at, side = every[index]
         tally.add(measure(what="trial", kill_at=kill_at, side=side))
-        if _clock() > until and not THOROUGH:
+        if time.monotonic() > until and not THOROUGH:
             break
     return tally
 
@@ -86,10 +87,6 @@ def _tally(measure: Measure, name: str, who: str, mode: str) -> Tally:
 def _spread(count: int) -> list[int]:
     """All numbers below a count, in an order whose every beginning is spread over all of them."""
     return sorted(range(count), key=lambda number: int(f"{number:024b}"[::-1], 2))
-
-
-def _clock() -> float:
-    return os.times().elapsed
 
 
 def _rows(ours: Tally, theirs: list[Tally]) -> Iterator[Row]:

@@ -40,7 +40,7 @@ def _talk(measure: Measure, **options: object) -> Talk:
     return partial(measure, what="talk", **options)
 
 
-def _peers(peers: dict[str, Measure]) -> Iterator[tuple[str, Talk]] | dict[str, Talk]:
+def _peers(peers: dict[str, Measure]) -> dict[str, Talk]:
     found: dict[str, Talk] = {}
     if "langgraph" in peers:
         found["LangGraph"] = _talk(peers["langgraph"])

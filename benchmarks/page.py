@@ -44,7 +44,7 @@ def lines(rows: list[Row]) -> list[Series]:
     """Ours and everybody's beside it, where there are two points to draw a line between."""
     found: dict[str, dict[float, float]] = {}
     for row in rows:
-        if row.at and row.measured is not None:
+        if row.measured is not None:
             found.setdefault("Holdfast", {})[row.at] = row.measured
             if row.compare is not None:
                 found.setdefault(row.beside, {})[row.at] = row.compare

@@ -59,11 +59,11 @@ class Axis(Struct, frozen=True):
 
 
 def line_plot(title: str, x_label: str, y_label: str, series: list[Series], *, log_y: bool) -> str:
-    """A picture of all of them. Lengths of histories are on a logarithmic scale."""
+    """A picture of all of them. Lengths are on a logarithmic scale, unless there is a nought among them."""
     xs, ys = ([point[index] for one in series for point in one.points] for index in (0, 1))
-    across = Axis(x_label, min(xs), max(xs), log=True)
-    up = Axis(y_label, 10 ** math.floor(math.log10(min(ys))), max(ys) * 1.15, log=True) if log_y else None
-    up = up or Axis(y_label, 0, max(ys) * 1.15, log=False)
+    across = Axis(x_label, min(xs), max(xs), log=min(xs) > 0)
+    low = 10 ** math.floor(math.log10(min(ys))) if log_y else 0
+    up = Axis(y_label, low, max(ys) * 1.15, log=log_y)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
@@ -105,9 +105,13 @@ def _axes(across: Axis, up: Axis) -> Iterator[str]:
         yield f'<text x="{x}" y="{bottom + 19}" text-anchor="middle">{number(tick)}</text>'
     yield f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
     middle = (LEFT + right) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{escape(across.label)} (log scale)</text>'
+    yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{_named(across)}</text>'
     place = f"translate(16 {(TOP + bottom) / 2}) rotate(-90)"
-    yield f'<text transform="{place}" text-anchor="middle">{escape(up.label)}{" (log scale)" * up.log}</text>'
+    yield f'<text transform="{place}" text-anchor="middle">{_named(up)}</text>'
+
+
+def _named(axis: Axis) -> str:
+    return escape(f"{axis.label} (log scale)" if axis.log else axis.label)
 
 
 def _lines(series: list[Series], across: Axis, up: Axis) -> Iterator[str]:

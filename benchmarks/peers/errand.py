@@ -20,6 +20,20 @@ Errand = Callable[[Path], object]
 """Begins what is in this folder, or goes on with it, until all of it is done."""
 
 
+def measures(place: Path, prepare: Errand, errand: Callable[[str], Errand]) -> dict[str, Callable[..., Any]]:
+    """What a contender answers about it: `prepare` a mode of the errand, then `calls`, then `trial` after `trial`."""
+    chosen: list[Trials] = []
+
+    def begin(mode: str) -> None:
+        chosen.append(Trials(place / mode, prepare, errand(mode)))
+
+    return {
+        "prepare": begin,
+        "calls": lambda: chosen[-1].calls(),
+        "trial": lambda kill_at, side: chosen[-1].trial(kill_at, side),
+    }
+
+
 def act(folder: Path, deed: str) -> str:
     """Do it, as often as one is asked to."""
     _note(folder / "world", deed)

@@ -167,15 +167,12 @@ def order(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    trials: list[errand.Trials] = []
     serve(
         sequential=sequential,
         concurrent=concurrent,
         latency=latency,
         talk=talk,
-        prepare=lambda mode: trials.append(errand.Trials(Path(_place) / mode, prepare, order)),
-        calls=lambda: trials[-1].calls(),
-        trial=lambda **where: trials[-1].trial(**where),
+        **errand.measures(Path(_place), prepare, lambda mode: order),
     )
     if _launched.cache_info().currsize:
         DBOS.destroy()

@@ -84,10 +84,7 @@ def order(folder: Path) -> None:
 if __name__ == "__main__":
     _place.mkdir(exist_ok=True)
     warm_up()
-    trials: list[errand.Trials] = []
     serve(
         talk=talk,
-        prepare=lambda mode: trials.append(errand.Trials(_place / mode, prepare, order)),
-        calls=lambda: trials[-1].calls(),
-        trial=lambda **where: trials[-1].trial(**where),
+        **errand.measures(_place, prepare, lambda mode: order),
     )

@@ -224,13 +224,10 @@ def warm_up() -> None:
 
 if __name__ == "__main__":
     warm_up()
-    trials: list[errand.Trials] = []
     serve(
         sequential=sequential,
         functional=functional,
         concurrent=concurrent,
         talk=talk,
-        prepare=lambda mode: trials.append(errand.Trials(Path(_place) / mode, prepare, order(mode))),
-        calls=lambda: trials[-1].calls(),
-        trial=lambda **where: trials[-1].trial(**where),
+        **errand.measures(Path(_place), prepare, order),
     )

@@ -58,6 +58,14 @@ def test_a_plot_shows_every_point_of_every_line_and_names_its_axes():
     assert {"Title <1>", "turns (log scale)", "ms (log scale)", "a: 2", "b: 500 (at 10)"} <= set(texts)
 
 
+def test_a_history_that_begins_with_nothing_is_drawn_from_nought_on():
+    svg = line_plot("Growth", "events", "steps/s", [Series("a", [(0, 90), (1e6, 100)])], log_y=False)
+    places = [(float(one.get("cx")), float(one.get("cy"))) for one in xml.fromstring(svg).iter() if one.get("cx")]
+    texts = [element.text for element in xml.fromstring(svg).iter() if element.tag.endswith("text")]
+    assert places[0][0] < places[1][0] and places[0][1] > places[1][1]
+    assert {"0", "500k", "1M", "events", "steps/s", "a: 100"} <= set(texts)
+
+
 def test_a_page_is_written_between_its_marks_and_nowhere_else(tmp_path):
     before = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
     (tmp_path / "benchmarks.md").write_text(before, "utf-8")
