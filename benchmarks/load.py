@@ -17,7 +17,7 @@ from holdfast.engine.log import Log
 FLAT = 10_000
 TAIL = 100
 STEPS_A_TURN = 3
-ROUNDS = 25
+ROUNDS = 15
 ID = "loaded"
 
 _LOG = "select log from logs where name = ?"

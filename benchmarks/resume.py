@@ -18,7 +18,7 @@ from holdfast import AsyncTask, Task, agent
 from holdfast.engine.agent import Agent
 
 LENGTH = 10_000
-ROUNDS = 8
+ROUNDS = 5
 ID = "resumed"
 
 

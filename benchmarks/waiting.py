@@ -15,7 +15,7 @@ from benchmarks.workload import say
 from holdfast import Task, agent
 
 MANY = 10_000
-ROUNDS = 5
+ROUNDS = 3
 
 # Opens the file, does a little work, and says what that added: Python's own objects, and the whole process.
 _PROGRAM = """
