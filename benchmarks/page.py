@@ -61,7 +61,9 @@ def machine() -> str:
         f"SQLite {apsw.sqlite_lib_version()}",
         f"load average at the end {os.getloadavg()[1]:.1f} (five minutes)",
     ]
-    return f"{', '.join(parts)}. Peers: {', '.join(_peers())}."
+    busy = os.getloadavg()[1] > (os.cpu_count() or 1)
+    warning = " **The machine was busy with other things: no figure of this run can be relied on.**" if busy else ""
+    return f"{', '.join(parts)}. Peers: {', '.join(_peers())}.{warning}"
 
 
 def _processor() -> str:

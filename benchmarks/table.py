@@ -84,7 +84,7 @@ def as_text(sections: Sections) -> str:
     lines = [_line(_HEAD, widths)]
     for subject, rows in found.items():
         lines += [f"--- {subject} ".ljust(len(lines[0]), "-"), *(_line(cells, widths) for cells in rows)]
-    return "\n".join([*lines, "", _verdict(sections)])
+    return "\n".join([*lines, "", *_verdict(sections)])
 
 
 def as_markdown(sections: Sections) -> str:
@@ -95,7 +95,8 @@ def as_markdown(sections: Sections) -> str:
         for row in rows:
             cells = _cells(row)
             lines.append(f"| {' | '.join((*cells, *[''] * (len(_HEAD) - len(cells))))} |")
-    return "\n".join([*lines[1:], "", _verdict(sections)])
+    verdict, *missed = _verdict(sections)
+    return "\n".join([*lines[1:], "", verdict, "", *missed]).rstrip()
 
 
 def as_json(sections: Sections) -> str:
@@ -120,15 +121,21 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.name, _number(row.measured, row.unit), beside, ratio, goal, verdict + row.note
 
 
-def _verdict(sections: Sections) -> str:
+def _verdict(sections: Sections) -> list[str]:
     """How many goals are reached, and which are not."""
     rows = [row for found in sections.values() for row in found]
-    missed = [row.name for row in rows if row.ok is False]
+    missed = [f"- missed: {row.name}, {_missed(row)}" for row in rows if row.ok is False]
     reached = sum(row.ok is True for row in rows)
     without = sum(row.measured is None for row in rows)
-    return f"{reached} goals reached, {len(missed)} missed, {without} rows without a number" + "".join(
-        f"\n  missed: {name}" for name in missed
-    )
+    return [f"{reached} goals reached, {len(missed)} missed, {without} rows without a number", *missed]
+
+
+def _missed(row: Row) -> str:
+    """By how much."""
+    assert row.measured is not None
+    if row.ratio is None or (row.goal and row.goal.unit != TIMES):
+        return f"{_number(row.measured, row.unit)}, {row.goal}"
+    return f"{row.ratio:.2f}{TIMES} {row.beside}, {row.goal}"
 
 
 def _number(value: float, unit: str) -> str:

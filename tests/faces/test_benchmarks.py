@@ -36,7 +36,8 @@ def test_the_table_says_what_holds_what_is_missed_and_what_has_no_number():
     assert next(line for line in lines if line.startswith("slow")).endswith("MISS")
     assert next(line for line in lines if line.startswith("absent")).endswith("skipped: not installed")
     assert "1 goals reached, 2 missed, 1 rows without a number" in lines
-    assert "  missed: slow" in lines and "  missed: many" in lines
+    assert "- missed: slow, 2.00× raw, ≤ 1.5×" in lines  # noqa: RUF001
+    assert "- missed: many, 10 steps/s, ≥ 20 steps/s" in lines
 
 
 def test_programs_and_pages_get_the_same_facts():
