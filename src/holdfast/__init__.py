@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         NotRecorded,
         NotSerializable,
         PatchConflict,
+        QueueFull,
         ResumeExpired,
         SeqOutOfRange,
         StepChanged,
@@ -85,8 +86,11 @@ if TYPE_CHECKING:
     from holdfast.engine.app import App, open
     from holdfast.engine.calls import Call, current_call, report_usage
     from holdfast.engine.prices import Price
+    from holdfast.engine.queue import Queue
+    from holdfast.engine.schedule import Schedule
     from holdfast.engine.task import AsyncTask, Task
     from holdfast.engine.view import TaskState
+    from holdfast.engine.worker import Worker
     from holdfast.store.protocol import Connection
 
 __version__ = "0.1.0"
@@ -107,8 +111,11 @@ _PLACES = {
     "engine.app": ("App", "open"),
     "engine.calls": ("Call", "current_call", "report_usage"),
     "engine.prices": ("Price",),
+    "engine.queue": ("Queue",),
+    "engine.schedule": ("Schedule",),
     "engine.task": ("AsyncTask", "Task"),
     "engine.view": ("TaskState",),
+    "engine.worker": ("Worker",),
     "store.protocol": ("Connection",),
 }
 """Where public names live; all others are errors. They are loaded when asked for: importing holdfast costs nothing."""
@@ -167,8 +174,11 @@ __all__ = [
     "NotSerializable",
     "PatchConflict",
     "Price",
+    "Queue",
+    "QueueFull",
     "ResumeExpired",
     "Retry",
+    "Schedule",
     "Secret",
     "SeqOutOfRange",
     "StateNotMigrated",
@@ -203,6 +213,7 @@ __all__ = [
     "Usage",
     "ValueDamaged",
     "WindowTooSmall",
+    "Worker",
     "__version__",
     "agent",
     "current_call",

@@ -94,7 +94,7 @@ def test_listing_uses_an_index_for_every_filter(path):
     from holdfast.store import sqlite_queries as q
 
     raw = apsw.Connection(str(path))
-    bindings = dict.fromkeys(("status", "agent", "stage", "user"), "x") | {"before": 9, "limit": 1}
+    bindings = dict.fromkeys(("status", "agent", "stage", "user", "namespace"), "x") | {"before": 9, "limit": 1}
     for name in (
         *("BY_STATUS", "BY_AGENT", "BY_AGENT_AND_STATUS", "BY_STAGE", "BY_STAGE_AND_STATUS"),
         *("BY_USER", "BY_USER_AND_STATUS"),

@@ -31,6 +31,13 @@ CODES: dict[str, Code] = {
             "holdfast fork {id} --at SEQ   goes on from any point of it",
         ),
     ),
+    "queue-full": Code(
+        NOTHING,
+        (
+            "holdfast stats   shows how full the queues are",
+            "holdfast worker FILE   starts another worker; or raise max_ready= of the queue",
+        ),
+    ),
     "task-busy": Code(
         NOTHING,
         (

@@ -326,8 +326,8 @@ _PLACE = Layout(">qq").pack
 
 
 def genesis(log: str) -> bytes:
-    """What the first event's digest chains from; it binds a log to its name."""
-    return sha256(b"holdfast log\n" + log.encode()).digest()
+    """What the first event's digest chains from; it binds a log to its name, in whatever namespace that is."""
+    return sha256(b"holdfast log\n" + log.rpartition("!")[2].encode()).digest()
 
 
 def chain(previous: bytes, seq: int, kind: str, at_us: int, body_hash: bytes) -> bytes:

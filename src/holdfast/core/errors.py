@@ -6,6 +6,7 @@ HoldfastError
 ├── TaskCollected         the task was removed by retention; its id never acts again
 ├── TaskFinished          the task has ended and takes no further work
 ├── TaskBusy              another live holder has the task
+├── QueueFull             as many tasks wait in a queue as may
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
 │   └── ApprovalDenied    a person refused the call, or nobody answered in time
@@ -114,6 +115,20 @@ class TaskFinished(HoldfastError):
             else "fork it to go on from any point of it: app.fork(id, at=…)",
             id=id,
             status=status,
+        )
+
+
+class QueueFull(HoldfastError):
+    """A queue has as many tasks waiting to be taken as it may; nothing was written."""
+
+    code = "queue-full"
+
+    def __init__(self, queue: str, most: int) -> None:
+        super().__init__(
+            f"{most} tasks or more wait in queue {queue!r}, and no more may; nothing was written",
+            hint="try again later, start more workers, or raise max_ready= of the queue",
+            queue=queue,
+            most=most,
         )
 
 

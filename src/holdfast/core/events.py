@@ -52,7 +52,8 @@ class TaskCreated(Event, frozen=True):
     """The first event of a task.
 
     One that lives in a `with` block has no agent that others could call. In a `mock` one every call of a tool is
-    answered by its mock, whoever works on it. `phases` is its machine, if it is not the default one. A task that begins
+    answered by its mock, whoever works on it. A queue may limit how many tasks of one `key` are worked on at a time; no
+    worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
     budget, and the identity of all of it.
     """
@@ -67,6 +68,8 @@ class TaskCreated(Event, frozen=True):
     deadline_us: int | None = None
     queue: str = "default"
     priority: int = 0
+    key: str | None = None
+    start_us: int | None = None
     version: str = ""
     stages: tuple[str, ...] = ()
     goal: str = ""
@@ -101,22 +104,31 @@ class Pins(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TaskClaimed(Event, frozen=True):
-    """Taking a task. Whoever's claim is last owns it."""
+    """Taking a task. Whoever's claim is last owns it.
+
+    `taken` says why it could be taken from another holder: that one was dead, or silent for longer than its lease, in
+    which case it may still be at work and has only not noticed.
+    """
 
     holder: str
     lease_seconds: float = 30.0
     pins: Pins | None = None
+    taken: Literal["", "dead", "lease"] = ""
 
 
 class TaskReleased(Event, frozen=True):
+    """The task is let go of, for others to take; workers do not before `wake_us`."""
+
     why: str = ""
+    wake_us: int | None = None
 
 
 class TaskSuspended(Event, frozen=True):
-    """The task holds no memory until `wake_us`, or until an outside event wakes it."""
+    """The task holds no memory until `wake_us`, or until an outside event wakes it. `note` tells people more."""
 
     why: WaitKind
     wake_us: int | None = None
+    note: str = ""
 
 
 class TaskCompleted(Event, frozen=True):

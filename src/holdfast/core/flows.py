@@ -300,7 +300,9 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
         yield Record((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
         return
     if want.reconcile is not None and desk.hot.effects != "recorded" and not desk.hot.mock:
-        yield from until((known.announced_us or known.started_us) + int(want.reconcile_after * 1_000_000))
+        yield from until(
+            (known.announced_us or known.started_us) + int(_reconcile_after(desk, known, want) * 1_000_000)
+        )
         answer = yield Ask(known, want)
         if isinstance(answer, Happened):
             result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
@@ -321,6 +323,13 @@ def _settle(desk: Desk, known: Step, want: Want) -> Part:
         yield Record((failed,), decided=True)
     else:
         yield Park("doubt")
+
+
+def _reconcile_after(desk: Desk, known: Step, want: Want) -> float:
+    """How long after its announcement a call may still be on its way. A holder that fell silent may be at it yet."""
+    if known.last_seq >= desk.hot.silent_seq:
+        return want.reconcile_after
+    return max(want.reconcile_after, want.timeout or desk.hot.summary.lease_seconds)
 
 
 def _not_happened(known: Step, by: str) -> Record:

@@ -16,7 +16,7 @@ from holdfast.core.patch import Changes
 from holdfast.core.phases import Moves
 from holdfast.core.records import Summary
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Changes when the same events fold to something else; older snapshots are then ignored."""
 
 ENDED = ("completed", "failed", "cancelled")
@@ -241,6 +241,10 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     pressed: tuple[str, ...] = ()
     pins: Pins = Pins()
     user_changes: tuple[Changes, ...] = ()
+    deaths: int = 0
+    died_at: int = -1
+    silent_seq: int = 0
+    wait_note: str = ""
 
     @property
     def mock(self) -> bool:

@@ -63,6 +63,21 @@ MAX_BUDGET = 2**53
 MAX_LOST_SHOWN = 100
 """How many spendings that nobody knows of are kept one by one; all are counted."""
 
+LEASE_SECONDS = 30.0
+"""How long a holder may be silent before others may take its tasks; one that is dead has none."""
+
+WORKER_CONCURRENCY = 100
+"""How many tasks a worker works on at a time when nobody says."""
+
+WORKER_HOLD_SECONDS = 2.0
+"""How long a worker sits out a timed wait before the task suspends."""
+
+MAX_DEATHS = 5
+"""How many holders in a row a task may cost, without a step being done, before workers set it aside."""
+
+MAX_NOTE_LENGTH = 2_000
+"""How long the text is that says why a task was set aside."""
+
 HOLD_SECONDS = 60.0
 """How long a timed wait is sat out before the task suspends."""
 

@@ -29,6 +29,19 @@ def user_log(id: str) -> str:
     return "@user/" + _checked(id, "user id")
 
 
+NAMESPACE_END = "!"
+"""What stands between a namespace and a name; it is in no id."""
+
+
+def namespaced(namespace: str, name: str) -> str:
+    """A name of a tenant's as it is in the store.
+
+    >>> namespaced("acme", "@user/ana")
+    'acme!@user/ana'
+    """
+    return f"{namespace}{NAMESPACE_END}{name}"
+
+
 MOCK_KEYS = "@mock/"
 """What unique keys of mock tasks begin with, and no other may."""
 
@@ -37,6 +50,9 @@ def unique_key(key: str, tool: str) -> str:
     """A unique key that users chose; refuses one that could be taken for a mock task's."""
     if key.startswith(MOCK_KEYS):
         raise InvalidValue(f"the unique key {key!r} of {tool!r} belongs to mock tasks", hint="let it begin otherwise")
+    before, end, _ = key.partition(NAMESPACE_END)
+    if end and _ID.fullmatch(before):
+        raise InvalidValue(f"the unique key {key!r} of {tool!r} could be a tenant's", hint=f"write it without {end!r}")
     return key
 
 

@@ -91,6 +91,10 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     created_us: int = 0
     changed_us: int = 0
     mock: bool = False
+    namespace: str = ""
+    key: str | None = None
+    version: str = ""
+    claims: int = 0
 
     @property
     def created_at(self) -> datetime:

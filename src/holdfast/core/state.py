@@ -259,6 +259,22 @@ def _task_claimed(hot: Hot, event: ev.TaskClaimed, seq: int, at_us: int) -> None
         hot.begun = seq
         _pin(hot, event.pins)
     hot.attempts += 1
+    if event.taken == "lease":
+        hot.silent_seq = seq
+    _count_deaths(hot, event.holder)
+
+
+def _task_suspended(hot: Hot, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
+    hot.wait_note = event.note
+
+
+def _count_deaths(hot: Hot, holder: str) -> None:
+    """How many holders in a row were lost without a step being done in between."""
+    if hot.summary.status != "running" or hot.summary.holder in (None, holder):
+        hot.deaths = 0
+    else:
+        hot.deaths = hot.deaths + 1 if hot.died_at == hot.steps_done else 1
+        hot.died_at = hot.steps_done
 
 
 def _pin(hot: Hot, pins: ev.Pins | None) -> None:
@@ -381,6 +397,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.TurnStarted: _turn_started,
     **state_known.CHANGES,
     ev.TaskClaimed: _task_claimed,
+    ev.TaskSuspended: _task_suspended,
     ev.AttemptFailed: _attempt_failed,
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,

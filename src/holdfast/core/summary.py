@@ -32,10 +32,10 @@ def changes_summary(event: Event) -> bool:
 
 def first_summary(log: str, event: Event, at_us: int) -> Summary:
     """What a list shows of a task that has just begun."""
-    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock")
-    given: dict[str, Any] = (
-        {name: getattr(event, name) for name in same} if isinstance(event, ev.TaskCreated) else {"agent": ""}
-    )
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "key", "version")
+    given: dict[str, Any] = {"agent": ""}
+    if isinstance(event, ev.TaskCreated):
+        given = {name: getattr(event, name) for name in same} | {"wake_us": event.start_us}
     return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
 
 
@@ -43,7 +43,10 @@ def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) 
     """What a list shows of a fresh fork."""
     return Summary(
         id=log,
-        **{name: getattr(parent, name) for name in ("agent", "stage", "user", "thread", "queue", "priority", "mock")},
+        **{
+            name: getattr(parent, name)
+            for name in ("agent", "stage", "user", "thread", "queue", "priority", "mock", "version")
+        },
         deadline_us=event.deadline_us,
         created_us=at_us,
         changed_us=at_us,
@@ -53,10 +56,10 @@ def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) 
 def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
     match event:
         case ev.TaskClaimed():
-            held = {"holder": event.holder, "lease_seconds": event.lease_seconds}
+            held = {"holder": event.holder, "lease_seconds": event.lease_seconds, "claims": summary.claims + 1}
             return {"status": "running", "waiting": None, "wake_us": None, **held}
         case ev.TaskReleased():
-            return {"status": "pending", "holder": None}
+            return {"status": "pending", "holder": None, "wake_us": event.wake_us}
         case ev.TaskSuspended():
             return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
         case ev.SignalReceived(unawaited=True):

@@ -39,6 +39,7 @@ class Agent:
         max_turns: int | None = None,
         checkpoint: CheckpointStrategy = "every_step",
         version: str = "",
+        accepts: Sequence[str] = (),
         on_change: OnChange = "error",
         required_for_risk_levels: Sequence[str] = (),
         approve_within: Duration | None = None,
@@ -54,23 +55,22 @@ class Agent:
         Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
         `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
-        msgspec Struct or a pydantic model, of version `state_version` (1).
+        msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
+        `version` of the agent began, unless this one `accepts` it.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
         self.name = names.short_name(self.parameters.name, "agent's name")
-        self.stages = stages_of(stages)
-        self.phases = a_machine(phases)
+        self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
-        self.loop, self.max_turns = loop, max_turns
+        self.loop, self.max_turns, self.undoers = loop, max_turns, _undoers(tools)
         self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
-        self.version = version
+        self.version, self.accepts = version, _versions(version, accepts)
         self.on_change = _one_of(on_change, OnChange, "on_change")
         self.risks = _levels(required_for_risk_levels)
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
-        self.undoers = _undoers(tools)
         self.budget = None if budget is None else limits_of(budget)
         self.is_async = self.parameters.is_async
         self.states = _states(self.name, state, state_version)
@@ -121,6 +121,13 @@ class Agent:
         if self.states is None:
             raise InvalidValue(f"agent {self.name!r} declares no state", hint="write @agent(state=MyModel)")
         return self.states
+
+
+def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
+    """The versions whose tasks an agent goes on with: its own, those it names, and what has none."""
+    if isinstance(accepts, str) or not all(isinstance(one, str) for one in accepts):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"accepts={accepts!r} is not a list of versions", hint='write accepts=["1", "2"]')
+    return tuple(dict.fromkeys(("", version, *accepts)))
 
 
 def nobody(name: str) -> Agent:

@@ -13,30 +13,34 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
 from holdfast.core.budget import Budget, limits_of
-from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, TaskFinished
+from holdfast.core.errors import InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
-from holdfast.core.records import Group, Record, Summary, Write
-from holdfast.engine import beginnings, blocks, execute, outside, timeline, upkeep, urls
+from holdfast.core.records import Record, Summary
+from holdfast.engine import beginnings, blocks, outside, resuming, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
 from holdfast.engine.prices import Price, Prices
+from holdfast.engine.queue import Queue, Queues
 from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
-from holdfast.store.protocol import Placed, Query, Stats, Store
+from holdfast.store.protocol import Query, Stats, Store
 
 if TYPE_CHECKING:
     from holdfast.engine import contracts
     from holdfast.engine.follow import Follow
     from holdfast.engine.people import User
+    from holdfast.engine.schedule import Schedule
+    from holdfast.engine.serving import Known
     from holdfast.engine.thread import Thread
     from holdfast.engine.upkeep import Collected, Copied, Progress
+    from holdfast.engine.worker import Worker
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -50,17 +54,24 @@ def open(
     agents: Sequence[Agent] = (),
     on_wait: OnWait | None = None,
     prices: Mapping[str, Price] | None = None,
+    queues: Sequence[Queue] = (),
+    namespace: str = "",
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
-    `prices` says what models cost, for budgets of money.
+    `prices` says what models cost, for budgets of money. `queues` are those there are, with their limits; if none are
+    given, any name will do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here.
     """
     costs = Prices(prices)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs)
+    if namespace:
+        from holdfast.store.namespaces import Tenant
+
+        store = Tenant(store, namespace)
+    return App(store, ticking, agents=agents, on_wait=on_wait, prices=costs, queues=queues, namespace=namespace)
 
 
 class App:
@@ -74,7 +85,11 @@ class App:
         agents: Sequence[Agent] = (),
         on_wait: OnWait | None = None,
         prices: Prices | None = None,
+        queues: Sequence[Queue] = (),
+        namespace: str = "",
     ) -> None:
+        self.namespace = namespace
+        self.queues = Queues(queues)
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock)
@@ -107,19 +122,24 @@ class App:
         stages: Sequence[str] = (),
         queue: str = "default",
         priority: int = 0,
+        key: str | None = None,
+        after: Duration | None = None,
         deadline: Duration | None = None,
         contract: contracts.Given | None = None,
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
     ) -> TaskState:
-        """Record a new task; it is pending until somebody works on it.
+        """Record a new task; it is pending until somebody works on it, and no worker does before `after`.
 
-        `contract` is what it is to do and knows, `mock` has tools answered by their mocks.
+        A queue may limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract`
+        is what it is to do and knows, `mock` has tools answered by their mocks.
         """
         given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
         given |= {"stages": stages, "deadline": deadline, "contract": contract, "phases": phases, "mock": mock}
+        given |= {"key": key, "after": after}
         name = self._name(id)
+        self.queues.admit(self.store, self.namespace, queue)
         return TaskState(
             self._shop.begin(name, *self._first(name, agent, input, {**given, "budget": budget})), self.logs
         )
@@ -166,19 +186,13 @@ class App:
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
     ) -> TaskState:
-        """Go on with a task that was interrupted or waits; a failed one is reopened first, with a new `deadline`.
+        """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
         `anyway` resumes one that its agent finds too old.
         """
-        log = self._load(id)
-        known = self._shop.agent_of(log, agent)
-        execute.check_resumable(self.logs, log, known, anyway=anyway)
-        if log.state.summary.status in ("completed", "cancelled"):
-            raise TaskFinished(id, log.state.summary.status, "app.resume")
-        if log.state.ended:
-            limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
-            log = outside.change(self.logs, id, outside.reopen(by, why, limit))
-        job = Job(log.name, known, lambda: (log, False), seconds(hold, "hold"))
+        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        job = resuming.job(self._shop, self._load(id), agent, anyway=anyway, reopen=outside.reopen(by, why, limit))
+        job.hold = seconds(hold, "hold")
         return TaskState(self._shop.work(job), self.logs)
 
     def task(
@@ -191,6 +205,34 @@ class App:
         """
         log = self._name(id)
         return blocks.block(self._shop, log, *self._first(log, name, input, {**given, "block": True}))
+
+    def worker(
+        self,
+        agents: Sequence[Agent] | None = None,
+        *,
+        queues: Sequence[str | Queue] | None = None,
+        concurrency: int = limits.WORKER_CONCURRENCY,
+        namespaces: Sequence[str] | Literal["*"] | None = None,
+        schedules: Sequence[Schedule] = (),
+        max_deaths: int = limits.MAX_DEATHS,
+        name: str = "",
+    ) -> Worker:
+        """Something that takes tasks of these agents from queues and works on many at a time: `app.worker([…]).run()`.
+
+        Without `agents`, those the app was opened with; without `queues`, those it was opened with, or the default one.
+        `namespaces` are the tenants it works for: its own, or, of an app without one, those named, or "*". A task that
+        cost `max_deaths` holders in a row without a step being done is set aside.
+        """
+        from holdfast.engine import workers
+
+        given = {"concurrency": concurrency, "schedules": tuple(schedules), "max_deaths": max_deaths, "name": name}
+        return workers.worker(self, self._shop, agents, self.queues.named(queues), namespaces, given)
+
+    def workers(self) -> builtins.list[Known]:
+        """Workers that are alive, and what they serve."""
+        from holdfast.engine import serving
+
+        return [one for one in serving.known(self.store) if one.serving.serves(self.namespace)]
 
     def _job(
         self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
@@ -269,25 +311,9 @@ class App:
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
         """
-        if not events or len(events) > limits.MAX_EVENTS_PER_WRITE:
-            raise InvalidValue(f"{len(events)} events cannot be written at once", hint="give 1 to 10,000")
-        for event in events:
-            _refuse_odd(event)
-        log = self._load(id)
-        for _ in range(limits.MAX_APPEND_TRIES):
-            if expect is not None and log.head.seq != expect:
-                raise Conflict(id, expect, log.head.seq)
-            log.check(events)
-            try:
-                write = log.draft(events)
-                (placed,) = self.logs.committer.commit(Group((write,)))
-                log.accept(write, placed)
-                return _records(write, placed)
-            except Conflict:
-                log.refresh()
-                if self.store.origin(id) is None:
-                    raise self.logs.missing(id) from None
-        raise Conflict(id, expect, log.head.seq)
+        from holdfast.engine import floor
+
+        return floor.append(self.logs, names.task_log(id), events, expect)
 
     def fork(
         self,
@@ -315,7 +341,7 @@ class App:
     ) -> TaskState:
         """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
         log = self._load(id)
-        target = self._rollback_target(log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
         later = timeline.calls_after(self.logs, id, target)
         hot = decide.restored(log.state, past.state, later)
@@ -323,22 +349,6 @@ class App:
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
-
-    def _rollback_target(self, log: Log, steps: int, to: int | str | None) -> int:
-        if isinstance(to, str):
-            if to not in log.state.checkpoints:
-                raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
-            return log.state.checkpoints[to]
-        if to is not None:
-            return to
-        done = sorted(
-            (step.after, step.before)
-            for step in timeline.steps(self.logs, log.name)
-            if step.status in ("completed", "failed")
-        )
-        if not 1 <= steps <= len(done):
-            raise InvalidEvent(f"cannot roll back {steps} steps of {log.name!r}", hint=f"it has done {len(done)}")
-        return done[-steps][1]
 
     # Reading
 
@@ -471,29 +481,6 @@ class App:
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)
-
-
-_OWN_VERBS: dict[type[Event], str] = {ev.TaskCreated: "start", ev.TaskForked: "fork", ev.RolledBack: "rollback"}
-
-
-def _refuse_odd(event: object) -> None:
-    """What is no event, belongs to a verb of its own, or holds a value that was not packed."""
-    if not isinstance(event, Event) or type(event) is ev.Erased:
-        raise InvalidValue(f"{event!r} is not an event", hint="events are made of the classes in holdfast.events")
-    if type(event) in _OWN_VERBS:
-        raise InvalidValue(f"{type(event).__name__} is not appended", hint=f"use app.{_OWN_VERBS[type(event)]}()")
-    field = codec.unpacked_field(event)
-    if field is not None:
-        raise InvalidValue(f"{field} of {type(event).__name__} is a plain value", hint="pack it: holdfast.pack(value)")
-
-
-def _records(write: Write, placed: Placed) -> list[Record]:
-    """What was just written, at its place."""
-    records: list[Record] = []
-    for seq, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True), start=placed.first):
-        assert draft.event is not None
-        records.append(Record(write.log, seq, draft.kind, draft.at_us, draft.event, digest))
-    return records
 
 
 def _private(path: str, flags: int) -> int:

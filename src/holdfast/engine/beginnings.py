@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.policy import seconds
@@ -14,7 +14,7 @@ from holdfast.engine.agent import Agent, stages_of
 from holdfast.engine.chance import chance
 from holdfast.engine.workshop import Workshop, created, deadline_us
 
-_GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock"}
+_GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock", "key", "after"}
 
 
 def first(
@@ -33,6 +33,11 @@ def first(
     stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
     if stages:
         given["stages"] = stages_of(stages)
+    after = given.pop("after", None)
+    if after is not None:
+        given["start_us"] = deadline_us(shop.logs.clock.now_us(), seconds(after, "after"))
+    if given.get("key") is not None:
+        names.short_name(given["key"], "key")
     given["mock"] = mocks.kept(shop.mocks, name, given.get("mock", False))
     limit = deadline_us(shop.logs.clock.now_us(), own if deadline is None else seconds(deadline, "deadline"))
     return created(agent, fields, deadline_us=limit, **given, **taken), then

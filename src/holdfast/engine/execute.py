@@ -128,7 +128,7 @@ def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
-        _warn("task %s stops after this step; Ctrl-C again stops it at once", id)
+        warn("task %s stops after this step; Ctrl-C again stops it at once", id)
 
     signal.signal(signal.SIGINT, ask)
     try:
@@ -139,7 +139,8 @@ def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _warn(text: str, *values: object) -> None:
+def warn(text: str, *values: object) -> None:
+    """Tell whoever reads the log of the program."""
     import logging
 
     logging.getLogger("holdfast").warning(text, *values)
@@ -152,6 +153,10 @@ class Busy:
         self._holder = holder
         self._guard = threading.Lock()
         self._ids: set[str] = set()
+
+    def has(self, id: str) -> bool:
+        """Whether this process works on it."""
+        return id in self._ids
 
     @contextmanager
     def with_(self, id: str) -> Generator[None, None, None]:

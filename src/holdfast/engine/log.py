@@ -367,15 +367,16 @@ class Log:
         self.follow(rows, self.name)
         return rows
 
-    def claim(self, lease_seconds: float = 30.0) -> None:
+    def claim(self) -> None:
         """Take the task, if no living holder has it."""
-        holder = self.state.summary.holder
-        own = self._logs.store.holder()
-        if holder is not None and holder != own and self._logs.store.alive(holder):
-            raise TaskBusy(self.name, holder)
-        summary = self.state.summary
+        store, summary = self._logs.store, self.state.summary
+        own, taken = store.holder(), ""
+        if summary.holder is not None and summary.holder != own:
+            if store.alive(summary.holder, summary.lease_seconds):
+                raise TaskBusy(self.name, summary.holder)
+            taken = "lease" if store.alive(summary.holder) else "dead"
         pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
-        event = TaskClaimed(holder=own, lease_seconds=lease_seconds, pins=pins)
+        event = TaskClaimed(holder=own, lease_seconds=store.lease_seconds, pins=pins, taken=taken)
         self.check([event])
         failpoint("claim.before")
         self.append([event])

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import budget, codec, hot
+from holdfast.core import codec, hot
 from holdfast.core import events as ev
 from holdfast.core.events import Failure
 from holdfast.core.hot import Hot
@@ -16,6 +16,7 @@ from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.records import Record, moment
 from holdfast.engine.budget_view import BudgetState
 from holdfast.engine.log import Log, Logs, decoded
+from holdfast.engine.waiting import Waiting, waiting
 
 T = TypeVar("T")
 
@@ -127,62 +128,6 @@ class ArtifactState:
         return f"<artifact {self.id} {self.type} {self.bytes} bytes>"
 
 
-class Waiting:
-    """Why a task waits, until when, and on what: questions, approvals, calls in doubt, signals, times, children."""
-
-    def __init__(self, state: Hot, logs: Logs) -> None:
-        summary = state.summary
-        self.kind = summary.waiting or ""
-        self.wake_at = None if summary.wake_us is None else moment(summary.wake_us)
-        self._state = state
-        self._logs = logs
-
-    @property
-    def on(self) -> list[dict[str, Any]]:
-        """What is waited for, each with the key by which it is answered, approved or settled."""
-        waits = [
-            {"kind": wait.kind, "key": wait.key, "name": wait.name, "prompt": self._value(wait.prompt)}
-            for wait in self._state.waits.values()
-        ]
-        approvals = [
-            {"kind": "approval", "key": one.key, "name": one.name, "prompt": self._value(one.prompt)}
-            | {"tool": one.tool, "risk": one.risk, "arguments": self._values(one.input)}
-            for one in self._state.approvals.values()
-            if one.status == "asked"
-        ]
-        doubts = [
-            {"kind": "doubt", "key": step.key, "name": step.name, "prompt": None}
-            | {"tool": step.tool, "arguments": self._values(step.input)}
-            for step in self._state.steps.values()
-            if step.status == "doubt"
-        ]
-        return [*waits, *approvals, *doubts, *self._budget()]
-
-    def _budget(self) -> list[dict[str, Any]]:
-        """The limits that are reached, if it is for them that the task waits."""
-        state = self._state
-        if self.kind != "budget":
-            return []
-        used = budget.used(state, state.updated_us)
-        most = {} if state.budget is None else dict(budget.allowed(state.budget))
-        reached = [name for name in most if used[name] >= most[name]]
-        own = [
-            {"kind": "budget", "key": name, "name": name, "prompt": None, "used": used[name], "of": most[name]}
-            for name in reached
-        ]
-        told = "a task that pays for this one has used up its budget: app.raise_budget(key, …)"
-        return own or [{"kind": "budget", "key": one, "name": one, "prompt": told} for one in state.payers]
-
-    def _value(self, raw: Raw) -> Any:
-        return codec.unpack(raw, self._logs.blob)
-
-    def _values(self, fields: Mapping[str, Raw]) -> dict[str, Any]:
-        return {name: self._value(raw) for name, raw in fields.items()}
-
-    def __repr__(self) -> str:
-        return f"<waiting for {self.kind}>"
-
-
 class TaskState:
     """A task at one moment. Reading it never changes anything."""
 
@@ -208,7 +153,8 @@ class TaskState:
     def interrupted(self) -> bool:
         """Running, as far as the log knows, but its holder is dead."""
         holder = self._hot.summary.holder
-        return self.status == "running" and holder is not None and not self._logs.store.alive(holder)
+        lease = self._hot.summary.lease_seconds
+        return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
 
     @property
     def stage(self) -> str | None:
@@ -252,7 +198,8 @@ class TaskState:
 
     @property
     def waiting(self) -> Waiting | None:
-        return None if self._hot.summary.waiting is None else Waiting(self._hot, self._logs)
+        """Why it does not go on. A pending task may wait for a worker that serves it, which is found out now."""
+        return waiting(self._hot, self._logs)
 
     @property
     def mock(self) -> bool:

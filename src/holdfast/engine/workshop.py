@@ -199,7 +199,8 @@ class Workshop:
     def _first(self, first: ev.TaskCreated, then: tuple[Event, ...]) -> list[Event]:
         """The first write of a task that is worked on at once: it is created and claimed in one."""
         pins = self.logs.pins(first.user, first.thread)
-        return [first, *then, ev.TaskClaimed(holder=self.logs.store.holder(), pins=pins)]
+        store = self.logs.store
+        return [first, *then, ev.TaskClaimed(holder=store.holder(), lease_seconds=store.lease_seconds, pins=pins)]
 
     def begin(self, name: str, first: Event, then: tuple[Event, ...] = ()) -> Log:
         """Write the first event of a task, and what follows it at once."""

@@ -17,7 +17,9 @@ from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed,
 from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
+from holdfast.store.memory_queues import MemoryQueues
 from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
+from holdfast.store.queues import Due
 
 if TYPE_CHECKING:
     import apsw
@@ -42,6 +44,7 @@ class MemoryStore:
     """Logs in dictionaries, under one lock."""
 
     waits = False
+    lease_seconds = limits.LEASE_SECONDS
 
     def __init__(self) -> None:
         self.url = "memory:"
@@ -56,6 +59,7 @@ class MemoryStore:
         self._closed = False
         self._tables: apsw.Connection | None = None
         self._shut = False
+        self.queues = MemoryQueues(self._lock, self._unended, self.append, self.holder)
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         with self._lock:
@@ -187,6 +191,8 @@ class MemoryStore:
             log.rows.append(Stored(*row))
         if write.summary is not None:
             log.summary = write.summary
+            if write.summary.status == "pending":
+                self.queues.tell()
         for blob in write.blobs:
             self._blobs.setdefault(blob.hash, blob.data)
             log.blobs.add(blob.hash)
@@ -361,10 +367,15 @@ class MemoryStore:
             "a store in memory has no file to copy", hint="app.copy_to('sqlite:///copy.db') writes it to one"
         )
 
+    def _unended(self) -> Generator[Due, None, None]:
+        for log in self._logs.values():
+            if log.summary is not None and log.summary.status not in ENDED:
+                yield Due(log.summary, log.head)
+
     def holder(self) -> str:
         return self._holder
 
-    def alive(self, holder: str) -> bool:
+    def alive(self, holder: str, lease: float | None = None) -> bool:
         return holder == self._holder and not self._closed
 
     def close(self) -> None:
@@ -378,5 +389,7 @@ class MemoryStore:
 
 
 def _fits(summary: Summary, query: Query) -> bool:
+    if summary.namespace != query.namespace:
+        return False
     wanted = ((query.status, summary.status), (query.agent, summary.agent), (query.user, summary.user))
     return all(want is None or want == have for want, have in (*wanted, (query.stage, summary.stage)))

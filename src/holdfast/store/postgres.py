@@ -16,12 +16,11 @@ from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, St
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_arrays import Bytes, Texts
 from holdfast.store.postgres_links import Links
+from holdfast.store.postgres_queues import PostgresQueues
 from holdfast.store.postgres_rows import list_query, to_summary
 from holdfast.store.postgres_server import Durability, Link, parse, prepare
 from holdfast.store.postgres_writer import Writer
-from holdfast.store.protocol import Erasure, Outcome, Query, Stats, Tombstone, Work
-
-_TO_THE_END = (1 << 63) - 1
+from holdfast.store.protocol import TO_THE_END, Erasure, Outcome, Query, Stats, Tombstone, Work
 
 
 class PostgresStore:
@@ -43,6 +42,8 @@ class PostgresStore:
         prepare(address, q.Texts(address.schema), at_us)
         self._links = Links(address, self.durability)
         self._writer = Writer(self._links, snapshots_kept)
+        self.lease_seconds = address.lease_seconds
+        self.queues = PostgresQueues(self._links, snapshots_kept)
 
     # Writing
 
@@ -96,8 +97,8 @@ class PostgresStore:
         return to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
-        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user")}
-        before = _TO_THE_END if query.after is None else self._place(query.after)
+        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
+        before = TO_THE_END if query.after is None else self._place(query.after)
         bounds = {**wanted, "before": before, "limit": query.limit}
         return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
 
@@ -223,15 +224,15 @@ class PostgresStore:
     def holder(self) -> str:
         return self._links.presence().name
 
-    def alive(self, holder: str) -> bool:
-        return self._links.presence().alive(holder)
+    def alive(self, holder: str, lease: float | None = None) -> bool:
+        return self._links.presence().alive(holder, lease)
 
     def close(self) -> None:
         self._links.close()
 
 
 def _bound(value: int | None) -> Int8:
-    return Int8(_TO_THE_END if value is None else value)
+    return Int8(TO_THE_END if value is None else value)
 
 
 def _stone_row(stone: Tombstone, number: int) -> dict[str, object]:

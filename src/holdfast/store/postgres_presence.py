@@ -3,6 +3,9 @@ whatever way.
 
 A holder whose connection breaks looks dead until it is back under the same name: others may take its tasks over then,
 which is safe, since the claim in the log decides. So everyone who notices a broken connection calls `renew`.
+
+A lock says nothing of a process that is frozen or cut off. So a holder also lets itself be heard of several times
+within its lease, by the server's clock, from a thread that does nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_server import Address, Link, connect, keep_alive, translated
 
 _PREFIX = "pg-"
+_BEATS = 5
 
 
 class Presence:
@@ -30,9 +34,13 @@ class Presence:
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._held = False
+        self._texts = q.Texts(address.schema)
+        self._serves = ""
+        self._closed = threading.Event()
         self.name = f"{_PREFIX}{self._key:016x}"
         with self._lock:
             self._connected()
+        threading.Thread(target=self._beat_on, name="holdfast-beat", daemon=True).start()
         _mine.add(self)
 
     def renew(self) -> None:
@@ -40,8 +48,28 @@ class Presence:
         with contextlib.suppress(StoreError):
             self.alive(self.name)
 
-    def alive(self, name: str) -> bool:
-        """Whether the holder of that name still lives."""
+    def serve(self, serves: str) -> None:
+        """Say what this process serves."""
+        with self._lock:
+            self._serves = serves
+            try:
+                self._connected().execute(self._texts[q.SERVE], {"name": self.name, "serves": serves})
+            except psycopg.Error as error:
+                raise translated(error, self._address) from error
+
+    def _beat(self, link: Link) -> None:
+        """Be heard of."""
+        row = {"name": self.name, "serves": self._serves}
+        link.execute(self._texts[q.SERVE if self._serves else q.BEAT], row)
+
+    def _beat_on(self) -> None:
+        while not self._closed.wait(self._address.lease_seconds / _BEATS):
+            with contextlib.suppress(StoreError, psycopg.Error), self._lock:  # the next beat is soon enough
+                if not self._closed.is_set():
+                    self._beat(self._connected())
+
+    def alive(self, name: str, lease: float | None = None) -> bool:
+        """Whether the holder of that name still lives, and was heard of within its lease."""
         try:
             key = int(name.removeprefix(_PREFIX), 16) if name.startswith(_PREFIX) else -1
         except ValueError:
@@ -50,17 +78,21 @@ class Presence:
             return False
         with self._lock:
             try:
-                return self._is_held(key)
+                return self._is_held(key, name, lease)
             except psycopg.OperationalError:
                 pass  # it was lost since it was last used
             try:
-                return self._is_held(key)
+                return self._is_held(key, name, lease)
             except psycopg.Error as error:
                 raise translated(error, self._address) from error
 
-    def _is_held(self, key: int) -> bool:
-        row = self._connected().execute(q.IS_HELD, {"key": key}).fetchone()
-        return bool(row and row[0])
+    def _is_held(self, key: int, name: str, lease: float | None) -> bool:
+        link = self._connected()
+        row = link.execute(q.IS_HELD, {"key": key}).fetchone()
+        if not (row and row[0]) or lease is None:
+            return bool(row and row[0])
+        silent = link.execute(self._texts[q.IS_SILENT], {"name": name, "lease": lease}).fetchone()
+        return not (silent and silent[0])
 
     def _connected(self) -> Link:
         """The connection, with the lock on it. The server may still be unaware that an older one of ours is gone."""
@@ -77,9 +109,11 @@ class Presence:
     def _hold(self, link: Link) -> None:
         row = link.execute(q.HOLD, {"key": self._key}).fetchone()
         self._held = bool(row and row[0])
+        self._beat(link)
 
     def close(self) -> None:
         """Be gone, as if the process had died."""
+        self._closed.set()
         with self._lock:
             if self._link is not None:
                 self._link.close()

@@ -66,19 +66,21 @@ APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS 
 # A task's row, as its fold now has it.
 _TASKS = """
 insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
-  priority, wake, deadline, created, changed, mock)
+  priority, wake, deadline, created, changed, mock, namespace, key, version, claims)
 select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock
+  wake, deadline, created, changed, mock, namespace, key, version, claims
 from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
-  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s)
+  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s,
+  %(namespace)s, %(key)s, %(version)s, %(claims)s)
   as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-    wake, deadline, created, changed, mock)
+    wake, deadline, created, changed, mock, namespace, key, version, claims)
 left join known using (name) order by known.log
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
-  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock
+  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock,
+  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims
 """
 
 # The same with the rows of their tasks.
@@ -188,16 +190,16 @@ where (%(name)s::text is null or log = (select log from {s}.logs where name = %(
   and (%(before)s::bigint is null or at < %(before)s)
 """
 
-_TASK = """
-select logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-       wake, deadline, created, changed, mock
-from {s}.tasks join {s}.logs using (log)
+_COLUMNS = """
+logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
+wake, deadline, created, changed, mock, namespace, key, version, claims
 """
+_TASK = "select " + _COLUMNS + " from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
 
 TASK = _TASK + "where logs.name = %(name)s"
 
 _MATCHING = """
-where log < %(before)s
+where namespace = %(namespace)s and log < %(before)s
   and (%(status)s::text is null or status = %(status)s) and (%(agent)s::text is null or agent = %(agent)s)
   and (%(stage)s::text is null or stage = %(stage)s) and (%(user)s::text is null or "user" = %(user)s)
 """
@@ -373,6 +375,89 @@ select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_co
 
 # What user code may have left behind on a connection.
 TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
+
+# Queues
+
+# Tasks to take, with the heads of their logs. What somebody else is at is passed over, so nobody waits here: whoever
+# appends locks the log first and the task's row after it, and we have both or neither.
+_DUE_FROM = """, logs.seq, logs.digest from {s}.tasks join {s}.logs using (log)
+where namespace = %(namespace)s and queue = %(queue)s and agent = any(%(agents)s)
+  and agent || ' ' || version = any(%(served)s) and (key is null or key <> all(%(full)s))
+"""
+_DUE = "select " + _COLUMNS + _DUE_FROM
+_TAKE = " limit %(limit)s for no key update of logs, tasks skip locked"
+DUE_READY = _DUE + "and status = 'pending' and wake is null order by priority desc, tasks.log" + _TAKE
+DUE_WOKEN = _DUE + "and wake <= %(now)s and status in ('pending', 'waiting') order by wake" + _TAKE
+DUE_LOST = _DUE + "and status = 'running' and holder = any(%(lost)s)" + _TAKE
+
+# One worker at a time counts what a queue with limits allows.
+LOCK_QUEUE = "select pg_advisory_xact_lock(hashtextextended(%(schema)s || ' ' || %(namespace)s || ' ' || %(queue)s, 7))"
+RUNNING_BY_KEY = """
+select key, count(*) from {s}.tasks
+where status = 'running' and namespace = %(namespace)s and queue = %(queue)s group by key
+"""
+RATE = "select tokens, at from {s}.rates where namespace = %(namespace)s and queue = %(queue)s"
+PUT_RATE = """
+insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(queue)s, %(tokens)s, %(now)s)
+on conflict (namespace, queue) do update set tokens = excluded.tokens, at = excluded.at
+"""
+
+# Who holds an advisory lock of ours, by the name it has as a holder.
+_ALIVE = """
+alive as materialized (
+  select 'pg-' || lpad(to_hex((classid::bigint << 32) | objid::bigint), 16, '0') as name from pg_locks
+  where locktype = 'advisory' and granted and objsubid = 1
+    and database = (select oid from pg_database where datname = current_database())
+)
+"""
+
+# Holders of running tasks that are gone, or silent for longer than their lease.
+_LOST = """
+select holder, case when alive.name is null then 'dead' else 'lease' end
+from (
+  select holder, max(lease_seconds) as lease from {s}.tasks where status = 'running' and holder is not null group by 1
+) as held
+left join alive on alive.name = holder left join {s}.holders on holders.name = holder
+where alive.name is null or beat < clock_timestamp() - make_interval(secs => lease)
+"""
+LOST = "with " + _ALIVE + _LOST
+NEXT_WAKE = """
+select min(wake) from {s}.tasks
+where namespace = %(namespace)s and queue = any(%(queues)s) and wake > %(after)s and status in ('pending', 'waiting')
+"""
+DEPTHS = """
+select namespace, queue, count(*) filter (where status = 'pending' and wake is null),
+  count(*) filter (where status = 'running'), count(*) filter (where wake is not null and status <> 'running')
+from {s}.tasks
+where status in ('pending', 'running', 'waiting') and (status <> 'waiting' or wake is not null)
+  and (%(namespace)s::text is null or namespace = %(namespace)s)
+group by 1, 2 order by 1, 2
+"""
+COUNT_READY = """
+select count(*) from (
+  select from {s}.tasks
+  where namespace = %(namespace)s and queue = %(queue)s and status = 'pending' and wake is null limit %(most)s
+) as ready
+"""
+_ANNOUNCED = """
+select name, serves, (extract(epoch from beat) * 1000000)::bigint from {s}.holders join alive using (name)
+where serves <> ''
+"""
+ANNOUNCED = "with " + _ALIVE + _ANNOUNCED
+
+# Being heard of. Rows of those long gone are taken away by whoever comes next.
+BEAT = """
+insert into {s}.holders (name, beat) values (%(name)s, clock_timestamp())
+on conflict (name) do update set beat = excluded.beat
+"""
+SERVE = """
+insert into {s}.holders (name, serves, beat) values (%(name)s, %(serves)s, clock_timestamp())
+on conflict (name) do update set serves = excluded.serves, beat = excluded.beat
+"""
+FORGET_HOLDERS = "delete from {s}.holders where beat < clock_timestamp() - interval '1 day'"
+IS_SILENT = """
+select beat < clock_timestamp() - make_interval(secs => %(lease)s) from {s}.holders where name = %(name)s
+"""
 
 # Being alive
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from psycopg import conninfo, errors
 from psycopg.rows import TupleRow, tuple_row
 
+from holdfast.core import limits
 from holdfast.core.errors import (
     HoldfastError,
     InvalidUrl,
@@ -48,7 +49,17 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
     "fallback_application_name": "holdfast",
 }
-_OWN = ("schema", "pooled", "direct", "connections", "lock_seconds", "statement_seconds", "wait_seconds", "durability")
+_OWN = (
+    "schema",
+    "pooled",
+    "direct",
+    "connections",
+    "lock_seconds",
+    "statement_seconds",
+    "wait_seconds",
+    "durability",
+    "lease_seconds",
+)
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -62,6 +73,7 @@ class Address(Struct, frozen=True, kw_only=True):
     lock_seconds: float = 10.0
     statement_seconds: float = 30.0
     wait_seconds: float = 30.0
+    lease_seconds: float = limits.LEASE_SECONDS
     durability: Durability | None = None
 
     @property
@@ -102,6 +114,7 @@ def parse(url: str) -> Address:
         lock_seconds=_number(own, "lock_seconds", 10, 0.01, 3600),
         statement_seconds=_number(own, "statement_seconds", 30, 0.01, 86_400),
         wait_seconds=_number(own, "wait_seconds", 30, 0.01, 3600),
+        lease_seconds=_number(own, "lease_seconds", limits.LEASE_SECONDS, 0.1, 86_400),
         durability=durability,
     )
 

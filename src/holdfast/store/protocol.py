@@ -15,6 +15,7 @@ from msgspec import Struct
 from holdfast.core import codec
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
+from holdfast.store.queues import Queues
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -23,6 +24,9 @@ class Placed(Struct, frozen=True, gc=False):
     first: int
     digests: tuple[bytes, ...]
 
+
+TO_THE_END = (1 << 63) - 1
+"""A seq, a number or a time beyond all others."""
 
 Outcome = tuple[Placed, ...] | Conflict | KeyTaken
 """What became of a group: a place for each of its writes, or why none was written."""
@@ -37,6 +41,7 @@ class Query(Struct, frozen=True, kw_only=True):
     user: str | None = None
     after: str | None = None
     limit: int = 100
+    namespace: str = ""
 
 
 class Tombstone(Struct, frozen=True, gc=False):
@@ -127,11 +132,18 @@ Work = Callable[[Connection], Group]
 class Store(Protocol):
     """Keeps logs. Everything here is durable when the call returns.
 
-    `waits` says whether calls may take a while: such a store is not asked from an event loop.
+    `waits` says whether calls may take a while: such a store is not asked from an event loop. `lease_seconds` is how
+    long its holders may be silent.
     """
 
     url: str
     waits: bool
+    lease_seconds: float
+
+    @property
+    def queues(self) -> Queues:
+        """What it does for workers."""
+        ...
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""
@@ -263,8 +275,8 @@ class Store(Protocol):
         """The name under which this store's process is known to be alive."""
         ...
 
-    def alive(self, holder: str) -> bool:
-        """Whether that holder's process still lives."""
+    def alive(self, holder: str, lease: float | None = None) -> bool:
+        """Whether that holder's process still lives, and was heard of within its lease, where that can be known."""
         ...
 
     def close(self) -> None:

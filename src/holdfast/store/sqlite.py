@@ -23,9 +23,10 @@ from holdfast.store import protocol
 from holdfast.store import sqlite_queries as q
 from holdfast.store import sqlite_rows as shapes
 from holdfast.store.presence import Presence
-from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
+from holdfast.store.protocol import TO_THE_END, Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
+from holdfast.store.sqlite_queues import SqliteQueues
 
 _IDLE_READERS, _KNOWN_LOGS = 8, 100_000
 
@@ -34,6 +35,7 @@ class SqliteStore:
     """Logs in one file."""
 
     waits = True
+    lease_seconds = limits.LEASE_SECONDS
 
     def __init__(
         self,
@@ -50,7 +52,6 @@ class SqliteStore:
         self.url = "sqlite:///" + self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self.durability: Durability = durability
         self._snapshots_kept = snapshots_kept
-        self._open = {"vfs": vfs, "exclusive": exclusive}
         self._exclusive = exclusive
         self._lock = threading.RLock()
         self._pool = threading.Lock()
@@ -62,6 +63,8 @@ class SqliteStore:
         self._presence: Presence | None = None
         self._writer: apsw.Connection | None = prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
         self._cursor = self._writer.cursor()
+        ways = (self._changing, self._reading, self._append_group)
+        self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
 
     # Writing
 
@@ -324,7 +327,7 @@ class SqliteStore:
     def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            bounds = {"log": number, "after": after, "upto": _TO_THE_END if upto is None else upto}
+            bounds = {"log": number, "after": after, "upto": TO_THE_END if upto is None else upto}
             try:
                 found = fetch_all(reader, q.READ, {**bounds, "limit": -1 if limit is None else limit})
                 return [Stored(*row) for row in found]
@@ -336,7 +339,7 @@ class SqliteStore:
     ) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            bounds = {"log": number, "kind": kind, "after": after, "upto": _TO_THE_END if upto is None else upto}
+            bounds = {"log": number, "kind": kind, "after": after, "upto": TO_THE_END if upto is None else upto}
             found = fetch_all(reader, q.READ_KIND, {**bounds, "limit": -1 if last is None else last})
             return [Stored(*row) for row in reversed(found)]
 
@@ -348,7 +351,7 @@ class SqliteStore:
         return [Blob(hash.hex(), data) for hash, data in self._rows(q.BLOBS_OF, (log,))]
 
     def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
-        row = self._row(q.SNAPSHOT, {"name": log, "upto": _TO_THE_END if upto is None else upto, "version": version})
+        row = self._row(q.SNAPSHOT, {"name": log, "upto": TO_THE_END if upto is None else upto, "version": version})
         return Snapshot(*row) if row else None
 
     def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
@@ -362,8 +365,8 @@ class SqliteStore:
 
     def list(self, query: Query) -> list[Summary]:
         """Tasks by the narrowest index that the filters allow."""
-        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user")}
-        before = _TO_THE_END
+        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
+        before = TO_THE_END
         with self._reading() as reader:
             if query.after is not None:
                 before = self._place(reader, query.after)
@@ -386,7 +389,7 @@ class SqliteStore:
         return [row[0] for row in self._rows(q.FORKS, (log,))]
 
     def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
-        bounds = {"before": _TO_THE_END if before_us is None else before_us, "skip": skip, "limit": limit}
+        bounds = {"before": TO_THE_END if before_us is None else before_us, "skip": skip, "limit": limit}
         return [row[0] for row in self._rows(q.FINISHED, bounds)]
 
     def taken(self, key: str) -> Take | None:
@@ -468,7 +471,7 @@ class SqliteStore:
     def holder(self) -> str:
         return self._own_presence().name
 
-    def alive(self, holder: str) -> bool:
+    def alive(self, holder: str, lease: float | None = None) -> bool:
         return self._own_presence().alive(holder)
 
     def _own_presence(self) -> Presence:
@@ -495,6 +498,3 @@ class SqliteStore:
             self._writer = None
             if self._presence is not None:
                 self._presence.close()
-
-
-_TO_THE_END = (1 << 63) - 1

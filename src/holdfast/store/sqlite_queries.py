@@ -48,15 +48,17 @@ HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
 
 # A task's row, as its fold now has it, with the head it was written at.
 PUT_TASK = """
-insert into tasks
+insert into tasks (log, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue, priority,
+  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims)
 values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
-        :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock)
+  :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock, :namespace, :key, :version, :claims)
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
-  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock
+  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock,
+  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims
 """
 
 PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
@@ -120,22 +122,23 @@ delete from snapshots
 where (:name is null or log = (select log from logs where name = :name)) and (:before is null or at < :before)
 """
 
-_TASK = """
-select logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-       wake, deadline, created, changed, mock
+_COLUMNS = """
+logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
+wake, deadline, created, changed, mock, namespace, key, version, claims
 """
+_TASK = "select " + _COLUMNS
 
 TASK = _TASK + "from tasks join logs using (log) where logs.name = ?"
 
 _MATCHING = """
-where log < :before
+where namespace = :namespace and log < :before
   and (:status is null or status = :status) and (:agent is null or agent = :agent)
   and (:stage is null or stage = :stage) and (:user is null or user = :user)
 """
 _NEWEST_FIRST = "order by log desc limit :limit"
 
 # One query a leading filter: an optional filter alone would keep SQLite from using an index.
-LIST = _TASK + "from tasks join logs using (log)" + _MATCHING + _NEWEST_FIRST
+LIST = _TASK + "from tasks indexed by tasks_by_namespace join logs using (log)" + _MATCHING + _NEWEST_FIRST
 LIST_BY_STATUS = (
     _TASK + "from tasks indexed by tasks_by_status join logs using (log)" + _MATCHING
     + "and status = :status " + _NEWEST_FIRST
@@ -190,6 +193,62 @@ where changed < :before order by changed desc, log desc limit :limit
 TAKES = "select key, log, step, input_hash from effects where key > :after order by key limit :limit"
 TOMBSTONE = "select name, seq, digest, at, why from tombstones where name = ?"
 TOMBSTONES = "select name, seq, digest, at, why from tombstones where name > :after order by name limit :limit"
+
+# Queues
+
+_DUE = "select tasks.log, " + _COLUMNS + " from tasks indexed by "  # noqa: S608 — constants
+_OF_QUEUE = """ join logs using (log)
+where namespace = :namespace and queue = :queue
+  and (agent, version) in (select value ->> 0, value ->> 1 from json_each(:served))
+  and (key is null or key not in (select value from json_each(:full)))
+"""
+DUE_READY = (
+    _DUE + "tasks_ready" + _OF_QUEUE
+    + "and status = 'pending' and wake is null order by priority desc, tasks.log limit :limit"
+)  # fmt: skip
+DUE_WOKEN = (
+    _DUE + "tasks_waking" + _OF_QUEUE
+    + "and wake is not null and wake <= :now and status in ('pending', 'waiting') order by wake limit :limit"
+)  # fmt: skip
+DUE_LOST = (
+    _DUE + "tasks_held" + _OF_QUEUE  # noqa: S608
+    + "and status = 'running' and holder in (select value from json_each(:lost)) limit :limit"
+)  # fmt: skip
+RUNNING_BY_KEY = """
+select key, count(*) from tasks indexed by tasks_held
+where status = 'running' and namespace = :namespace and queue = :queue group by key
+"""
+HOLDING = "select distinct holder from tasks indexed by tasks_held where status = 'running' and holder is not null"
+NEXT_WAKE = """
+select min(wake) from tasks indexed by tasks_waking
+where namespace = :namespace and queue = :queue and wake > :after and status in ('pending', 'waiting')
+"""
+DEPTHS = """
+select namespace, queue, sum(status = 'pending' and wake is null), sum(status = 'running'),
+  sum(wake is not null and status <> 'running')
+from tasks indexed by tasks_by_status
+where status in ('pending', 'running', 'waiting') and (status <> 'waiting' or wake is not null)
+  and (:namespace is null or namespace = :namespace)
+group by namespace, queue order by namespace, queue
+"""
+COUNT_READY = """
+select count(*) from (
+  select 1 from tasks indexed by tasks_ready
+  where namespace = :namespace and queue = :queue and status = 'pending' and wake is null limit :most
+)
+"""
+RATE = "select tokens, at from rates where namespace = :namespace and queue = :queue"
+PUT_RATE = """
+insert into rates (namespace, queue, tokens, at) values (:namespace, :queue, :tokens, :now)
+on conflict (namespace, queue) do update set tokens = excluded.tokens, at = excluded.at
+"""
+ANNOUNCE = """
+insert into holders (name, serves, beat) values (:name, :serves, :beat)
+on conflict (name) do update set serves = excluded.serves, beat = excluded.beat
+"""
+ANNOUNCED = "select name, serves, beat from holders where serves <> ''"
+FORGET_HOLDERS = "delete from holders where name in (select value from json_each(?))"
+DATA_VERSION = "pragma data_version"
 
 # Erasing and removing
 

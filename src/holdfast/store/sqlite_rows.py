@@ -72,6 +72,7 @@ def list_query(query: Query) -> str:
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
+    *("namespace", "key", "version", "claims"),
 )
 
 

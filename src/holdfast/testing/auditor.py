@@ -237,7 +237,7 @@ def _first_previous(one: _Audit, log: _Log) -> bytes:
             return above.digests.get(log.base, b"")
         seen.add(above.number)
         above = one.logs.get(above.parent or 0)
-    return hashlib.sha256(b"holdfast log\n" + log.name.encode()).digest()
+    return hashlib.sha256(b"holdfast log\n" + log.name.rpartition("!")[2].encode()).digest()
 
 
 def _audit_tasks(one: _Audit) -> None:

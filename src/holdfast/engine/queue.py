@@ -1,0 +1,94 @@
+"""Queues as they are declared: what their names are, and what they limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from holdfast.core import names
+from holdfast.core.errors import InvalidValue, QueueFull
+from holdfast.store.protocol import Store
+from holdfast.store.queues import Rate
+
+_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|m|h|d)\s*")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Queue(Struct, frozen=True):
+    """A queue and its limits, which hold across all workers that declare it so.
+
+    `concurrency` is how many of its tasks are worked on at a time, `per_key` how many of one `key=`. `rate` is how many
+    tasks begin in a while: "100/m". `max_ready` is how many may wait to be taken before `start` refuses more.
+    """
+
+    name: str
+    concurrency: int | None = None
+    per_key: int | None = None
+    rate: str | None = None
+    max_ready: int | None = None
+
+    def __post_init__(self) -> None:
+        names.short_name(self.name, "queue's name")
+        for what in ("concurrency", "per_key", "max_ready"):
+            limit = getattr(self, what)
+            if limit is not None and (not isinstance(limit, int) or limit < 1):
+                raise InvalidValue(
+                    f"{what}={limit!r} of queue {self.name!r} lets nothing happen", hint="give 1 or more"
+                )
+        self.as_rate()
+
+    def as_rate(self) -> Rate | None:
+        """The rate in numbers."""
+        if self.rate is None:
+            return None
+        found = _RATE.fullmatch(self.rate)
+        if found is None or float(found[1]) < 1:
+            raise InvalidValue(
+                f"rate={self.rate!r} of queue {self.name!r} is not understood", hint='write "100/m": s, m, h or d'
+            )
+        return Rate(float(found[1]), _SECONDS[found[2]])
+
+
+class Queues:
+    """The queues an app was told of. If it was told of none, any name will do."""
+
+    def __init__(self, declared: Iterable[Queue]) -> None:
+        self._known: dict[str, Queue] = {}
+        for one in declared:
+            if not isinstance(one, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidValue(f"{one!r} is not a queue", hint='write Queue("emails", concurrency=4)')
+            if one.name in self._known:
+                raise InvalidValue(f"queue {one.name!r} is declared twice", hint="declare it once")
+            self._known[one.name] = one
+
+    def __getitem__(self, name: str) -> Queue:
+        """A queue by its name; refuses one that nobody declared, if any were."""
+        names.short_name(name, "queue's name")
+        known: Mapping[str, Queue] = self._known
+        if name in known or not known or name == "default":
+            return known.get(name) or Queue(name)
+        import difflib
+
+        close = difflib.get_close_matches(name, known, n=1)
+        raise InvalidValue(
+            f"there is no queue {name!r}; this app was opened with {', '.join(map(repr, sorted(known)))}",
+            hint=f"did you mean {close[0]!r}?" if close else "declare it: open(…, queues=[Queue(…)])",
+        )
+
+    def admit(self, store: Store, namespace: str, name: str) -> None:
+        """Refuse a task for a queue that has as many as it may."""
+        most = self[name].max_ready
+        if most is not None and store.queues.ready(namespace, name, most) >= most:
+            raise QueueFull(name, most)
+
+    def named(self, wanted: Sequence[str | Queue] | None) -> list[Queue]:
+        """Queues to serve: those named, or all that were declared, or the default one."""
+        if isinstance(wanted, str):
+            raise InvalidValue(f"queues={wanted!r} is text", hint=f"give a list: queues=[{wanted!r}]")
+        if wanted is None:
+            return list(self._known.values()) or [Queue("default")]
+        if not wanted:
+            raise InvalidValue("a worker without queues has nothing to do", hint='give queues=["default"]')
+        return [one if isinstance(one, Queue) else self[one] for one in wanted]

@@ -1,0 +1,305 @@
+"""A worker: takes tasks from queues, works on many at a time, and takes over what others let fall.
+
+One thread asks the store for tasks, as many as there are free places, whenever it hears that there may be some. Async
+agents share one event loop; each `def` agent has a thread. Nothing here decides what a task does: that is the same
+whoever calls it. A worker is one caller among many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from msgspec import Struct
+
+from holdfast.core import events as ev
+from holdfast.core import limits
+from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
+from holdfast.engine import execute, serving, threads
+from holdfast.engine.agent import Agent
+from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
+from holdfast.engine.drive import THREADS
+from holdfast.engine.entries import Stop
+from holdfast.engine.health import Counts
+from holdfast.engine.log import Log, Logs
+from holdfast.engine.queue import Queue
+from holdfast.engine.schedule import Schedule, Starter
+from holdfast.engine.workshop import Job, Workshop
+from holdfast.store.queues import Ears
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 5.0
+"""How long it waits at the most before it tries a store again that could not be reached."""
+
+Place = tuple[str, str]
+"""A tenant and one of its tasks."""
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a worker is to do."""
+
+    agents: tuple[Agent, ...]
+    queues: tuple[Queue, ...]
+    namespaces: tuple[str, ...] | None = ("",)
+    concurrency: int = limits.WORKER_CONCURRENCY
+    hold: float = limits.WORKER_HOLD_SECONDS
+    max_deaths: int = limits.MAX_DEATHS
+    schedules: tuple[Schedule, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.agents:
+            raise InvalidValue("a worker without agents has nothing to do", hint="app.worker([my_agent])")
+        for what in ("concurrency", "max_deaths"):
+            if not isinstance(getattr(self, what), int) or getattr(self, what) < 1:
+                raise InvalidValue(f"{what}={getattr(self, what)!r} lets nothing happen", hint="give 1 or more")
+
+
+class Worker:
+    """Works until it is told to stop. Made by `app.worker(…)`."""
+
+    def __init__(self, shops: Shops, start: Starter, plan: Plan) -> None:
+        self.plan = plan
+        self.counts = Counts()
+        self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
+        self._start = start
+        self._mine: dict[Place, Stop] = {}
+        self._shops = shops
+        self._home = shops("" if plan.namespaces is None else plan.namespaces[0])
+        served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
+        self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
+        self._known: dict[str, Workshop] = {}
+        self._stopping = False
+        self._ears: Ears | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._done: asyncio.Event | None = None
+        self._works: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<worker {self.name} of {', '.join(agent.name for agent in self.plan.agents)}>"
+
+    @property
+    def busy(self) -> int:
+        """How many tasks it works on now."""
+        return len(self._mine)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def run(self) -> None:
+        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is let go of."""
+        asyncio.run(self.arun())
+
+    async def arun(self) -> None:
+        """The same, on the running event loop."""
+        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+        self._ears = self._home.logs.store.queues.listen()
+        with self._signals(), serving.announced(self._home.logs.store, self._serving()):
+            asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
+            asker.start()
+            try:
+                await self._done.wait()
+            finally:
+                self.stop()
+                await asyncio.to_thread(asker.join)
+                self._ears.close()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self) -> None:
+        """Take no more tasks; those under way stop after their step. May be called from any thread, and twice."""
+        self._stopping = True
+        for stop in list(self._mine.values()):
+            stop.asked = True
+        if self._ears is not None:
+            self._ears.wake()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Generator[None, None, None]:
+        """Stop when the process is asked to, if signals are ours to handle."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            signal.signal(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signalled(self, number: int, frame: object) -> None:
+        self.stop()
+
+    def _serving(self) -> serving.Serving:
+        return serving.Serving(
+            name=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            agents={agent.name: agent.accepts for agent in self.plan.agents},
+            queues=tuple(queue.name for queue in self.plan.queues),
+            namespaces=self.plan.namespaces,
+            concurrency=self.plan.concurrency,
+            started_us=self._home.logs.clock.now_us(),
+        )
+
+    def _shop(self, namespace: str) -> Workshop:
+        """Where the tasks of a tenant are worked on."""
+        found = self._known.get(namespace)
+        if found is None:
+            found = self._known[namespace] = self._shops(namespace)
+            for agent in self.plan.agents:
+                found.know(agent)
+        return found
+
+    def _is_ours(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self._mine or self._shop(namespace).busy.has(name)
+
+    # The thread that asks for tasks
+
+    def _ask_on(self) -> None:
+        """Ask for tasks until there is nothing more to do."""
+        assert self._ears is not None and self._loop is not None and self._done is not None
+        pause, heard = 0.0, True
+        try:
+            while not self._stopping or self._mine:
+                try:
+                    wait, pause = self._ask(heard), 0.0
+                except StoreError as error:
+                    self.counts.add("store_errors")
+                    execute.warn("worker %s: %s", self.name, error)
+                    pause = min(PAUSE_SECONDS, max(0.1, pause * 2))
+                    wait = pause * (0.5 + random.random())
+                heard = self._ears.wait(wait)
+        except BaseException as error:  # noqa: BLE001 — it is raised where the worker was started
+            self._failed = error
+        finally:
+            self._loop.call_soon_threadsafe(self._done.set)
+
+    def _ask(self, heard: bool) -> float:
+        """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
+        assert self._loop is not None
+        now_us = self._home.logs.clock.now_us()
+        free = self.plan.concurrency - len(self._mine)
+        if self._stopping or free <= 0:
+            return IDLE_SECONDS
+        for schedule in self.plan.schedules:
+            if schedule.begin_due(now_us, self._start):
+                self.counts.add("scheduled")
+        if not heard and not self._claiming.look(now_us):
+            return self._claiming.rest_seconds(now_us)
+        for namespace, name, taken in self._claiming.round(free, now_us):
+            stop = self._mine[namespace, name] = Stop()
+            stop.asked = self._stopping
+            self.counts.add("claimed")
+            if taken:
+                self.counts.add("taken_over")
+            self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
+        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        return self._claiming.rest_seconds(now_us)
+
+    # On the event loop
+
+    def _begin(self, place: Place, stop: Stop) -> None:
+        """Work on a task that was taken."""
+        assert self._loop is not None
+        work = self._loop.create_task(self._work(place, stop))
+        self._works.add(work)
+        work.add_done_callback(self._works.discard)
+
+    async def _work(self, place: Place, stop: Stop) -> None:
+        try:
+            outcome = await self._outcome(place, stop)
+        except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
+            outcome = "errors"
+            execute.warn("worker %s: task %s: %s: %s", self.name, place[1], type(error).__name__, error)
+        self.counts.add(outcome)
+        full = len(self._mine) >= self.plan.concurrency
+        del self._mine[place]
+        if (full or self._stopping) and self._ears is not None:
+            self._ears.wake()
+
+    async def _outcome(self, place: Place, stop: Stop) -> str:
+        """Work on a task, and say what came of that."""
+        shop = self._shop(place[0])
+        try:
+            log = await _in_thread(lambda: shop.logs.load(place[1]))
+            if log.state.summary.holder != shop.logs.store.holder():
+                return "lease_lost"  # somebody took it, or ended it, before we began
+            agent = shop.agents[log.state.summary.agent]
+            unfit = self._unfit(shop.logs, log, agent)
+            if unfit is not None:
+                await _in_thread(lambda: set_aside(log, unfit))
+                return "quarantined"
+            job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop)
+            done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
+            status = done.state.summary.status
+            return "released" if status in ("pending", "running") else status
+        except Stopped:
+            return "released"
+        except LeaseLost:
+            return "lease_lost"
+        except TaskBusy:
+            return "lease_lost"
+        except StoreError as error:
+            execute.warn("worker %s: task %s: %s", self.name, place[1], error)
+            return "store_errors"
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 — nothing a task's own flow expects
+            why = f"working on it raised {type(error).__name__}: {error}"
+            await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
+            return "quarantined"
+
+    def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
+        """Why a task is not worked on although it could be taken."""
+        if log.state.deaths >= self.plan.max_deaths:
+            return f"{log.state.deaths} holders in a row died while they worked on it, without a step being done"
+        try:
+            execute.check_resumable(logs, log, agent)
+        except HoldfastError as error:
+            return str(error)
+        return None
+
+
+def set_aside(log: Log, why: str) -> None:
+    """Let nobody take a task until a person has looked at it."""
+    for _ in range(limits.MAX_APPEND_TRIES):
+        try:
+            if log.state.ended or log.state.summary.waiting == "quarantined":
+                return
+            if log.state.summary.holder is None:
+                log.claim()
+            log.append([ev.TaskSuspended(why="quarantined", note=why[: limits.MAX_NOTE_LENGTH])])
+            return
+        except Conflict:
+            log.refresh()
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Something that may take a while, in a thread that nobody has to wait for at the end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    job = THREADS.start(threads.Job(work))
+
+    def settle() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    job.tell(tell)
+    await done
+    return job.value()

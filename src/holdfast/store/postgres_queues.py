@@ -1,0 +1,210 @@
+"""Queues of a PostgreSQL store.
+
+A claim is one transaction of two round trips: find tasks that nobody else is at, then write to their logs that they are
+taken. Rows that another worker has locked are passed over, so any number of workers find different tasks. The same
+locks keep everybody who appends out of those logs meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import selectors
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import psycopg
+from psycopg import sql
+from psycopg.types.numeric import Int8
+
+from holdfast.core.errors import StoreError
+from holdfast.core.records import Head
+from holdfast.store import postgres_queries as q
+from holdfast.store import queues
+from holdfast.store.postgres_arrays import Texts
+from holdfast.store.postgres_links import Links
+from holdfast.store.postgres_rows import Seen, plan, to_summary
+from holdfast.store.postgres_server import Link, connect, is_lost, is_refusal, keep_alive, translated
+from holdfast.store.queues import Claim, Due, Served, Waiting, Wanted
+
+_PAUSE_SECONDS = 0.5
+
+
+class PostgresEars:
+    """A connection of its own that listens. When it breaks, something may have been missed, so that counts as heard."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._link: Link | None = None
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        self._connect()
+
+    def _connect(self) -> None:
+        address = self._links.address
+        channel = "holdfast_" + hashlib.md5(address.schema.encode(), usedforsecurity=False).hexdigest()
+        link = connect(address, direct=True)
+        keep_alive(link)
+        link.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        self._link = link
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            if self._link is None:
+                self._connect()
+            return self._wait(seconds)
+        except (psycopg.Error, StoreError, OSError):
+            self._drop()
+            self._rest(min(seconds, _PAUSE_SECONDS))
+            return True
+
+    def _wait(self, seconds: float) -> bool:
+        assert self._link is not None
+        if self._heard(self._link):
+            return True
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._link.fileno(), selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(max(0.0, seconds))}
+        if self._link.fileno() in ready:
+            self._link.pgconn.consume_input()
+        return self._heard(self._link) or (self._woken in ready and self._drained())
+
+    def _heard(self, link: Link) -> bool:
+        """Whether there was anything; takes note of all there is."""
+        heard = False
+        while link.pgconn.notifies() is not None:
+            heard = True
+        return heard
+
+    def _rest(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self._drained()
+
+    def _drained(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        return True
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._waker, b"!")
+
+    def close(self) -> None:
+        self._drop()
+        os.close(self._woken)
+        os.close(self._waker)
+
+
+class PostgresQueues:
+    """Claims and counts, by index."""
+
+    def __init__(self, links: Links, snapshots_kept: int) -> None:
+        self._links = links
+        self._snapshots_kept = snapshots_kept
+
+    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+        with self._links.writing() as link:
+            try:
+                return self._claim(link, wanted, claim)
+            except psycopg.Error as error:
+                if is_refusal(error):
+                    return []  # somebody was quicker, and nothing was written
+                if is_lost(error, link):
+                    self._links.lost()
+                raise translated(error, self._links.address) from error
+            finally:
+                self._links.undo(link)
+
+    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> list[str]:
+        running, tokens = self._begin(link, wanted)
+        most = queues.allowed(wanted, running, tokens)
+        spare = queues.SPARE if wanted.is_limited else 1
+        due = self._due(link, wanted, queues.full_keys(wanted, running), most * spare) if most else []
+        taken = queues.groups(queues.chosen(due, wanted, most, running, tokens), claim)
+        if not taken:
+            return []
+        seen = Seen()
+        seen.heads = {one.summary.id: one.head for one, _ in taken}
+        planned = plan([group for _, group in taken], seen)
+        assert planned is not None, "one statement can take any number of tasks"
+        outcomes, batch = planned
+        won = [one for (one, _), outcome in zip(taken, outcomes, strict=True) if isinstance(outcome, tuple)]
+        text, bindings = batch.statement(self._snapshots_kept)
+        with link.pipeline():
+            self._links.run(link, text, bindings)
+            if wanted.rate is not None:
+                left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
+                self._links.run(link, q.PUT_RATE, {**_place(wanted), **left}, prepare=False)
+            link.execute(b"commit")
+        return [one.summary.id for one in won]
+
+    def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
+        """Begin; if the queue has limits, as the only one who counts."""
+        if not wanted.is_limited:
+            return {}, 0.0
+        self._links.begin(link)
+        place = _place(wanted)
+        link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
+        running: dict[str | None, int] = dict(self._links.run(link, q.RUNNING_BY_KEY, place, prepare=False).fetchall())
+        if wanted.rate is None:
+            return running, 0.0
+        row = self._links.run(link, q.RATE, place, prepare=False).fetchone()
+        tokens, at_us = row or (None, 0)
+        return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
+
+    def _due(self, link: Link, wanted: Wanted, full: list[str], limit: int) -> list[Due]:
+        """Tasks to take, locked: those that were lost first, then by priority."""
+        bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit)}
+        bindings |= {"agents": Texts(sorted({agent for agent, _ in wanted.served}))}
+        bindings |= {"served": Texts([f"{agent} {version}" for agent, version in wanted.served])}
+        bindings |= {"now": Int8(wanted.now_us), "lost": Texts(wanted.lost)}
+        wishes = (q.DUE_LOST, q.DUE_WOKEN, q.DUE_READY) if wanted.lost else (q.DUE_WOKEN, q.DUE_READY)
+        with link.pipeline():
+            if not wanted.is_limited:
+                self._links.begin(link)
+            found = [self._links.run(link, wish, bindings) for wish in wishes]
+            rows = [cursor.fetchall() for cursor in found]
+        lost = rows[0] if wanted.lost else []
+        timed, ready = rows[-2:]
+        later = sorted((*timed, *ready), key=lambda row: -row[_PRIORITY])
+        return [Due(to_summary(tuple(row[:-2])), Head(row[-2], row[-1])) for row in (*lost, *later)][:limit]
+
+    def lost(self) -> dict[str, Literal["dead", "lease"]]:
+        return dict(self._links.rows(q.LOST))
+
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        place = {"namespace": namespace, "queues": Texts(queues), "after": Int8(after_us)}
+        return self._links.row(q.NEXT_WAKE, place)[0]
+
+    def depths(self, namespace: str | None = None) -> list[Waiting]:
+        return [Waiting(*row) for row in self._links.rows(q.DEPTHS, {"namespace": namespace}, prepare=False)]
+
+    def ready(self, namespace: str, queue: str, most: int) -> int:
+        place = {"namespace": namespace, "queue": queue, "most": Int8(most)}
+        return self._links.row(q.COUNT_READY, place)[0]
+
+    def announce(self, serves: str) -> None:
+        self._links.presence().serve(serves)
+
+    def announced(self) -> list[Served]:
+        return [Served(*row) for row in self._links.rows(q.ANNOUNCED, prepare=False)]
+
+    def listen(self) -> PostgresEars:
+        return PostgresEars(self._links)
+
+
+_PRIORITY = 11
+
+
+def _place(wanted: Wanted) -> dict[str, str]:
+    return {"namespace": wanted.namespace, "queue": wanted.queue}

@@ -1,0 +1,185 @@
+"""What a store does for workers: finding tasks that are due, taking them, hearing of new ones, knowing who serves what.
+
+A worker asks for so many tasks of one queue at a time. Who takes a task writes that to its log, after the head it saw,
+in the same transaction in which it was found: so no task is found twice, and the log stays the lock. Limits of a queue
+are counted in that transaction too, with nobody else counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from holdfast.core.records import Group, Head, Summary, Write
+
+
+class Rate(Struct, frozen=True, gc=False):
+    """So many first starts in so many seconds; as many may begin at once after a quiet while."""
+
+    starts: float
+    seconds: float
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a worker looks for in one queue: tasks of these agents, each with the versions it can go on with.
+
+    `lost` are holders whose tasks may be taken from them. What is None is not limited.
+    """
+
+    queue: str
+    served: tuple[tuple[str, str], ...]
+    limit: int
+    now_us: int
+    namespace: str = ""
+    lost: tuple[str, ...] = ()
+    concurrency: int | None = None
+    per_key: int | None = None
+    rate: Rate | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether claims must be counted."""
+        return not (self.concurrency is None and self.per_key is None and self.rate is None)
+
+
+class Due(Struct, frozen=True, gc=False):
+    """A task that can be taken, and the head of its log."""
+
+    summary: Summary
+    head: Head
+
+
+Claim = Callable[[Due], Write | None]
+"""What to write in order to take a task; None leaves it alone."""
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """How many tasks of a queue are ready, being worked on, or waiting for a time."""
+
+    namespace: str
+    queue: str
+    ready: int
+    running: int
+    timed: int
+
+
+class Served(Struct, frozen=True, gc=False):
+    """What a holder said that it serves, and when it was last heard of."""
+
+    holder: str
+    serves: str
+    beat_us: int
+
+
+class Ears(Protocol):
+    """Hears when a task may have become ready."""
+
+    def wait(self, seconds: float) -> bool:
+        """Whether there was something, within that time; at once if there was since the last time."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait that is under way in another thread, or the next one."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Queues(Protocol):
+    """The verbs of workers."""
+
+    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+        """Take tasks that are due, highest priority first, then oldest; gives the names of those that were taken."""
+        ...
+
+    def lost(self) -> dict[str, Literal["dead", "lease"]]:
+        """Holders of running tasks that are gone, or have been silent for longer than their lease."""
+        ...
+
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        """When the next task that waits for a time is due, of those that are after a moment."""
+        ...
+
+    def depths(self, namespace: str | None = None) -> list[Waiting]:
+        """How full the queues are that have anything to do."""
+        ...
+
+    def ready(self, namespace: str, queue: str, most: int) -> int:
+        """How many tasks wait in a queue to be taken; counts up to `most`."""
+        ...
+
+    def announce(self, serves: str) -> None:
+        """Say what this process serves, for others to see; nothing takes it back."""
+        ...
+
+    def announced(self) -> list[Served]:
+        """What living holders serve."""
+        ...
+
+    def listen(self) -> Ears:
+        """Begin to hear of tasks that become ready."""
+        ...
+
+
+# What all stores do alike
+
+
+def allowed(wanted: Wanted, running: dict[str | None, int], tokens: float) -> int:
+    """How many more tasks a queue may have taken now."""
+    most = wanted.limit
+    if wanted.concurrency is not None:
+        most = min(most, wanted.concurrency - sum(running.values()))
+    return max(0, most)
+
+
+def chosen(due: Iterable[Due], wanted: Wanted, most: int, running: dict[str | None, int], tokens: float) -> list[Due]:
+    """Those that may be taken: no more than a queue allows, nor of one key, nor first starts beyond its rate."""
+    counts, left, found = dict(running), tokens, list[Due]()
+    for one in due:
+        key, starts = one.summary.key, one.summary.claims == 0
+        if len(found) >= most:
+            break
+        if wanted.per_key is not None and key is not None and counts.get(key, 0) >= wanted.per_key:
+            continue
+        if wanted.rate is not None and starts:
+            if left < 1:
+                continue
+            left -= 1
+        counts[key] = counts.get(key, 0) + 1
+        found.append(one)
+    return found
+
+
+def refilled(rate: Rate, tokens: float | None, at_us: int, now_us: int) -> float:
+    """How many starts a rate has left by now."""
+    if tokens is None:
+        return rate.starts
+    return min(rate.starts, tokens + max(0, now_us - at_us) / 1_000_000 * rate.starts / rate.seconds)
+
+
+def spent(taken: Iterable[Due]) -> int:
+    """How many first starts there were among those taken."""
+    return sum(one.summary.claims == 0 for one in taken)
+
+
+def groups(taken: Iterable[Due], claim: Claim) -> list[tuple[Due, Group]]:
+    """What to write in order to take them."""
+    found: list[tuple[Due, Group]] = []
+    for one in taken:
+        write = claim(one)
+        if write is not None:
+            found.append((one, Group((write,))))
+    return found
+
+
+def full_keys(wanted: Wanted, running: dict[str | None, int]) -> list[str]:
+    """Keys of which no more may be taken."""
+    if wanted.per_key is None:
+        return []
+    return [key for key, count in running.items() if key is not None and count >= wanted.per_key]
+
+
+SPARE = 4
+"""How many times as many tasks are looked at as may be taken, where some may have to be left."""

@@ -1,0 +1,63 @@
+-- Queues: what workers look for, by index.
+--
+-- `namespace` keeps tenants apart; every list is of one namespace. `key` is what a queue may limit: so many tasks of one
+-- key at a time. `claims` counts how often a task was taken, so that a first start can be told from going on. Workers
+-- find tasks that are ready in the order of their priority, and those that wait for a time in the order of that.
+--
+-- `holders` says when each holder was last heard of, by this server's clock, and what it serves if it is a worker. That
+-- it lives is proved by its lock; one that holds its lock and is silent for longer than its lease is frozen or cut off,
+-- and its tasks may be taken. One row a holder is touched now and then, however many tasks it has. `rates` remembers how
+-- many starts a queue with a rate has left. Both tables can be emptied at any time.
+--
+-- Workers are told when a task becomes ready, and of nothing else: telling makes commits wait for each other.
+
+alter table tasks add column namespace text collate "C" not null default '';
+alter table tasks add column key text collate "C";
+alter table tasks add column version text collate "C" not null default '';
+alter table tasks add column claims bigint not null default 0;
+
+drop index tasks_by_status;
+drop index tasks_by_agent;
+drop index tasks_by_agent_and_status;
+drop index tasks_by_stage;
+drop index tasks_by_stage_and_status;
+drop index tasks_by_user;
+drop index tasks_by_user_and_status;
+
+create index tasks_by_namespace on tasks (namespace, log);
+create index tasks_by_status on tasks (namespace, status, log);
+create index tasks_by_agent  on tasks (namespace, agent, log);
+create index tasks_by_agent_and_status on tasks (namespace, agent, status, log);
+create index tasks_by_stage  on tasks (namespace, stage, log) where stage is not null;
+create index tasks_by_stage_and_status on tasks (namespace, stage, status, log) where stage is not null;
+create index tasks_by_user   on tasks (namespace, "user", log) where "user" is not null;
+create index tasks_by_user_and_status on tasks (namespace, "user", status, log) where "user" is not null;
+
+create index tasks_ready  on tasks (namespace, queue, priority desc, log, agent, version)
+  where status = 'pending' and wake is null;
+create index tasks_waking on tasks (namespace, queue, wake, agent, version)
+  where wake is not null and status in ('pending', 'waiting');
+create index tasks_held   on tasks (holder, namespace, queue, key) where status = 'running';
+
+create table holders (
+  name   text collate "C" not null primary key,
+  serves text not null default '',
+  beat   timestamptz not null
+);
+
+create table rates (
+  namespace text collate "C" not null,
+  queue     text collate "C" not null,
+  tokens    double precision not null,
+  at        bigint not null,
+  primary key (namespace, queue)
+);
+
+create function tell_workers() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('holdfast_' || md5(tg_table_schema), new.namespace || ' ' || new.queue);
+  return null;
+end $$;
+
+create trigger workers_are_told after insert or update on tasks
+for each row when (new.status = 'pending') execute function tell_workers();
