@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -33,6 +34,7 @@ ABSURD_PROCESSES = 4
 ABSURD_LEASE_SECONDS = 5
 TAKE_OVERS = 5
 SLEEPING = 10_000
+STARTERS = 8
 IDLE_SECONDS = 5.0
 PATIENCE_SECONDS = 120
 
@@ -193,8 +195,8 @@ def _put_to_sleep(url: str) -> None:
     import psycopg
 
     with workers(url), holdfast.open(url) as app, psycopg.connect(url, autocommit=True) as connection:
-        for _ in range(SLEEPING):
-            app.start(asleep, id=f"asleep-{next(_ids)}")
+        with ThreadPoolExecutor(STARTERS) as pool:
+            list(pool.map(lambda number: app.start(asleep, id=f"asleep-{number}"), range(SLEEPING)))
         while connection.execute(_LEFT).fetchone() != (0,):
             time.sleep(0.05)
 
