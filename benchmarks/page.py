@@ -13,6 +13,7 @@ import apsw
 
 from benchmarks.plot import Series, line_plot
 from benchmarks.table import Row, Sections, as_json, as_markdown
+from benchmarks.workload import ALL_ROUNDS, MOST_ROUNDS
 
 HERE = Path(__file__).parent
 
@@ -61,6 +62,8 @@ def machine() -> str:
         f"SQLite {apsw.sqlite_lib_version()}",
         f"load average at the end {os.getloadavg()[1]:.1f} (five minutes)",
     ]
+    if MOST_ROUNDS < ALL_ROUNDS:
+        parts.append(f"no more than {MOST_ROUNDS} rounds of anything")
     busy = os.getloadavg()[1] > (os.cpu_count() or 1)
     warning = " **The machine was busy with other things: no figure of this run can be relied on.**" if busy else ""
     return f"{', '.join(parts)}. Peers: {', '.join(_peers())}.{warning}"

@@ -27,7 +27,8 @@ from holdfast.engine.log import Log
 from holdfast.store import sqlite_file
 from holdfast.store.sqlite_file import Durability
 
-MOST_ROUNDS = int(os.environ.get("HOLDFAST_BENCH_ROUNDS", "1000"))  # few, to see whether all of it works
+ALL_ROUNDS = 1_000  # more than anything takes
+MOST_ROUNDS = int(os.environ.get("HOLDFAST_BENCH_ROUNDS", ALL_ROUNDS))  # few, to see whether all of it works
 EVENT_BYTES = 200
 RESULT_BYTES = 200
 TASKS = 200
