@@ -16,12 +16,12 @@ LEFT, RIGHT, TOP, BOTTOM = 78, 210, 44, 52
 LINE_HEIGHT = 15
 COLOURS = ("#2f81f7", "#db6d28", "#a371f7", "#3fa45b", "#d4508a")
 
+# Greys between black and white: a page may be dark while the system is not, so no picture can ask which it is.
 _STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #57606a }
-.title { font-size: 15px; font-weight: 600; fill: #24292f }
+text { font: 12px system-ui, sans-serif; fill: #768390 }
+.title { font-size: 15px; font-weight: 600 }
 .grid { stroke: #8c959f; stroke-opacity: .25 }
 .axis { stroke: #8c959f }
-@media (prefers-color-scheme: dark) { text { fill: #9ea7b3 } .title { fill: #e6edf3 } }
 """
 
 
