@@ -9,7 +9,7 @@ READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check docs bench bench-peers clean
+.PHONY: demo test test-all check docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -37,8 +37,11 @@ docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an
 bench: $(READY)              ## prints one table of ratios; minutes, not seconds
 	$(BIN)/python -m benchmarks
 
-bench-peers: $(READY) $(PEERS)/.ready  ## beside DBOS and LangGraph, in an environment of their own
-	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
+bench-peers: $(READY) $(PEERS)/.ready  ## beside Absurd, DBOS and LangGraph, in an environment of their own
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python
+
+bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the docs with its plots
+	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(DOCS) site .cache build dist .pytest_cache .ruff_cache .hypothesis

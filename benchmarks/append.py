@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
-from benchmarks.workload import BareAppends, best, new_task, say, step
+from benchmarks.workload import bare_appends, best, new_task, say, step
 from holdfast.engine.log import Log
 from holdfast.store.sqlite_file import Durability
 
@@ -16,9 +17,9 @@ ROUNDS = {"full": 100, "process": 80}
 LONG = 10_000
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least mean time of a block of appends, and the mean over a long turn with its snapshots."""
-    return [_block(place, "full"), _block(place, "process"), _long_turn(place)]
+    return [_block(bench.place, "full"), _block(bench.place, "process"), _long_turn(bench.place)]
 
 
 def _block(place: Path, durability: Durability) -> Row:
@@ -26,7 +27,7 @@ def _block(place: Path, durability: Durability) -> Row:
     count = BLOCK[durability]
     with holdfast.open(place / f"ours-{durability}.db", durability=durability) as app:
         log = new_task(app, "lone")
-        raw = BareAppends(place / f"raw-{durability}.db", durability)
+        raw = bare_appends(place / f"raw-{durability}.db", durability)
         found = best(
             ROUNDS[durability],
             ours=lambda: append_seconds(log, count),
@@ -50,7 +51,7 @@ def _long_turn(place: Path) -> Row:
             return append_seconds(new_task(app, "long"), LONG)
 
     def raw() -> float:
-        inserts = BareAppends(place / f"long-raw-{next(again)}.db", "process")
+        inserts = bare_appends(place / f"long-raw-{next(again)}.db", "process")
         seconds = inserts.seconds(LONG)
         inserts.close()
         return seconds

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from pathlib import Path
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_least
-from benchmarks.workload import BareAppends, best, new_task, say, step
+from benchmarks.workload import bare_appends, best, new_task, say, step
 from holdfast.core.events import Event
 from holdfast.core.records import Group
 from holdfast.engine.app import App
@@ -24,12 +24,12 @@ RAW = 100
 Work = list[tuple[Log, list[Event]]]
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """Events a second, in full mode."""
     say("concurrent")
-    with holdfast.open(place / "ours.db", durability="full") as app:
+    with holdfast.open(bench.place / "ours.db", durability="full") as app:
         logs = [new_task(app, f"task-{number}") for number in range(APPENDERS)]
-        raw = BareAppends(place / "raw.db", "full")
+        raw = bare_appends(bench.place / "raw.db", "full")
         found = best(
             ROUNDS,
             raw=lambda: min(raw.seconds(RAW) for _ in range(3)),

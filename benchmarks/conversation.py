@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Raw
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, new_task, say, text
 from holdfast.core import codec
@@ -53,10 +54,10 @@ class Conversation:
         return path
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """Bytes and the medians of neighbouring turns."""
     say("conversation")
-    talk = Conversation(place)
+    talk = Conversation(bench.place)
 
     def early() -> float:
         talk.write()

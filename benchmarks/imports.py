@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, say, timed
 
@@ -24,16 +25,16 @@ print(len(new), len([name for name in new if name.startswith("holdfast")]), len(
 """
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least wall time of whole processes, and how many modules are loaded."""
     say("imports")
     found = best(
         ROUNDS,
-        ours=lambda: timed(lambda: _output("import holdfast", place)),
-        bare=lambda: timed(lambda: _output("pass", place)),
+        ours=lambda: timed(lambda: _output("import holdfast", bench.place)),
+        bare=lambda: timed(lambda: _output("pass", bench.place)),
     )
     above = (found["ours"] - found["bare"]) * 1e3
-    modules, own, unwanted = map(int, _output(_COUNT, place).split())
+    modules, own, unwanted = map(int, _output(_COUNT, bench.place).split())
     return [
         Row(
             name="import holdfast, above a bare interpreter",

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import bare, best, say, timed
 from holdfast.engine.app import App
@@ -46,12 +47,12 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least time of one page, by each filter."""
     say("listing")
     for count in (FEW, MANY):
-        _fill(place / f"{count}.db", count)
-    with holdfast.open(place / f"{FEW}.db") as few, holdfast.open(place / f"{MANY}.db") as many:
+        _fill(bench.place / f"{count}.db", count)
+    with holdfast.open(bench.place / f"{FEW}.db") as few, holdfast.open(bench.place / f"{MANY}.db") as many:
         return [_row(name, filters, few, many) for name, filters in FILTERS.items()]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Goal, Row, at_most
 from benchmarks.workload import best, new_task, reopened, say, step, timed
 from holdfast.core.events import Event, MessageAdded, TurnStarted
@@ -16,7 +17,7 @@ from holdfast.engine.log import Log
 FLAT = 10_000
 TAIL = 100
 STEPS_A_TURN = 3
-ROUNDS = 25
+ROUNDS = 15
 ID = "loaded"
 
 _LOG = "select log from logs where name = ?"
@@ -24,9 +25,9 @@ _SNAPSHOT = "select seq, digest, version, at, body from snapshots where log = ? 
 _EVENTS = "select seq, kind, at, body, body_hash, digest from events where log = ? and seq > ? order by seq"
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least time of a warm process, with holdfast.open in it."""
-    plain, ruled, near = (place / f"flat-{name}.db" for name in ("plain", "ruled", "near"))
+    plain, ruled, near = (bench.place / f"flat-{name}.db" for name in ("plain", "ruled", "near"))
     say("load: one turn")
     _make_flat(plain, ruled, near)
     found = [
@@ -36,7 +37,7 @@ def rows(place: Path) -> list[Row]:
     ]
     for events in (1_000, 100_000):
         say(f"loop of {events:,}")
-        path = place / f"loop-{events}.db"
+        path = bench.place / f"loop-{events}.db"
         _make_loop(path, events)
         found.append(_measured(f"load a loop of {events:,} events, snapshot", path, at_most(10, "ms")))
     return found

@@ -1,63 +1,49 @@
-"""The PostgreSQL store beside bare psycopg: a lone caller, and two hundred at once. Needs a server, or one to start."""
+"""Events and steps on PostgreSQL, fsync on: one after the other, and many at once; beside bare psycopg and peers."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from pathlib import Path
 
 import holdfast
+from benchmarks import contest
 from benchmarks.append import append_seconds
+from benchmarks.bench import Bench
 from benchmarks.concurrent import APPENDERS, EACH, loop_seconds, thread_seconds
+from benchmarks.steps import lone_rows
 from benchmarks.table import Row, at_least, at_most
-from benchmarks.workload import best, new_task, say, step
-from holdfast.core import codec
+from benchmarks.workload import Inserts, bare_appends_at, best, new_task, say
+from holdfast import App
 
 BLOCK = 25
 ROUNDS = 40
 CONCURRENT_ROUNDS = 6
-_INSERT = """
-insert into holdfast.events (log, seq, kind, at, body, body_hash, digest)
-values (%s, %s, %s, %s, %b, %b, %b)
-"""
 
 
-def rows(place: Path) -> list[Row]:
-    """With fsync on, over TCP on this machine."""
-    try:
-        import psycopg  # noqa: F401
-        from tests.postgres_server import Server, binaries
-    except ImportError:
-        say("postgres: no psycopg")
-        return []
-    url = os.environ.get("HOLDFAST_TEST_URL")
-    if url:
-        return _measured(url)
-    found = binaries()
-    if found is None:
-        say("postgres: no server")
-        return []
-    server = Server(found, fsync="on")
-    try:
-        return _measured(server.url())
-    finally:
-        server.stop()
-
-
-def _measured(url: str) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
+    """Over TCP on this machine."""
     say("postgres")
-    with holdfast.open(url) as app:
-        log = new_task(app, "lone")
-        raw = _BareAppends(url)
-        lone = best(ROUNDS, ours=lambda: append_seconds(log, BLOCK), raw=lambda: raw.seconds(BLOCK))
-        logs = [new_task(app, f"task-{number}") for number in range(APPENDERS)]
-        many = best(
-            CONCURRENT_ROUNDS,
-            loop=lambda: asyncio.run(loop_seconds(app, logs)),
-            threads=lambda: thread_seconds(logs),
-        )
+    url = bench.database("ours")
+    with bench.peers("langgraph", "dbos", "absurd", at=bench.database) as peers, holdfast.open(url) as app:
+        raw = bare_appends_at(url)
+        found = [
+            *_appends(app, raw),
+            *lone_rows(app, raw, "postgres", at_most(1.3)),
+            *contest.sequential(app, raw, peers, {"absurd": at_least(1.75), "dbos": at_least(6)}),
+            *contest.concurrent(app, peers, {"absurd": at_least(8)}),
+        ]
         raw.close()
+    return found
+
+
+def _appends(app: App, raw: Inserts) -> list[Row]:
+    log = new_task(app, "lone")
+    lone = best(ROUNDS, ours=lambda: append_seconds(log, BLOCK), raw=lambda: raw.seconds(BLOCK))
+    logs = [new_task(app, f"task-of-{number}") for number in range(APPENDERS)]
+    many = best(
+        CONCURRENT_ROUNDS,
+        loop=lambda: asyncio.run(loop_seconds(app, logs)),
+        threads=lambda: thread_seconds(logs),
+    )
     per, written, bare = 1e6 / BLOCK, APPENDERS * EACH, BLOCK / lone["raw"]
     ours = lone["ours"] * per
     return [
@@ -70,30 +56,3 @@ def _measured(url: str) -> list[Row]:
 def _many(how: str, measured: float, bare: float) -> Row:
     name = f"{APPENDERS} appenders {how}, postgres"
     return Row(name=name, measured=measured, unit="events/s", compare=bare, goal=at_least(3))
-
-
-class _BareAppends:
-    """One prepared autocommit insert an event into the same table, with nothing around it."""
-
-    def __init__(self, url: str) -> None:
-        import psycopg
-
-        self._connection = psycopg.connect(url, autocommit=True)
-        self._seq = 0
-
-    def seconds(self, count: int) -> float:
-        """How long so many inserts take; what they insert is ready beforehand."""
-        drafts = [codec.draft(step(self._seq + number), 0)[0] for number in range(1, count + 1)]
-        rows = [
-            (0, self._seq + number, draft.kind, time.time_ns() // 1000, draft.body, draft.body_hash, draft.body_hash)
-            for number, draft in enumerate(drafts, start=1)
-        ]
-        self._seq += count
-        began = time.perf_counter()
-        for row in rows:
-            self._connection.execute(_INSERT, row, prepare=True)
-        return time.perf_counter() - began
-
-    def close(self) -> None:
-        """Let go of the server."""
-        self._connection.close()

@@ -11,14 +11,14 @@ from itertools import count
 from pathlib import Path
 
 import holdfast
-from benchmarks.steps import in_turns, work
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
-from benchmarks.workload import say
+from benchmarks.workload import in_turns, say, work
 from holdfast import AsyncTask, Task, agent
 from holdfast.engine.agent import Agent
 
 LENGTH = 10_000
-ROUNDS = 8
+ROUNDS = 5
 ID = "resumed"
 
 
@@ -64,14 +64,14 @@ def many_turns(task: Task) -> None:
         task.step(new_step)
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least time in a warm process, of a file the system has in its cache."""
     say("resume")
     steps = f"{LENGTH:,} steps of one turn"
     return [
-        *_measured(place, one_turn, f"{steps}, def", 250),
-        *_measured(place, one_turn_async, f"{steps}, async def", 250),
-        *_measured(place, many_turns, f"a loop at turn {LENGTH:,}", 20),
+        *_measured(bench.place, one_turn, f"{steps}, def", 250),
+        *_measured(bench.place, one_turn_async, f"{steps}, async def", 250),
+        *_measured(bench.place, many_turns, f"a loop at turn {LENGTH:,}", 20),
     ]
 
 

@@ -5,53 +5,32 @@ The agents of lone steps take the time themselves, so neither their start nor th
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 
 import holdfast
+from benchmarks import contest
+from benchmarks.bench import Bench
 from benchmarks.table import Goal, Row, at_least, at_most
-from benchmarks.workload import BareAppends, say, text
+from benchmarks.workload import EACH, MOST_ROUNDS, TASKS, Inserts, awork, bare_appends, gathered, in_turns, say, work
 from holdfast import App, AsyncTask, Task, agent
 from holdfast.engine.agent import Agent
 
-RESULT_BYTES = 200
 BLOCK = 10
 BEHIND = 400
-ROUNDS = 300
-TASKS = 200
-EACH = 20
+ROUNDS = min(300, 10 * MOST_ROUNDS)
 GATHERINGS = 5
 MEMORY_BLOCKS = 75
 MEMORY_BLOCK = 40
 IDLE = 20_000
 
-_RESULTS = [text(RESULT_BYTES - 2, seed) for seed in range(100)]
 _ids = count(1)
 
 Pairs = list[tuple[float, float]]
 """Seconds of a step and of what it is compared with, time after time."""
-
-
-def work(number: int) -> str:
-    """What every step does: next to nothing. The quotes make the result RESULT_BYTES of JSON."""
-    return _RESULTS[number % 100]
-
-
-async def awork(number: int) -> str:
-    """The same, to be awaited."""
-    return _RESULTS[number % 100]
-
-
-@agent
-async def at_once(task: AsyncTask, steps: int) -> None:
-    """One of many."""
-    for number in range(steps):
-        await task.step(awork, number)
 
 
 @agent
@@ -78,27 +57,38 @@ async def blocks_async(task: AsyncTask, steps: int) -> Pairs:
     return found
 
 
-def rows(place: Path) -> list[Row]:
-    """Steps on SQLite, durability full: one after the other, and two hundred tasks at once."""
+def rows(bench: Bench) -> list[Row]:
+    """Steps on SQLite, durability full: one after the other, and two hundred tasks at once; then beside peers."""
     say("steps")
-    with holdfast.open(place / "ours.db", durability="full") as app:
-        raw = BareAppends(place / "raw.db", "full")
-        lone, loop, behind = (_alternating(app, one) for one in alternating(raw))
-        many = in_turns(
-            GATHERINGS,
-            raw=lambda: min(raw.seconds(BLOCK) / BLOCK for _ in range(20)),
-            ours=lambda: gathered(app) / (TASKS * EACH),
-        )
+    with (
+        bench.peers("langgraph", "dbos", at=lambda name: bench.place) as peers,
+        holdfast.open(bench.place / "ours.db", durability="full") as app,
+    ):
+        raw = bare_appends(bench.place / "raw.db", "full")
+        found = [
+            *lone_rows(app, raw, "full", at_most(1.5), at_least(3)),
+            *contest.sequential(app, raw, peers, {"langgraph": at_least(3), "dbos": at_least(8)}),
+            *contest.concurrent(app, peers, {"langgraph": at_least(20)}),
+        ]
         raw.close()
-    return [
-        *_pair("step in a def agent, full", *lone, at_most(1.5)),
-        *_pair("step in an async agent, full", *loop),
-        *_rates("steps before_effects, full", *behind, at_least(3)),
-        *_rates(f"{TASKS} async tasks of {EACH} steps at once, full", many["ours"], many["raw"]),
-    ]
+    return found
 
 
-def alternating(raw: BareAppends) -> Iterator[Agent]:
+def lone_rows(app: App, raw: Inserts, where: str, lone: Goal, behind: Goal | None = None) -> Iterator[Row]:
+    """Ours beside what nothing durable can beat: one bare commit a step."""
+    steps, looped, behinds = (_alternating(app, one) for one in alternating(raw))
+    many = in_turns(
+        GATHERINGS,
+        raw=lambda: min(raw.seconds(BLOCK) / BLOCK for _ in range(20)),
+        ours=lambda: gathered(app) / (TASKS * EACH),
+    )
+    yield from _pair(f"step in a def agent, {where}", *steps, lone)
+    yield from _pair(f"step in an async agent, {where}", *looped)
+    yield from _rates(f"steps before_effects, {where}", *behinds, behind)
+    yield from _rates(f"{TASKS} async tasks of {EACH} steps at once, {where}", many["ours"], many["raw"])
+
+
+def alternating(raw: Inserts) -> Iterator[Agent]:
     """Agents that take turns with bare inserts, a few steps at a time, and give the seconds of each."""
 
     def bare() -> float:
@@ -129,7 +119,7 @@ def alternating(raw: BareAppends) -> Iterator[Agent]:
     yield from (lone, on_a_loop, behind)
 
 
-def overhead(place: Path) -> list[Row]:
+def overhead(bench: Bench) -> list[Row]:
     """The engine alone, on the store in memory; and an empty loop, which tells how fast Python is here and now."""
     say("overhead")
     idle: list[float] = []
@@ -151,31 +141,6 @@ def overhead(place: Path) -> list[Row]:
             beside="median",
         ),
     ]
-
-
-def in_turns(rounds: int, warm: int = 1, **subjects: Callable[[], float]) -> dict[str, list[float]]:
-    """All that each subject gave, without the rounds that warm up. They take turns: a busy moment meets all of them."""
-    found: dict[str, list[float]] = {name: [] for name in subjects}
-    for _ in range(warm + rounds):
-        for name, measure in subjects.items():
-            gc.collect()
-            found[name].append(measure())
-    say(".")
-    return {name: values[warm:] for name, values in found.items()}
-
-
-def gathered(app: App, tasks: int = TASKS, each: int = EACH) -> float:
-    """How long so many tasks take, all at once on one event loop, from their start to their end."""
-
-    async def together() -> float:
-        began = time.perf_counter()
-        runs = (app.arun(at_once, {"steps": each}, id=f"task-{next(_ids)}") for _ in range(tasks))
-        done = await asyncio.gather(*runs)
-        seconds = time.perf_counter() - began
-        assert all(one.status == "completed" for one in done)
-        return seconds
-
-    return asyncio.run(together())
 
 
 def _steps(task: Task, number: int) -> None:

@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, new_task, say, step
 from holdfast import agent
@@ -22,13 +22,11 @@ TASKS = {"short": "a task of 10 events", "long": "one turn of 10,000 events", "l
 MESSAGES = 1_000
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """On SQLite, and on PostgreSQL over TCP on this machine; Redis too if it can be had."""
-    with ExitStack() as stack:
-        redis = stack.enter_context(_redis())
-        found = _measured("sqlite", str(place / "tiers.db"), redis)
-        postgres = stack.enter_context(_postgres())
-        return found + (_measured("postgres", postgres, redis) if postgres else [])
+    with _redis() as redis:
+        found = _measured("sqlite", str(bench.place / "tiers.db"), redis)
+        return found + _measured("postgres", bench.database("tiers"), redis)
 
 
 def _measured(store: str, url: str, redis: str | None) -> list[Row]:
@@ -146,23 +144,6 @@ def _redis() -> Iterator[str | None]:
         yield None
         return
     server = RedisServer() if binary() else None
-    try:
-        yield server.url() if server else None
-    finally:
-        if server:
-            server.stop()
-
-
-@contextmanager
-def _postgres() -> Iterator[str | None]:
-    try:
-        import psycopg  # noqa: F401
-        from tests.postgres_server import Server, binaries
-    except ImportError:
-        yield None
-        return
-    found = binaries()
-    server = Server(found, fsync="on") if found else None
     try:
         yield server.url() if server else None
     finally:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import say, text
 from holdfast import tool
 from holdfast.core.window import STRATEGIES, Strategy
 from holdfast.llm import loop_agent
 
-TURNS = 5_000
-EARLY, LATE = slice(10, 510), slice(4_500, 5_000)
+TURNS = 3_000
+EARLY, LATE = slice(10, 510), slice(2_500, 3_000)
 MAX_TOKENS = 2_000
 _TEXTS = [text(200, seed) for seed in range(100)]
 
@@ -46,7 +46,7 @@ class Busy:
         return {"role": "assistant", "content": _TEXTS[number % 100], "tool_calls": [call]}
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The medians of neighbouring turns."""
     say("turns")
     return [_row(strategy) for strategy in STRATEGIES]

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import holdfast
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import say
 from holdfast import Task, agent
 
 MANY = 10_000
-ROUNDS = 5
+ROUNDS = 3
 
 # Opens the file, does a little work, and says what that added: Python's own objects, and the whole process.
 _PROGRAM = """
@@ -56,10 +57,10 @@ def patient(task: Task) -> str:
     return task.ask("yes or no?")
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """Medians of whole processes, beside a file with one such task."""
     say("waiting")
-    paths = {1: place / "one.db", MANY: place / "many.db"}
+    paths = {1: bench.place / "one.db", MANY: bench.place / "many.db"}
     for number, path in paths.items():
         _fill(path, number)
     found: dict[tuple[str, int], list[int]] = {}

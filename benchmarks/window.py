@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
+from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, say, text, timed
 from holdfast.core.messages import Message, Text, ToolCall, answer, parse, render
@@ -17,7 +17,7 @@ ROUNDS = 20
 CALLS = 5
 
 
-def rows(place: Path) -> list[Row]:
+def rows(bench: Bench) -> list[Row]:
     """The least time of one window, by each strategy; of all it takes to send it; and of adding one message."""
     say("window")
     few, many = conversation(FEW), conversation(MANY)

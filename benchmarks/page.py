@@ -1,0 +1,92 @@
+"""The page of the docs: the table of one run, with its date and its machine, and plots of its curves."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from benchmarks.plot import Series, line_plot
+from benchmarks.table import Row, Sections, as_json, as_markdown
+from benchmarks.workload import ALL_ROUNDS, MOST_ROUNDS
+
+HERE = Path(__file__).parent
+
+# Curve: title, across, up, whether up goes by powers of ten.
+PLOTS = {
+    "resume": ("From a kill back to the next turn", "turns of two messages of 1 KB", "milliseconds", True),
+    "storage": ("Bytes on disk for a turn of 2 KB", "turns so far", "bytes a turn", True),
+    "growth-one": ("One task beside a full table, PostgreSQL", "events in the table", "steps a second", False),
+    "growth-many": ("200 tasks at once beside a full table", "events in the table", "steps a second", False),
+}
+
+
+def write(folder: Path, sections: Sections) -> None:
+    """Write figures and plots into benchmarks/ of a folder, and the table into its benchmarks.md."""
+    place = folder / "benchmarks"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "figures.json").write_text(as_json(sections) + "\n", "utf-8")
+    for curve, (title, across, up, log_y) in PLOTS.items():
+        series = lines([row for rows in sections.values() for row in rows if row.curve == curve])
+        if series:
+            (place / f"{curve}.svg").write_text(line_plot(title, across, up, series, log_y=log_y), "utf-8")
+    page = folder / "benchmarks.md"
+    text = page.read_text("utf-8")
+    text = _between(text, "machine", f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())}. " + machine())
+    page.write_text(_between(text, "table", as_markdown(sections)), "utf-8")
+
+
+def lines(rows: list[Row]) -> list[Series]:
+    """Ours and everybody's beside it, where there are two points to draw a line between."""
+    found: dict[str, dict[float, float]] = {}
+    for row in rows:
+        if row.measured is not None:
+            found.setdefault("Holdfast", {})[row.at] = row.measured
+            if row.compare is not None:
+                found.setdefault(row.beside, {})[row.at] = row.compare
+    return [Series(name, sorted(points.items())) for name, points in found.items() if len(points) > 1]
+
+
+def machine() -> str:
+    """What it was measured on, and with which versions."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    parts = [
+        f"{os.cpu_count()} cores ({_processor()}), {memory:.0f} GB",
+        f"Linux {platform.release().partition('-')[0]}",
+        f"Python {platform.python_version()}",
+        f"SQLite {apsw.sqlite_lib_version()}",
+        f"load average at the end {os.getloadavg()[1]:.1f} (five minutes)",
+    ]
+    if MOST_ROUNDS < ALL_ROUNDS:
+        parts.append(f"no more than {MOST_ROUNDS} rounds of anything")
+    busy = os.getloadavg()[1] > (os.cpu_count() or 1)
+    warning = " **The machine was busy with other things: no figure of this run can be relied on.**" if busy else ""
+    return f"{', '.join(parts)}. Peers: {', '.join(_peers())}.{warning}"
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        found = None
+    return found.group(1).strip() if found else platform.machine()
+
+
+def _peers() -> Iterator[str]:
+    for line in (HERE / "peers" / "requirements.txt").read_text().splitlines():
+        name, _, version = line.partition("==")
+        if name in ("absurd-sdk", "dbos", "langgraph"):
+            yield f"{name} {version}"
+
+
+def _between(text: str, mark: str, new: str) -> str:
+    """The text with something new between two comments."""
+    begin, end = f"<!-- {mark} -->\n", f"\n<!-- end of {mark} -->"
+    before, _, rest = text.partition(begin)
+    assert end in rest, f"the page has no place for its {mark}: {begin!r} … {end!r}"
+    return f"{before}{begin}{new}{end}{rest.partition(end)[2]}"
