@@ -354,6 +354,9 @@ class Log:
             self._weight += len(draft.body)
         self.hot, self.head = hot, Head(seq, placed.digests[-1])
         self.remember()
+        tier = self._logs.cache.tier
+        if tier is not None and write.summary is not None and write.summary.status == "pending":
+            tier.wake(write.summary.queue)
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
             self._size = self._snapshot_at = self._next_snapshot_at

@@ -105,7 +105,7 @@ class Worker:
         """The same, on the running event loop."""
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
         self._ears = self._home.logs.store.queues.listen()
-        with self._signals(), serving.announced(self._home.logs.store, self._serving()):
+        with self._signals(), self._woken_by_others(), serving.announced(self._home.logs.store, self._serving()):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
             asker.start()
             try:
@@ -139,6 +139,17 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _woken_by_others(self) -> Generator[None, None, None]:
+        """Hear what other servers tell through the tier they share, if there is one."""
+        tier, ears = self._home.logs.cache.tier, self._ears
+        stop = None if tier is None or ears is None else tier.on_wake(lambda queue: ears.wake())
+        try:
+            yield
+        finally:
+            if stop is not None:
+                stop()
 
     def _signalled(self, number: int, frame: object) -> None:
         self.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -11,10 +12,12 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_presence import Presence
+from holdfast.store.postgres_quick import Quick
 from holdfast.store.postgres_server import (
     Address,
     Durability,
@@ -31,6 +34,11 @@ _READ_TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
+_TEXT, _BIGINT, _BYTEA = 25, 20, 17
+_EVENT = {"name": _TEXT, "seq": _BIGINT, "kind": _TEXT, "at": _BIGINT} | dict.fromkeys(
+    ("body", "body_hash", "digest", "before"), _BYTEA
+)
+
 Parameters = Mapping[str, Any]
 Connected = TypeVar("Connected")
 
@@ -45,6 +53,7 @@ class Links:
         self.address = address
         self.durability: Durability = durability
         self.texts = q.Texts(address.schema)
+        self._append_event = Quick("holdfast_append", self.texts[q.APPEND_EVENT], _EVENT)
         self._pid = os.getpid()
         self._presence: Presence | None = None
         self._lock = threading.Lock()
@@ -103,7 +112,7 @@ class Links:
     def _give_back(self, link: Link) -> None:
         """Keep a connection that is as it should be; close any other."""
         self.undo(link)
-        usable = not link.closed and link.info.transaction_status == TransactionStatus.IDLE
+        usable = not link.closed and link.pgconn.transaction_status == TransactionStatus.IDLE
         with self._lock:
             if usable and not self._is_closed:
                 self._idle.append(link)
@@ -169,6 +178,13 @@ class Links:
             link.execute(b"commit")
         return cursor
 
+    def write_event(self, link: Link, row: dict[str, Any]) -> int:
+        """One event in one round trip; gives how many were written."""
+        if self.address.pooled:
+            numbers = {name: Int8(value) for name, value in row.items() if type(value) is int}
+            return self.write(link, q.APPEND_EVENT, row | numbers).rowcount
+        return self._append_event.run(link, [_binary(value) for value in row.values()])
+
     def rows(self, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True) -> list[Any]:
         """Everything a query gives. Reading again on a new connection is always safe."""
         for tries in range(1, _READ_TRIES + 1):
@@ -207,7 +223,7 @@ class Links:
 
     def undo(self, link: Link) -> None:
         """Roll back what is open; a connection that cannot do that is not used again."""
-        if link.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        if link.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
                 link.execute(b"rollback")
             except psycopg.Error:
@@ -255,3 +271,13 @@ class Links:
             link.close()
         if self._presence is not None:
             self._presence.close()
+
+
+_int8 = struct.Struct("!q").pack
+
+
+def _binary(value: str | int | bytes | None) -> bytes | None:
+    """A value as the server takes it."""
+    if type(value) is int:
+        return _int8(value)
+    return value.encode() if type(value) is str else value  # pyright: ignore[reportReturnType]

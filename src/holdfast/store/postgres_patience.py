@@ -21,6 +21,10 @@ class PatientConnection(psycopg.Connection[TupleRow]):
 
     patience: float | None = None
 
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.quick: set[bytes] = set()
+
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **given: Any) -> Any:
         """Wait for the server, as psycopg does, but not for ever."""
         if self.patience is None:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg.types.numeric import Int8
 
 from holdfast.core import codec
 from holdfast.core.errors import Conflict, HoldfastError, LogCorrupt, StorePoisoned, StoreUnreachable
@@ -99,7 +98,7 @@ class Writer:
         group = Group((Write(log, (draft,), expect),))
         seq = expect.seq + 1
         digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-        row = {"name": log, "seq": Int8(seq), "kind": draft.kind, "at": Int8(draft.at_us)}
+        row: dict[str, Any] = {"name": log, "seq": seq, "kind": draft.kind, "at": draft.at_us}
         row |= {"body": draft.body, "body_hash": draft.body_hash, "digest": digest, "before": expect.digest}
         failpoint("append.before")
         places: Places = None
@@ -123,7 +122,7 @@ class Writer:
         with self._links.writing() as link:
             failpoint("commit.before")
             try:
-                written = self._links.write(link, q.APPEND_EVENT, row).rowcount == 1
+                written = self._links.write_event(link, row) == 1
             except psycopg.Error as error:
                 raise self._reason(error, link) from error
         if written:
