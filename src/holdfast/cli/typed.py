@@ -25,7 +25,7 @@ def quoted(word: str) -> str:
 
 
 def commands(entry: Entry, by: str, store: str = "") -> list[str]:
-    """What somebody can type about an entry of the inbox. `store` is given where it is not the usual one."""
+    """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
     task, key, who = quoted(entry.task), quoted(entry.key), f"--by {quoted(by or 'you')}"
     match entry.kind:
         case "question":
@@ -39,6 +39,8 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
             ]
         case "budget":
             typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
+        case "quarantined" | "diverged":
+            typed = [f"log {task}", f"resume {task}{_file(None)}", f"cancel {task} {who} --why WHY"]
     return [f"holdfast {one}{_store(store)}" for one in typed]
 
 
@@ -47,7 +49,7 @@ def _more(of: float | None) -> str:
 
 
 def _store(store: str) -> str:
-    return f" --store {quoted(store)}" if store else ""
+    return f" {store}" if store else ""
 
 
 def asked(entry: Entry) -> str:
@@ -65,6 +67,14 @@ def asked(entry: Entry) -> str:
             return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
         case "budget":
             return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+        case "quarantined" | "diverged":
+            return f"{SET_ASIDE[entry.kind]}: {shown(entry.prompt)}"
+
+
+SET_ASIDE = {
+    "quarantined": "it was set aside, and nobody takes it before you say so",
+    "diverged": "its agent went another way than the log says, and stopped",
+}
 
 
 def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
@@ -84,12 +94,20 @@ def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
 def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: str, resume: str) -> Iterator[str]:
     """Why a task waits, and exactly what to type."""
     for entry in entries:
+        if entry.kind in SET_ASIDE:
+            yield clean(asked(entry))
+            yield from (f"  {line}" for line in commands(entry, by, store))
+            return
         until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
         yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
         for line in commands(entry, by, store):
             yield f"  {line}"
     waiting = state.waiting
     if waiting is None:
+        return
+    if waiting.kind == "no_worker":
+        yield f"nobody takes it: {clean(waiting.why)}"
+        yield f"or: {resume}"
         return
     for one in waiting.on:
         if one["kind"] == "signal":

@@ -1,4 +1,4 @@
-"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up."""
+"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up, tasks set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.engine.log import Logs
 from holdfast.engine.view import TaskState
 from holdfast.store.protocol import Query
 
-Kind = Literal["question", "approval", "doubt", "budget"]
+Kind = Literal["question", "approval", "doubt", "budget", "quarantined", "diverged"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -53,6 +53,10 @@ def entries_of(logs: Logs, id: str) -> list[Entry]:
     state, hot = TaskState(log, logs), log.state
     if state.waiting is None:
         return []
+    kind = state.waiting.kind
+    if kind == "quarantined" or kind == "diverged":
+        why, since_us = state.waiting.why, hot.updated_us
+        return [Entry(task=state.id, agent=state.agent, kind=kind, key="", name=kind, prompt=why, since_us=since_us)]
     return [_entry(state, hot, one) for one in state.waiting.on if one["kind"] in _KINDS]
 
 
