@@ -219,7 +219,7 @@ class Said:
         busy = times(self._worker.busy, "task")
         self._json({"event": "stopping", "busy": self._worker.busy})
         more = "; Ctrl-C again ends at once" if self._wanted.child is None else ""
-        self._line(f"stopping: {busy} finish the step under way{more}", "warn")
+        self._line(f"stopping: no more tasks are taken; after its step, each is let go of: {busy}{more}", "warn")
 
     def at_once(self, number: int) -> None:
         """End the process there and then. The operating system lets go of what shows that it lives."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.cli.agents import files_declared
 from holdfast.cli.look import clean
+from holdfast.cli.refusal import in_commands
 from holdfast.cli.words import clock, shown
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.inbox import Entry
@@ -106,7 +107,7 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
     if waiting is None:
         return
     if waiting.kind == "no_worker":
-        yield f"nobody takes it: {clean(waiting.why)}"
+        yield f"nobody takes it: {clean(in_commands(waiting.why))}"
         yield f"or: {resume}"
         return
     for one in waiting.on:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.core.errors import MissingExtra, StoreTooNew
+from holdfast.core.errors import InvalidUrl, MissingExtra, StoreTooNew
 from holdfast.store.migrations import Migration, migrations
 
 
@@ -17,10 +17,10 @@ class Schema(Struct, frozen=True):
     pending: list[Migration]
 
 
-def schema_of(path: str | None) -> Schema:
-    """The schema of a SQLite file; of a file that is not there, everything is pending."""
+def schema_of(path: str | None, url: str = "") -> Schema:
+    """The schema of a SQLite file, or of a database at an address; of what is not there, everything is pending."""
     if path is None:
-        raise MissingExtra("only the schema of a file can be looked at", hint="give the path of a SQLite store")
+        return _of_database(url)
     from holdfast.store.sqlite_file import schema_version
 
     every, found = migrations("sqlite"), schema_version(path)
@@ -31,3 +31,16 @@ def schema_of(path: str | None) -> Schema:
             version=found,
         )
     return Schema("sqlite", found, len(every), list(every[found:]))
+
+
+def _of_database(url: str) -> Schema:
+    if not url.startswith(("postgres:", "postgresql:")):
+        raise InvalidUrl(f"{url!r} has no schema", hint="give the path of a SQLite store, or postgresql://…")
+    try:
+        from holdfast.store.postgres_checks import pending
+    except ImportError as error:
+        raise MissingExtra(
+            f"PostgreSQL needs {error.name}, which is not installed", hint="pip install 'holdfast[postgres]'"
+        ) from error
+    every, lacking = migrations("postgres"), pending(url)
+    return Schema("postgres", len(every) - len(lacking), len(every), list(lacking))

@@ -213,6 +213,15 @@ def prepare(address: Address, texts: q.Texts, at_us: int) -> None:
             raise translated(error, address) from error
 
 
+def lacking(address: Address, texts: q.Texts) -> tuple[Migration, ...]:
+    """The migrations that a database lacks. Looks only."""
+    with connect(address, direct=True) as link:
+        try:
+            return _missing(link, texts, address)
+        except psycopg.Error as error:
+            raise translated(error, address) from error
+
+
 def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, ...]:
     """The migrations that the schema lacks; refuses one that is too new or not ours."""
     known = migrations("postgres")

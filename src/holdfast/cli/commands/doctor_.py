@@ -24,8 +24,12 @@ def doctor_(place: Place) -> None:
     path = path_of(place.url)
     app = place.app()
     found = list(doctor.findings(app.logs, path))
-    if path is not None:
-        schema = schema_of(path)
+    if place.url.startswith(("postgres:", "postgresql:")):
+        from holdfast.engine import doctor_postgres
+
+        found = [*doctor_postgres.findings(place.url), *found]
+    if not place.url.startswith("memory:"):
+        schema = schema_of(path, place.url)
         found.insert(1, doctor.Finding("schema", "ok", f"version {schema.found} of {schema.known}"))
     if place.as_json:
         place.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])

@@ -87,13 +87,14 @@ def status_of(app: App, row: Summary) -> str:
 
 def unserved(app: App, rows: Sequence[Summary]) -> dict[str, str]:
     """Why nobody takes a task that could begin or go on; tasks that somebody will take are not in it."""
+    from holdfast.cli.refusal import in_commands
     from holdfast.engine import serving
 
     now = app.clock.now_us()
     ready = [row for row in rows if row.status == "pending" and (row.wake_us is None or row.wake_us <= now)]
     workers = app.workers() if ready else []
     found = ((row.id, serving.why_none_of(workers, row)) for row in ready)
-    return {id: why for id, why in found if why is not None}
+    return {id: in_commands(why) for id, why in found if why is not None}
 
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:

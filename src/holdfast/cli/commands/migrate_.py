@@ -23,7 +23,7 @@ def migrate_(place: Place, dry_run: bool, dump_sql: bool) -> None:
     from holdfast.cli.progress import Progress
     from holdfast.engine.schema import schema_of
 
-    schema = schema_of(path_of(place.url))
+    schema = schema_of(path_of(place.url), place.url)
     steps = [f"{one.version:04}_{one.name}" for one in schema.pending]
     if dump_sql:
         if place.as_json:
