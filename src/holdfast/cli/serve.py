@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, redirect_stdout, suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from msgspec import Struct
 
 from holdfast.cli.agents import Served, served
-from holdfast.cli.look import clean
+from holdfast.cli.look import clean, cut
 from holdfast.cli.place import Place
 from holdfast.cli.refusal import INTERRUPTED
 from holdfast.cli.screen import Screen
@@ -29,6 +30,9 @@ from holdfast.engine.worker import Worked, Worker
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
 """How often one looks whether the worker was told to stop."""
+
+SAY_SECONDS = 1.0
+"""How long a process that is to end at once tries to say so: whoever reads it may be stuck."""
 
 WORDS = {
     "taken_over": "taken over",
@@ -174,7 +178,7 @@ class Said:
 
     def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen, out: Any) -> None:
         self._place, self._wanted, self._worker, self._screen, self._out = place, wanted, worker, screen, out
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._began = time.monotonic()
         self._who = f"[{wanted.child}] " if wanted.child is not None else ""
 
@@ -197,7 +201,8 @@ class Said:
         told += [f"{name} {', '.join(facts[name])}" for name in ("agents", "queues", "schedules") if facts[name]]
         told += [f"namespaces {', '.join(tenants)}"] if tenants else []
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
-        self._line(" · ".join(told), "dim")
+        for line in wrapped(told, " · ", self._screen.look.width):
+            self._line(line, "dim")
 
     def task(self, done: Worked) -> None:
         """Say what came of a task."""
@@ -210,7 +215,9 @@ class Said:
         took = "" if done.outcome == "taken_over" else f"  {length(int(done.seconds * 1_000_000))}"
         why = f"  for {done.why}" if done.outcome == "waiting" and done.why else f"  {done.why}" if done.why else ""
         named = f"{tenant}{done.id}" + (f" ({done.agent})" if done.agent else "")
-        self._line(f"{word:<10} {clean(named)}{took}{clean(why)}", TONES.get(done.outcome, "plain"))
+        whole = f"{word:<10} {clean(named)}{took}{clean(why)}"
+        width = self._screen.look.width
+        self._line(cut(whole, width - len(self._who) if width else 0), TONES.get(done.outcome, "plain"))
         if done.outcome == "quarantined":
             self._line(f"{'':<10} holdfast resume {clean(done.id)} {self._wanted.target or 'FILE'}   when it is mended")
 
@@ -219,15 +226,20 @@ class Said:
         busy = times(self._worker.busy, "task")
         self._json({"event": "stopping", "busy": self._worker.busy})
         more = "; Ctrl-C again ends at once" if self._wanted.child is None else ""
-        self._line(f"stopping: no more tasks are taken; after its step, each is let go of: {busy}{more}", "warn")
+        self._line(f"stopping after the steps under way ({busy}){more}", "warn")
 
     def at_once(self, number: int) -> None:
         """End the process there and then. The operating system lets go of what shows that it lives."""
         why = f"a second {signal.Signals(number).name}" if number else f"--grace {self._wanted.grace:g}s is over"
         busy = self._worker.busy
-        self._json({"event": "ended", "why": why, "held": busy})
-        self._line(f"ended at once: {why}; {times(busy, 'task')} held, which others take over", "bad")
-        os._exit(INTERRUPTED)
+        late = threading.Timer(SAY_SECONDS, os._exit, (INTERRUPTED,))
+        late.daemon = True
+        late.start()
+        try:
+            self._json({"event": "ended", "why": why, "held": busy})
+            self._line(f"ended at once: {why}; {times(busy, 'task')} held, which others take over", "bad")
+        finally:
+            os._exit(INTERRUPTED)
 
     def ended(self) -> None:
         """Say what was done in all."""
@@ -237,14 +249,7 @@ class Said:
         self._json(facts)
         if self._place.as_json:
             click.echo(_text(facts), file=self._out)
-        let_go = sum(counts[name] for name in LET_GO)
-        told = [
-            f"{counts[name]:,} {WORDS.get(name, name)}" for name in ("completed", "failed", "waiting") if counts[name]
-        ]
-        told += [f"{let_go:,} let go of"] if let_go else []
-        told += [f"{counts['quarantined']:,} set aside"] if counts["quarantined"] else []
-        rest = f" ({', '.join(told)})" if told else ""
-        self._line(f"stopped after {took}: {times(counts['claimed'], 'task')} worked on{rest}; none is held", "good")
+        self._line(f"stopped after {took}: {_summary(counts)}; none is held", "good")
 
     def _line(self, text: str, tone: str = "plain") -> None:
         """A line for people, on stderr."""
@@ -261,6 +266,30 @@ class Said:
             return
         with self._guard, suppress(OSError):
             click.echo(_text({**facts, "pid": os.getpid()}), file=self._out)
+
+
+def _summary(counts: dict[str, int]) -> str:
+    """What came of the tasks, counted."""
+    let_go = sum(counts[name] for name in LET_GO)
+    told = [f"{counts[name]:,} {name}" for name in ("completed", "failed", "cancelled", "waiting") if counts[name]]
+    told += [f"{let_go:,} let go of"] if let_go else []
+    told += [f"{counts['quarantined']:,} set aside"] if counts["quarantined"] else []
+    return f"{times(counts['claimed'], 'task')} worked on" + (f" ({', '.join(told)})" if told else "")
+
+
+def wrapped(parts: Sequence[str], between: str, width: int) -> list[str]:
+    """Parts in as few lines as fit; a width of 0 has no end.
+
+    >>> wrapped(["agents a, b", "queues c"], " · ", 16), wrapped(["a", "b"], ", ", 0)
+    (['agents a, b', 'queues c'], ['a, b'])
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and (not width or len(lines[-1]) + len(between) + len(part) <= width):
+            lines[-1] += between + part
+        else:
+            lines.append(part)
+    return lines
 
 
 def _text(facts: dict[str, Any]) -> str:
