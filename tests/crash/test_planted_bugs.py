@@ -16,14 +16,13 @@ from holdfast import DidNotHappen, NotDone, agent, tool
 from holdfast import events as ev
 from holdfast.core import codec, decide, flows, life, limits, state
 from holdfast.core.errors import LeaseLost, TaskBusy
-from holdfast.core.hot import FOLD_VERSION
 from holdfast.core.records import Group
 from holdfast.core.wishes import Act, Park, Record
-from holdfast.engine import acts, drive, drive_async, outside
+from holdfast.engine import acts, drive, drive_async, loading, outside
 from holdfast.engine import run as runs
 from holdfast.engine.agent import Tool
 from holdfast.engine.app import App
-from holdfast.engine.log import Log, Logs
+from holdfast.engine.log import Log
 from holdfast.engine.loop import LoopRun
 from holdfast.engine.run import Run
 from holdfast.engine.task import Task
@@ -337,16 +336,16 @@ def a_snapshot_of_the_wrong_place(patch):
 def any_snapshot_is_trusted(patch):
     """A snapshot is believed whatever the log says."""
 
-    def trusting(self, log, segments):
-        for index in range(len(segments) - 1, -1, -1):
-            snapshot = self.store.snapshot(segments[index].log, upto=segments[index].upto, version=FOLD_VERSION)
-            if snapshot is not None:
-                log.restore(snapshot)
-                log.head = replace(log.head, digest=self.store.read(log.name, after=snapshot.seq - 1)[0].digest)
-                return index
-        return 0
+    def trusting(logs, log, part):
+        if part.snapshot is None:
+            return False
+        log.restore(part.snapshot)
+        rows = logs.store.read(part.log, after=part.snapshot.seq - 1, upto=part.upto)
+        log.head = replace(log.head, digest=rows[0].digest)
+        log.follow(rows[1:], part.log)
+        return True
 
-    patch.setattr(Logs, "_restore", trusting)
+    patch.setattr(loading, "_restored", trusting)
 
 
 def a_snapshot_that_the_log_does_not_confirm_is_ignored(bench):
@@ -358,6 +357,7 @@ def a_snapshot_that_the_log_does_not_confirm_is_ignored(bench):
     forged = replace(log._snapshot(0), digest=b"\0" * 32)
     write = replace(app.logs.load("shop").draft([ev.StageSet(stage="a")]), snapshot=forged)
     app.store.append([Group((write,))])
+    app.logs.cache.states.clear()
     assert app.get("shop").state["paid"] is False, "a snapshot was believed that no event confirms"
 
 

@@ -73,8 +73,8 @@ _decode = msgspec.json.Decoder().decode
 # Values
 
 
-def pack(value: Any, path: str = "value") -> Raw:
-    """Encode a user's value; the path names it in errors.
+def pack(value: Any, path: str = "value", *names: object) -> Raw:
+    """Encode a user's value; the path names it in errors. Only there are the names filled into it (`%s`, `%r`).
 
     >>> bytes(pack({"b": 1, "a": None}))
     b'{"a":null,"b":1}'
@@ -82,25 +82,31 @@ def pack(value: Any, path: str = "value") -> Raw:
     try:
         data = _encode(value)
     except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
-        raise _complaint(value, path, 0) or NotSerializable(path, f"is a {type(value).__name__}, not JSON")
+        where = path % names if names else path
+        raise _complaint(value, where, 0) or NotSerializable(where, f"is a {type(value).__name__}, not JSON")
     if len(data) > limits.MAX_VALUE_BYTES:
         raise NotSerializable(
-            path,
+            path % names if names else path,
             f"is {len(data):,} bytes of JSON; the most is {limits.MAX_VALUE_BYTES:,}",
             hint="keep it in a file or an object store and record where it is",
         )
-    # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look.
-    if b"null" in data or (len(data) > 2 * limits.MAX_DEPTH and _brackets_nest_too_deep(data)):
-        complaint = _complaint(msgspec.to_builtins(value, enc_hook=_plain), path, 0)
+    # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look, and one with
+    # nothing inside none at all. (`find`, because `in` raises an error inside and drops it, which takes as long again.)
+    if type(value) not in _FLAT and (data.find(b"null") >= 0 or _nests_too_deep(data)):
+        where = path % names if names else path
+        complaint = _complaint(msgspec.to_builtins(value, enc_hook=_plain), where, 0)
         if complaint is not None:
             raise complaint
     return Raw(b'{"$json":' + data + b"}") if data.startswith(b'{"$') else Raw(data)
 
 
+_FLAT = frozenset((str, int, bool, type(None)))
+
+
 def unpack(raw: Raw, fetch: Fetch) -> Any:
     """Decode a value, whatever stands for it."""
-    data = resolve(raw, fetch)
-    return _decode(data)
+    data = bytes(raw)
+    return _decode(resolve(raw, fetch) if data.startswith(b'{"$') else data)
 
 
 def resolve(raw: Raw, fetch: Fetch) -> bytes:
@@ -332,7 +338,7 @@ def genesis(log: str) -> bytes:
 
 def chain(previous: bytes, seq: int, kind: str, at_us: int, body_hash: bytes) -> bytes:
     """The digest of an event: of all that came before it, its place, kind, time and body."""
-    return sha256(previous + _PLACE(seq, at_us) + kind.encode() + b"\n" + body_hash).digest()
+    return sha256(b"".join((previous, _PLACE(seq, at_us), kind.encode(), b"\n", body_hash))).digest()
 
 
 def body_hash(body: bytes) -> bytes:
@@ -442,10 +448,10 @@ def hidden_value(raw: Raw, secrets: tuple[str, ...]) -> Raw:
 # What is wrong with a value
 
 
-def _brackets_nest_too_deep(data: bytes) -> bool:
-    brackets = data.translate(None, _NOT_BRACKETS)
-    if len(brackets) <= 2 * limits.MAX_DEPTH:
+def _nests_too_deep(data: bytes) -> bool:
+    if data.count(b"[") + data.count(b"{") <= limits.MAX_DEPTH:
         return False
+    brackets = data.translate(None, _NOT_BRACKETS)
     return max(accumulate(map(_NESTING.__getitem__, brackets))) > limits.MAX_DEPTH
 
 

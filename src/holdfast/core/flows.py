@@ -27,7 +27,7 @@ from holdfast.core.errors import (
     TimeLimit,
 )
 from holdfast.core.events import Event, Fields
-from holdfast.core.hot import Hot, Step
+from holdfast.core.hot import ENDED, Hot, Step
 from holdfast.core.records import Take
 from holdfast.core.spending import within_budget
 from holdfast.core.state import address
@@ -60,17 +60,17 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
     if want.effect == "once":
         desk.called[key] = want  # whoever has to settle it later needs to know how
     while True:
-        known = desk.hot.steps_of(branch.turn).get(key)
+        hot = desk.hot
+        known = hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:
             if _changed(known, want):
                 yield Record((ev.StepVoided(key=key, why="its input changed"),), decided=True)
                 continue
-            return found(desk, branch, known)
-        if known is not None and known.status in ("running", "doubt") and want.effect == "once":
+            return found(hot, branch, known)
+        if want.effect == "once" and known is not None and known.status in ("running", "doubt"):
             yield from _settle(desk, known, want)
             continue
-        refuse_to_begin(desk, branch, key)
-        hot = desk.hot
+        refuse_to_begin(desk, hot, branch, key)
         if hot.summary.deadline_us is not None:
             yield from before_deadline(hot)
         if hot.budget is not None or hot.payers:
@@ -78,10 +78,11 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
         if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
             desk.underway.pop(key, None)
             continue
+        attempt = 1
         if known is not None and known.status == "retrying":
             yield from until(known.retry_us)
             yield from may_begin(desk, branch, key)
-        attempt = known.attempts + 1 if known is not None and known.status == "retrying" else 1
+            attempt = known.attempts + 1
         try:
             if want.tool:
                 result = yield from _attempt(desk, key, attempt, known, want)
@@ -95,13 +96,12 @@ def step(desk: Desk, branch: Branch, want: Want) -> Flow:
             return result
 
 
-def found(desk: Desk, branch: Branch, known: Step) -> Raw:
+def found(hot: Hot, branch: Branch, known: Step) -> Raw:
     """What a recorded step gave, from the first time on; the branch sees as far as that."""
     if not known.behind:
-        hot = desk.hot
         branch.see(hot.joined(known.last_seq) if hot.forked_from else known.last_seq)
     if known.status == "failed":
-        if desk.hot.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
+        if hot.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
             raise Cancelled  # a child that was cancelled with its parent
         raise _failed(known)
     branch.last = (known.key, known.result)
@@ -132,30 +132,33 @@ def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want)
     same |= {"effect": want.effect, "idempotency_key": inherited or idempotency_key(desk.hot, key, want)}
     if not (yield from _announced(desk, same, attempt, want)):
         return None
-    started_us: int = yield Now()
     act = Act(key, want, attempt, same["idempotency_key"])
-    ended: dict[str, Any] = {**same, "attempts": attempt, "started_us": started_us}
+    ended: dict[str, Any] = {**same, "attempts": attempt}
     if desk.hot.mock:
         ended["source"] = "mock"
+
+    def completed(outcome: Outcome) -> Event:
+        assert outcome.value is not None
+        undo = "" if want.effect == "once" else want.undo
+        given: dict[str, Any] = {**ended, "started_us": outcome.started_us, "usage": outcome.usage}
+        return ev.StepCompleted(**given, result=outcome.value, undo=undo)
+
     if want.effect == "transaction" and not desk.hot.mock:
-        outcome: Outcome | None = yield Transact(
-            act, lambda value: ev.StepCompleted(**ended, result=value, undo=want.undo)
-        )
+        outcome: Outcome | None = yield Transact(act, completed)
         if outcome is None or outcome.value is not None:
             return None
     else:
         outcome = yield act
     assert outcome is not None
     if outcome.value is not None:
-        undo = "" if want.effect == "once" else want.undo
-        completed = ev.StepCompleted(**ended, result=outcome.value, undo=undo, usage=outcome.usage)
-        behind = yield Record((completed,), behind=want.effect in ("read", "idempotent") and not want.unique)
-        return outcome.value if behind == "behind" else None
+        behind = want.effect in ("read", "idempotent") and not want.unique
+        answer = yield Record((completed(outcome),), behind=behind)
+        return outcome.value if answer == "behind" else None
     if outcome.timed_out and want.effect == "once":
         yield Record((ev.StepDoubted(key=key, why="no answer in time"),))
         return None
     assert outcome.error is not None
-    yield from _after_failure(outcome.error, {**ended, "usage": outcome.usage}, want)
+    yield from _after_failure(outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, want)
     return None
 
 
@@ -165,7 +168,6 @@ def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
         given: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempt": attempt}
         if not (yield Record((ev.StepStarted(**given, estimate=want.estimate),), decided=True)):
             return None
-    started_us: int = yield Now()
     outcome: Outcome = yield Act(key, want, attempt)
     if outcome.value is not None:
         done = ev.StepCompleted(
@@ -173,7 +175,7 @@ def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
             name=want.name,
             input=want.input,
             attempts=attempt,
-            started_us=started_us,
+            started_us=outcome.started_us,
             result=outcome.value,
             usage=outcome.usage,
         )
@@ -181,8 +183,8 @@ def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
         return outcome.value if behind == "behind" else None
     assert outcome.error is not None
     ended: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempts": attempt}
-    ended["usage"] = outcome.usage
-    yield from _after_failure(outcome.error, {**ended, "started_us": started_us}, want)
+    ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
+    yield from _after_failure(outcome.error, ended, want)
     return None
 
 
@@ -414,16 +416,15 @@ def person_answers(desk: Desk, key: str, wake_us: int | None, now_us: int) -> Pa
 
 def may_begin(desk: Desk, branch: Branch | None, key: str) -> Part:
     """Refuse to begin anything once the task has ended or was cancelled, is being undone, or after its deadline."""
-    refuse_to_begin(desk, branch, key)
+    refuse_to_begin(desk, desk.hot, branch, key)
     yield from before_deadline(desk.hot)
 
 
-def refuse_to_begin(desk: Desk, branch: Branch | None, key: str) -> None:
+def refuse_to_begin(desk: Desk, hot: Hot, branch: Branch | None, key: str) -> None:
     """Refuse what needs no look at the clock."""
-    hot = desk.hot
-    if hot.ended:
+    if hot.summary.status in ENDED:
         raise TaskFinished(hot.summary.id, hot.summary.status, f"step {key!r}")
-    if desk.stopping:
+    if desk.stop.asked:
         raise Stopped
     if (hot.cancel is not None or hot.undoing) and (branch is None or not branch.path.startswith("~undo")):
         raise Cancelled

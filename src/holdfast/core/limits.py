@@ -119,3 +119,51 @@ SECRET_LENGTH = 4
 
 FOLLOW_SECONDS = 0.05
 """How often somebody who follows a task looks for new events."""
+
+CACHE_BYTES = 32 * 1024 * 1024
+"""How many bytes an app keeps of states, of what was said in threads and of messages that were read, about."""
+
+CACHE_ENTRIES = 10_000
+"""How many of each it keeps at the most."""
+
+CACHE_STATE_BYTES = 4_096
+"""What a state in memory takes when there is nothing in it, about."""
+
+CACHE_MESSAGE_BYTES = 512
+"""What a message in memory takes beside its text, about."""
+
+CACHE_FACTOR = 3
+"""How much more a state takes in memory than its events in the log, about."""
+
+CACHE_SIZED_BYTES = 64 * 1024
+"""A state is measured when its log has grown by this much, and by its own size; until then its events are counted."""
+
+CACHE_TAIL_EVENTS = 500
+"""How many events a state in a cache may be behind its log; beyond that a snapshot is the shorter way."""
+
+CACHE_SHARED_BYTES = 8 * 1024 * 1024
+"""The largest state that servers share, compressed."""
+
+CACHE_SHARE_EVENTS = 32
+"""By how many events a log must have gone on before servers share its state again; less is not worth a trip."""
+
+CACHE_QUEUE = 64
+"""How many states, and how many wake-ups, may be on their way to the tier that servers share."""
+
+CACHE_EXPIRE_SECONDS = 3_600.0
+"""How long a shared state stays when nobody says."""
+
+CACHE_MAX_EXPIRE_SECONDS = 30 * 86_400.0
+"""How long it may stay at the most."""
+
+CACHE_TIMEOUT_SECONDS = 0.25
+"""How long the tier that servers share may take to connect, or to answer."""
+
+CACHE_PAUSE_SECONDS = 5.0
+"""How long it is left alone after it was away."""
+
+CACHE_LISTEN_SECONDS = 0.2
+"""How often a listener for wake-ups looks whether it should stop."""
+
+CACHE_CLOSE_SECONDS = 1.0
+"""How long closing waits for what is on its way there."""

@@ -42,6 +42,9 @@ def namespaced(namespace: str, name: str) -> str:
     return f"{namespace}{NAMESPACE_END}{name}"
 
 
+BLOCK_QUEUE = "@block"
+"""Where tasks are that live in a block of code: no worker serves it."""
+
 MOCK_KEYS = "@mock/"
 """What unique keys of mock tasks begin with, and no other may."""
 

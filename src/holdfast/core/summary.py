@@ -25,11 +25,6 @@ def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Su
     return replace(summary, changed_us=at_us, **changed) if changed else summary
 
 
-def changes_summary(event: Event) -> bool:
-    """Whether a list may show something else after this event."""
-    return type(event) in SUMMARISED
-
-
 def first_summary(log: str, event: Event, at_us: int) -> Summary:
     """What a list shows of a task that has just begun."""
     same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "key", "version")
@@ -90,8 +85,11 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
 
 
 _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
-SUMMARISED: set[type[Event]] = {
-    *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
-    *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
-    *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
-}
+SUMMARISED = frozenset[type[Event]](
+    (
+        *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
+        *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
+        *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
+    )
+)
+"""After these events a list may show something else."""

@@ -21,7 +21,7 @@ def wait(desk: Desk, branch: Branch, name: str, kind: ev.WaitKind, prompt: Raw |
     while True:
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:
-            return found(desk, branch, known)
+            return found(desk.hot, branch, known)
         yield from may_begin(desk, branch, key)
         waiting = desk.hot.waits.get(key)
         now_us: int = yield Now()
@@ -52,7 +52,7 @@ def approve(desk: Desk, branch: Branch, name: str, prompt: Raw, seconds: float |
     while True:
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:
-            return found(desk, branch, known)
+            return found(desk.hot, branch, known)
         yield from may_begin(desk, branch, key)
         now_us: int = yield Now()
         asked = desk.hot.approvals.get(key)
@@ -70,7 +70,7 @@ def spawn(desk: Desk, branch: Branch, name: str, agent: Any, input: Fields) -> F
     while True:
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None and known.done:
-            return found(desk, branch, known)
+            return found(desk.hot, branch, known)
         hot = desk.hot
         id = f"{hot.summary.id}/{address(hot.turn, key) if hot.turn else key}"
         if key not in hot.waits:
@@ -89,7 +89,7 @@ def checkpoint(desk: Desk, branch: Branch, label: str) -> Flow:
     while True:
         known = desk.hot.steps_of(branch.turn).get(key)
         if known is not None:
-            return found(desk, branch, known)
+            return found(desk.hot, branch, known)
         yield from may_begin(desk, branch, key)
         yield Record((ev.CheckpointMade(label=label, key=key),), decided=True)
 

@@ -42,13 +42,13 @@ class Act(Struct, frozen=True, gc=False):
 
 
 class Transact(Struct, frozen=True, gc=False):
-    """Call the user's function inside a transaction of the store and record its result in the same.
+    """Call the user's function inside a transaction of the store and record its outcome in the same, if it has a value.
 
-    Answered with an Outcome, whose value is recorded by then, or with None if the log had moved on.
+    Answered with that Outcome, or with None if the log had moved on.
     """
 
     act: Act
-    record: Callable[[Raw], Event]
+    record: Callable[[Outcome], Event]
 
 
 class Ask(Struct, frozen=True, gc=False):
@@ -147,12 +147,13 @@ class Unfit:
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """What became of calling a function: a value, an error, or no answer in time."""
+    """What became of calling a function: a value, an error, or no answer in time; and when it was called."""
 
     value: Raw | None = None
     error: Exception | None = None
     timed_out: bool = False
     usage: Usage | None = None
+    started_us: int = 0
 
 
 class Want(Struct, frozen=True, kw_only=True, gc=False):
@@ -231,6 +232,12 @@ class Branch:
         self.own = self.sketch = None
 
 
+class Stopping(Protocol):
+    """Whether the process was asked to stop before the next step."""
+
+    asked: bool
+
+
 class Desk(Protocol):
     """What flows read: the state as folded so far, and whether anything waits to be written."""
 
@@ -241,7 +248,7 @@ class Desk(Protocol):
     def unwritten(self) -> bool: ...
 
     @property
-    def stopping(self) -> bool: ...
+    def stop(self) -> Stopping: ...
 
     @property
     def called(self) -> dict[str, Want]: ...

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast.core import budget, codec, failures
 from holdfast.core import events as ev
 from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
@@ -16,7 +14,7 @@ from holdfast.core.hot import Hot
 from holdfast.core.records import Group, Take
 from holdfast.core.wishes import Act, Ask, DidNotHappen, Happened, Outcome, Owned, Transact, Unfit, Unknown, Want
 from holdfast.engine import mocks, outside
-from holdfast.engine.calls import Call, calling
+from holdfast.engine.calls import CALLER, Call
 from holdfast.engine.run import Run
 from holdfast.failpoints import failpoint
 
@@ -24,23 +22,30 @@ from holdfast.failpoints import failpoint
 class Acting:
     """One call of a user's function."""
 
+    __slots__ = ("_act", "_run", "fn", "given", "key", "started_us", "usage", "want")
+
     def __init__(self, act: Act, run: Run, connection: Any = None) -> None:
         want = act.want
         self.want = want
         self.key = act.key
         self._act = act
         self._run = run
+        self.started_us = run.logs.clock.now_us()
         self.usage: Usage | None = None
-        self.given: dict[str, Any] = {}
-        self.fn, filled = want.fn, want.given
-        if want.tool and (run.hot.mock or run.hot.effects == "recorded"):
+        self.fn = want.fn
+        self.given = self._given(connection) if want.tool else {}
+
+    def _given(self, connection: Any) -> dict[str, Any]:
+        """What a tool is called with; a mock is called in its place where nothing may be touched."""
+        want, hot = self.want, self._run.hot
+        filled, given = want.given, dict(want.arguments)
+        if hot.mock or hot.effects == "recorded":
             self.fn, filled = mocks.stand_in(want)
-        if want.tool:
-            self.given = dict(want.arguments)
-            if "idempotency_key" in filled:
-                self.given["idempotency_key"] = act.idempotency_key
-            if "connection" in filled:
-                self.given["connection"] = connection
+        if "idempotency_key" in filled:
+            given["idempotency_key"] = self._act.idempotency_key
+        if "connection" in filled:
+            given["connection"] = connection
+        return given
 
     @property
     def call(self) -> Call:
@@ -62,12 +67,12 @@ class Acting:
 
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
-        with calling(self):
+        caller = CALLER.set(self)
+        try:
             failpoint("act.before")
-            value = self.fn(**self.given)
-            if not is_awaitable(value):
-                failpoint("act.after")
-            return value
+            return self.fn(**self.given)
+        finally:
+            CALLER.reset(caller)
 
     def outcome(self, make: Callable[[], Any]) -> Outcome | Any:
         """What became of a call; something to await is handed back as it is."""
@@ -81,19 +86,21 @@ class Acting:
 
     def kept(self, value: Any) -> Outcome:
         """A value as it is recorded. One that cannot be is the step's failure: it did run."""
+        failpoint("act.after")
         try:
-            raw = codec.pack(value, f"the result of step {self.key!r}")
+            raw = codec.pack(value, "the result of step %r", self.key)
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
         told = "usage" in value if type(value) is dict else hasattr(value, "usage")
         usage = None
         if told or self.usage is not None:
             usage = self._spent(codec.unpack(raw, self._run.logs.blob) if self.usage is None else None)
-        return Outcome(value=codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw, usage=usage)
+        kept = codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw
+        return Outcome(kept, None, False, usage, self.started_us)
 
     def failed(self, error: Exception) -> Outcome:
         """A function that raised. What it used up until then counts."""
-        return Outcome(error=error, usage=self._spent())
+        return Outcome(None, error, False, self._spent(), self.started_us)
 
     def _spent(self, value: Any = None) -> Usage | None:
         """What the function said it used up, else what its answer says."""
@@ -115,8 +122,12 @@ class Acting:
 
     def in_doubt(self) -> Outcome:
         """No answer in time."""
-        limit = self.want.timeout or 0
-        return Outcome(error=TimeLimit(f"no answer within {limit:g} s", hint="raise its timeout"), timed_out=True)
+        error = TimeLimit(f"no answer within {self.want.timeout or 0:g} s", hint="raise its timeout")
+        return Outcome(None, error, True, None, self.started_us)
+
+    def announce(self) -> None:
+        """Tell others, from another thread, that this step takes long."""
+        self._run.announce(self.announcement())
 
     def announcement(self) -> ev.StepStarted:
         """What tells others that this step is under way."""
@@ -140,6 +151,7 @@ class Transacting:
         self._wish = wish
         self._run = run
         self._outcome: Outcome | None = None
+        self._started_us = run.logs.clock.now_us()
         self.seconds = wish.act.want.timeout
 
     def work(self, connection: Any) -> Group:
@@ -147,20 +159,21 @@ class Transacting:
         acting = Acting(self._wish.act, self._run, connection)
         outcome = acting.outcome(acting.make)
         if not isinstance(outcome, Outcome):
-            outcome = Outcome(error=TypeError("a transaction tool cannot be awaited"))
+            outcome = self._failed(TypeError("a transaction tool cannot be awaited"))
         self._outcome = outcome
         if outcome.value is None:
             raise NothingToCommit
-        recorded = self._wish.record(outcome.value)
-        if outcome.usage is not None and isinstance(recorded, ev.StepCompleted):
-            recorded = replace(recorded, usage=outcome.usage)
+        recorded = self._wish.record(outcome)
         return Group((self._run.log.draft([recorded]), *self._run.beside.writes([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
         """What became of it; None if the log had moved on."""
         if error is not None:
-            return self._outcome if isinstance(error, NothingToCommit) else Outcome(error=error)
+            return self._outcome if isinstance(error, NothingToCommit) else self._failed(error)
         return self._outcome if done else None
+
+    def _failed(self, error: Exception) -> Outcome:
+        return Outcome(error=error, started_us=self._started_us)
 
 
 class NothingToCommit(Exception):

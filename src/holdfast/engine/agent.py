@@ -61,18 +61,16 @@ class Agent:
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
         self.name = names.short_name(self.parameters.name, "agent's name")
-        self.stages = stages_of(stages)
-        self.phases = a_machine(phases)
+        self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
-        self.loop, self.max_turns = loop, max_turns
+        self.loop, self.max_turns, self.undoers = loop, max_turns, _undoers(tools)
         self.checkpoint = _one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version, self.accepts = version, _versions(version, accepts)
         self.on_change = _one_of(on_change, OnChange, "on_change")
         self.risks = _levels(required_for_risk_levels)
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
-        self.undoers = _undoers(tools)
         self.budget = None if budget is None else limits_of(budget)
         self.is_async = self.parameters.is_async
         self.states = _states(self.name, state, state_version)

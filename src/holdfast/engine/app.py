@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from holdfast.core import codec, decide, limits, names, policy
 from holdfast.core import events as ev
 from holdfast.core.budget import Budget, limits_of
-from holdfast.core.errors import InvalidEvent, InvalidValue, TaskFinished
+from holdfast.core.errors import InvalidValue, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.patch import StatePatch
 from holdfast.core.phases import Machine
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import Record, Summary
-from holdfast.engine import beginnings, blocks, floor, outside, resuming, timeline, upkeep, urls
+from holdfast.engine import beginnings, blocks, outside, resuming, timeline, upkeep, urls
 from holdfast.engine.agent import Agent
+from holdfast.engine.cache import Cache
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock, SystemClock
 from holdfast.engine.log import Log, Logs
@@ -30,7 +31,6 @@ from holdfast.engine.task import Block
 from holdfast.engine.timeline import Verification
 from holdfast.engine.view import StepState, TaskState
 from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
-from holdfast.store.namespaces import Tenant
 from holdfast.store.protocol import Query, Stats, Store
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def open(
     prices: Mapping[str, Price] | None = None,
     queues: Sequence[Queue] = (),
     namespace: str = "",
+    cache: str | None = None,
+    cache_bytes: int = limits.CACHE_BYTES,
 ) -> App:
     """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -64,12 +66,19 @@ def open(
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
     `prices` says what models cost, for budgets of money. `queues` are those there are, with their limits; if none are
     given, any name will do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here.
+    `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
+    `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     """
-    costs = Prices(prices)
+    costs, where = Prices(prices), urls.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
     store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
-    own = store if not namespace else Tenant(store, namespace)
-    return App(own, ticking, agents=agents, on_wait=on_wait, prices=costs, queues=queues, namespace=namespace)
+    if namespace:
+        from holdfast.store.namespaces import Tenant
+
+        store = Tenant(store, namespace)
+    kept = urls.open_cache(store, where, cache_bytes)
+    given: dict[str, Any] = {"agents": agents, "on_wait": on_wait, "prices": costs, "queues": queues}
+    return App(store, ticking, **given, namespace=namespace, cache=kept)
 
 
 class App:
@@ -85,12 +94,13 @@ class App:
         prices: Prices | None = None,
         queues: Sequence[Queue] = (),
         namespace: str = "",
+        cache: Cache | None = None,
     ) -> None:
         self.namespace = namespace
         self.queues = Queues(queues)
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock)
+        self.logs = Logs(store, self.clock, cache)
         self._shop = Workshop(self.logs, on_wait, prices)
         for agent in agents:
             self._shop.know(agent)
@@ -309,6 +319,8 @@ class App:
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
         """
+        from holdfast.engine import floor
+
         return floor.append(self.logs, names.task_log(id), events, expect)
 
     def fork(
@@ -337,7 +349,7 @@ class App:
     ) -> TaskState:
         """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
         log = self._load(id)
-        target = self._rollback_target(log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
         later = timeline.calls_after(self.logs, id, target)
         hot = decide.restored(log.state, past.state, later)
@@ -345,22 +357,6 @@ class App:
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
-
-    def _rollback_target(self, log: Log, steps: int, to: int | str | None) -> int:
-        if isinstance(to, str):
-            if to not in log.state.checkpoints:
-                raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
-            return log.state.checkpoints[to]
-        if to is not None:
-            return to
-        done = sorted(
-            (step.after, step.before)
-            for step in timeline.steps(self.logs, log.name)
-            if step.status in ("completed", "failed")
-        )
-        if not 1 <= steps <= len(done):
-            raise InvalidEvent(f"cannot roll back {steps} steps of {log.name!r}", hint=f"it has done {len(done)}")
-        return done[-steps][1]
 
     # Reading
 
@@ -434,11 +430,7 @@ class App:
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
-        self.logs.segments(names.task_log(id))
-        if os.path.exists(path):
-            raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
-        with builtins.open(path, "xb", opener=_private) as file:
-            return upkeep.write_export(self.logs, id, file)
+        return upkeep.export_to(self.logs, names.task_log(id), path)
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
@@ -486,6 +478,7 @@ class App:
         """Let go of the store. Closing twice is fine."""
         self.logs.watch.close()
         self.logs.committer.close()
+        self.logs.cache.close()
         self.store.close()
 
     def _before(self, age: Duration | None) -> int | None:
@@ -493,7 +486,3 @@ class App:
 
     def _load(self, id: str, seq: int | None = None) -> Log:
         return self.logs.load(names.task_log(id), upto=seq)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -33,6 +33,8 @@ def first(
     stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
     if stages:
         given["stages"] = stages_of(stages)
+    if given.get("block"):
+        given["queue"] = names.BLOCK_QUEUE
     after = given.pop("after", None)
     if after is not None:
         given["start_us"] = deadline_us(shop.logs.clock.now_us(), seconds(after, "after"))

@@ -56,12 +56,13 @@ class Caller(Protocol):
     def priced(self, usage: Usage) -> Usage: ...
 
 
-_current: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
+CALLER: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
+"""Who makes the call that this code runs in: set around every function of a step."""
 
 
 def current_call() -> Call | None:
     """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
-    caller = _current.get()
+    caller = CALLER.get()
     return None if caller is None else caller.call
 
 
@@ -70,7 +71,7 @@ def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float |
 
     A result with a provider's `usage` needs no report.
     """
-    caller = _current.get()
+    caller = CALLER.get()
     if caller is None:
         raise InvalidValue("usage was reported outside a step", hint="report it from the function a step calls")
     for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost or 0)):
@@ -84,18 +85,3 @@ def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float |
     total = None if more.cost is None and before.cost is None else (before.cost or 0.0) + (more.cost or 0.0)
     tokens = before.input_tokens + input_tokens, before.output_tokens + output_tokens
     caller.usage = Usage(*tokens, cost=total, model=model or before.model)
-
-
-class calling:
-    """Mark that a step's function is running."""
-
-    __slots__ = ("_caller", "_token")
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._caller)
-
-    def __exit__(self, *error: object) -> None:
-        _current.reset(self._token)

@@ -27,6 +27,9 @@ Taken = Literal["", "dead", "lease"]
 Lost = dict[str, Literal["dead", "lease"]]
 Shops = Callable[[str], Workshop]
 
+IDLE_SECONDS = 1.0
+"""How long a worker waits before it looks for tasks although it heard of none."""
+
 LOST_SECONDS = 0.3
 """How often a worker looks whether somebody's tasks are orphaned."""
 
@@ -56,37 +59,44 @@ class Claiming:
         self._namespaces = None if namespaces is None else list(namespaces)
         self._tenants: list[str] = []
         self._tenants_at = self._lost_at = self._sweep_at = 0.0
+        self._lost: Lost = {}
+        self._next_us = 0
         self._turn = 0
 
-    def round(self, free: int) -> Iterator[tuple[str, str, Taken]]:
+    def look(self, now_us: int) -> bool:
+        """Whether it is time to ask for tasks although nothing was heard: somebody is lost, or a time has come."""
+        self._look_for_lost()
+        return bool(self._lost) or now_us >= self._next_us
+
+    def plan_next(self, now_us: int, others_us: list[int]) -> None:
+        """Decide when to ask again at the latest: when the next task is due, or something else, or after a while."""
+        names = [queue.name for queue in self._queues]
+        found = [self._shops(tenant).logs.store.queues.next_wake(tenant, names, now_us) for tenant in self._tenants]
+        idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
+        self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
+
+    def round(self, free: int, now_us: int) -> Iterator[tuple[str, str, Taken]]:
         """Take up to so many tasks: of which tenant, which one, and how it was taken from another, if it was."""
         tenants = self._tenants_now()
         self._turn += 1
         shift = self._turn % len(tenants) if tenants else 0
         order = [(tenant, queue) for tenant in tenants[shift:] + tenants[:shift] for queue in self._queues]
-        lost = self._lost_now()
+        self._look_for_lost()
+        lost, self._lost = self._lost, {}
         for share in (max(1, free // max(1, len(order))), free):
             for tenant, queue in order:
                 if free <= 0:
                     return
-                for name, taken in self._claim(tenant, queue, min(share, free), lost):
+                for name, taken in self._claim(tenant, queue, min(share, free), lost, now_us):
                     free -= 1
                     yield tenant, name, taken
             if len(order) < 2:
                 return
 
-    @property
-    def rest_seconds(self) -> float:
-        """How long until somebody has to be looked after, if nothing is heard."""
-        return max(0.0, min(self._lost_at, self._sweep_at) - time.monotonic())
-
-    def wake_us(self) -> int | None:
-        """When the next task that waits for a time is due."""
-        found = [
-            self._shops(tenant).logs.store.queues.next_wake(tenant, [queue.name for queue in self._queues])
-            for tenant in self._tenants
-        ]
-        return min((wake for wake in found if wake is not None), default=None)
+    def rest_seconds(self, now_us: int) -> float:
+        """How long until something has to be looked after, if nothing is heard."""
+        looks = min(self._lost_at, self._sweep_at) - time.monotonic()
+        return max(0.0, min(looks, (self._next_us - now_us) / 1_000_000))
 
     def _tenants_now(self) -> list[str]:
         if self._namespaces is not None:
@@ -96,19 +106,18 @@ class Claiming:
             self._tenants = sorted({one.namespace for one in self._shops("").logs.store.queues.depths()})
         return self._tenants
 
-    def _lost_now(self) -> Lost:
-        """Holders whose tasks may be taken; now and then our own among them, for what we do not work on."""
-        now, lost = time.monotonic(), Lost()
+    def _look_for_lost(self) -> None:
+        """Find holders whose tasks may be taken; now and then our own among them, for what we do not work on."""
+        now = time.monotonic()
         store = self._shops("" if self._namespaces is None else self._namespaces[0]).logs.store
         if now >= self._lost_at:
             self._lost_at = now + LOST_SECONDS
-            lost = store.queues.lost()
+            self._lost |= store.queues.lost()
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
-            lost[store.holder()] = "dead"
-        return lost
+            self._lost[store.holder()] = "dead"
 
-    def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost) -> list[tuple[str, Taken]]:
+    def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[tuple[str, Taken]]:
         logs = self._shops(tenant).logs
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
@@ -129,7 +138,7 @@ class Claiming:
             namespace=tenant,
             served=self._served,
             limit=limit,
-            now_us=logs.clock.now_us(),
+            now_us=now_us,
             lost=tuple(lost),
             concurrency=queue.concurrency,
             per_key=queue.per_key,

@@ -69,7 +69,7 @@ class Committer:
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
         """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
         self._refuse_after_fork()
-        if not self._queue and self._lock.acquire(blocking=False):
+        if not self._queue and self._lock.acquire(False):
             try:
                 digest = self._store.append_event(log, expect, draft)
             finally:

@@ -14,8 +14,9 @@ from holdfast.core.codec import MessagesRef
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer
 from holdfast.core.tally import Tally, shorten
-from holdfast.core.tokens import Basis, Count, Counter, count
+from holdfast.core.tokens import Basis, Counter, count
 from holdfast.core.window import Strategy, Summary, Window
+from holdfast.engine.cache import Bounded, Heard
 from holdfast.engine.counters import installed
 from holdfast.engine.ledger import Ledger
 
@@ -50,14 +51,17 @@ class Shown(NamedTuple):
 class Counted:
     """What was read and counted of a task's conversation, kept from turn to turn: a message is looked at once."""
 
-    def __init__(self, value: Callable[[Raw], Any], ledger: Ledger, lock: threading.RLock) -> None:
+    def __init__(
+        self, value: Callable[[Raw], Any], ledger: Ledger, lock: threading.RLock, memory: Bounded[Heard] | None = None
+    ) -> None:
         self.value = value
         self.ledger = ledger
         self.lock = lock
         self.groups = Groups()
         self.read: list[Message] = []
         self._raws: list[Raw] = []
-        self._reported: list[Count | None] = []
+        self._heard: list[Heard] = []
+        self._memory = Bounded[Heard](0, 0) if memory is None else memory
         self._checked = 0
         self._tallies: dict[Counter | None, Tally] = {}
 
@@ -70,13 +74,22 @@ class Counted:
             self._forget(at)
         for position in range(at, shown.total):
             raw = shown.raw(position)
-            value = self.value(raw)
-            message = message_kept.read(value, f"messages[{position}]")
-            self._reported.append(message_kept.counted(value))
-            self.read.append(message)
-            self.groups.add(message)
+            heard = self._hear(raw, position)
+            self._heard.append(heard)
+            self.read.append(heard.message)
+            self.groups.add(heard.message)
             raws.append(raw)
         self._checked = shown.settled
+
+    def _hear(self, raw: Raw, position: int) -> Heard:
+        """Read a message, or remember how it was read in whatever task that was: what it is depends on nothing else."""
+        key = bytes(raw)
+        heard = self._memory.get(key)
+        if heard is None:
+            value = self.value(raw)
+            heard = Heard(message_kept.read(value, f"messages[{position}]"), message_kept.counted(value))
+            self._memory.put(key, heard, heard.weight + len(key))
+        return heard
 
     def tally(self, counter: Counter | None) -> Tally:
         """The totals of what was read. Without a counter: as reported, else counted exactly or estimated."""
@@ -87,12 +100,15 @@ class Counted:
         for at in range(len(tally), len(self.read)):
             message = self.read[at]
             where = f"the whole is message {at} in the log, the result of call {_result_of(message)}"
-            told = self._reported[at] if counter is None else None
-            tally.add(message, told, pointer=where if message.role == "tool" else "")
+            heard = self._heard[at]
+            told = heard.reported or heard.count if counter is None else None
+            counted = tally.add(message, told, pointer=where if message.role == "tool" else "")
+            if counter is None:
+                heard.count = counted
         return tally
 
     def _forget(self, count: int) -> None:
-        for kept in (self.read, self._raws, self._reported):
+        for kept in (self.read, self._raws, self._heard):
             del kept[count:]
         self.groups.rewind(count)
         for tally in self._tallies.values():

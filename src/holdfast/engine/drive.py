@@ -31,7 +31,7 @@ from holdfast.core.wishes import (
 )
 from holdfast.engine import acts
 from holdfast.engine.acts import Acting
-from holdfast.engine.calls import calling
+from holdfast.engine.calls import CALLER
 from holdfast.engine.run import Run
 from holdfast.engine.threads import Job, Threads
 
@@ -58,18 +58,16 @@ def drive(flow: Part, run: Run) -> Any:
 
 
 def _act(wish: Act, run: Run) -> Outcome:
-    acting = Acting(wish, run)
-    watched = None
-    if wish.want.effect != "once" and wish.want.estimate is None:  # those are announced before they begin
-        watched = run.logs.watch.begin(lambda: run.announce(acting.announcement()))
+    acting, want, watch = Acting(wish, run), wish.want, run.logs.watch
+    if want.effect != "once" and want.estimate is None:  # those are announced before they begin
+        watch.begin(acting)
     try:
-        if wish.want.timeout is not None:
-            return _within(acting, wish.want.timeout)
+        if want.timeout is not None:
+            return _within(acting, want.timeout)
         outcome = acting.outcome(acting.make)
         return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
     finally:
-        if watched is not None:
-            run.logs.watch.end(watched)
+        watch.end(acting)
 
 
 def _within(acting: Acting, seconds: float) -> Outcome:
@@ -88,8 +86,11 @@ def _within(acting: Acting, seconds: float) -> Outcome:
 def _awaited(acting: Acting, value: Any) -> Outcome:
     """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
 
-    with calling(acting):
+    caller = CALLER.set(acting)
+    try:
         job = _in_own_loop(value)
+    finally:
+        CALLER.reset(caller)
     return acting.outcome(job.value)
 
 
@@ -129,7 +130,7 @@ def _sleep(wish: Sleep, run: Run) -> None:
     if wish.until_us - now_us > run.hold * 1_000_000:
         _park(Park("timer", wish.until_us), run)
         return
-    while (left := (wish.until_us - run.logs.clock.now_us()) / 1_000_000) > 0 and not run.stopping:
+    while (left := (wish.until_us - run.logs.clock.now_us()) / 1_000_000) > 0 and not run.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
         if left > limits.POLL_SECONDS and run.refresh():
             return

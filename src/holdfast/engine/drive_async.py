@@ -28,12 +28,11 @@ from holdfast.core.wishes import (
 )
 from holdfast.engine import acts
 from holdfast.engine.acts import Acting
-from holdfast.engine.calls import calling
+from holdfast.engine.calls import CALLER
 from holdfast.engine.drive import ANSWERS, THREADS
 from holdfast.engine.loop import LoopRun, nowhere
 from holdfast.engine.threads import Job
 from holdfast.engine.together import Piece
-from holdfast.failpoints import failpoint
 
 
 async def drive_async(flow: Part, run: LoopRun) -> Any:
@@ -130,10 +129,12 @@ async def _on_loop(acting: Acting, seconds: float | None) -> Outcome:
 
 async def _kept(acting: Acting, value: Any) -> Outcome:
     """Await what a function gave, and keep what comes of it."""
+    caller = CALLER.set(acting)
     try:
-        with calling(acting):
+        try:
             result = await value
-            failpoint("act.after")
+        finally:
+            CALLER.reset(caller)
         return acting.kept(result)
     except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
         return acting.failed(error)
@@ -143,7 +144,8 @@ async def _kept(acting: Acting, value: Any) -> Outcome:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        return Outcome(error=RuntimeError(f"it was cancelled from inside: {error!r}"))
+        inside = RuntimeError(f"it was cancelled from inside: {error!r}")
+        return Outcome(error=inside, started_us=acting.started_us)
 
 
 async def _transact_async(wish: Transact, run: LoopRun) -> Outcome | None:

@@ -21,7 +21,7 @@ def erase_logs(
     A large value that an event that stays refers to as well is kept with it.
     """
     at_us = logs.clock.now_us()
-    erased = 0
+    erased, touched = 0, list[str]()
     for name in names:
         kept = set[str]() if only is None else _kept(logs, name, only)
         seq = 0
@@ -35,8 +35,9 @@ def erase_logs(
             if found:
                 logs.store.erase(found)
                 erased += len(found)
+                touched.append(name)
             seq = chunk[-1].seq
-    logs.forget()
+    logs.forget(dict.fromkeys(touched))
     return erased
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +29,9 @@ from holdfast.core.hot import FOLD_VERSION, Hot
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write, joined
 from holdfast.core.state import evolve
-from holdfast.core.summary import changes_summary, summarise
+from holdfast.core.summary import SUMMARISED, summarise
+from holdfast.engine import loading
+from holdfast.engine.cache import Cache, Ground, Kept, Sizes
 from holdfast.engine.chance import chance
 from holdfast.engine.clock import Clock
 from holdfast.engine.commit import Committer
@@ -50,9 +51,10 @@ class Segment(Struct, frozen=True):
 class Logs:
     """All logs of one store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, cache: Cache | None = None) -> None:
         self.store = store
         self.clock = clock
+        self.cache = cache or Cache()
         self.committer = Committer(store)
         self.watch = Watch()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
@@ -60,19 +62,7 @@ class Logs:
 
     def load(self, name: str, *, upto: int | None = None) -> Log:
         """A log and its state, at its head or at an earlier seq."""
-        segments = self.segments(name, upto)
-        log = Log(self, name)
-        start = self._restore(log, segments)
-        for segment in segments[start:]:
-            after = max(segment.after, log.head.seq)
-            log.follow(self.store.read(segment.log, after=after, upto=segment.upto), segment.log)
-        if log.hot is not None and not log.hot.summary.agent and upto is None:
-            log.hot.summary = self.store.summary(name) or log.hot.summary  # its creation was erased, its row was not
-        if log.head.seq <= segments[-1].after:
-            raise self.missing(name)  # it was removed while we read
-        if upto is not None and log.head.seq != upto:
-            raise SeqOutOfRange(name, upto, log.head.seq)
-        return log
+        return loading.load(self, Log(self, name), upto)
 
     def segments(self, name: str, upto: int | None = None) -> list[Segment]:
         """Where a log's events lie, oldest first."""
@@ -157,7 +147,7 @@ class Logs:
         if len(past) >= limits.MAX_FORK_DEPTH:
             raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
         log = Log(self, name)
-        log.head, log.hot = parent.head, parent.hot
+        log.head, log.hot, log.ground = parent.head, parent.hot, None
         # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.
         log.append(events, origin=Origin(past[-1].log, parent.head.seq))
         return log
@@ -194,10 +184,11 @@ class Logs:
             _, dropped = self._blobs.popitem(last=False)
             self._blob_bytes -= len(dropped)
 
-    def forget(self) -> None:
-        """Keep no large value in memory: some of them may have been erased."""
+    def forget(self, names: Iterable[str]) -> None:
+        """Keep nothing of these logs in memory, and no large value at all: some of them may have been erased."""
         self._blobs.clear()
         self._blob_bytes = 0
+        self.cache.forget(names)
 
     def pins(self, user: str | None, thread: str | None) -> Pins | None:
         """How far the logs that a task looks at have come; they are begun if they are not there."""
@@ -230,26 +221,8 @@ class Logs:
         first = decoded(name, rows[0]) if rows else None
         return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt
 
-    def _restore(self, log: Log, segments: list[Segment]) -> int:
-        """Begin from the newest snapshot that is whole and that the log confirms; gives the segment to go on with."""
-        for index in range(len(segments) - 1, -1, -1):
-            segment = segments[index]
-            snapshot = self.store.snapshot(segment.log, upto=segment.upto, version=FOLD_VERSION)
-            if snapshot is None or snapshot.seq <= segment.after:
-                continue
-            row = self.store.read(segment.log, after=snapshot.seq - 1, upto=snapshot.seq)
-            if row and row[0].digest == snapshot.digest:
-                try:
-                    log.restore(snapshot)
-                    return index
-                except ValueError as error:
-                    _warn("ignored a snapshot of %r at seq %d: %s", segment.log, snapshot.seq, error)
-            else:
-                _warn("ignored a snapshot of %r at seq %d: the log does not confirm it", segment.log, snapshot.seq)
-        return 0
 
-
-class Told(NamedTuple):
+class Told(Struct, frozen=True, gc=False):
     """An event at its place, as it was folded."""
 
     seq: int
@@ -266,6 +239,8 @@ class Log:
         self.head = Head(0, codec.genesis(name))
         self.hot: Hot | None = None
         self.tail: list[Told] | None = None
+        self.ground: Ground | None = Ground()
+        self._size = self._sized_at = 0
         self._weight = 0
         self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
         self._weight_at_snapshot = 0
@@ -287,8 +262,8 @@ class Log:
         also: tuple[Write, ...] = (),
     ) -> None:
         """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
-        alone = origin is None and not takes and not frees and not also
-        if len(events) == 1 and alone and self._append_event(events[0]):
+        beside = origin or takes or frees or also
+        if not beside and len(events) == 1 and self._append_event(events[0]):
             return
         write = self.draft(events, origin)
         placed = self._logs.committer.commit(Group((write, *joined(also)), takes, frees))
@@ -296,20 +271,20 @@ class Log:
 
     def _append_event(self, event: Event) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
-        hot = self.hot
-        if hot is None or hot.salt or changes_summary(event) or self._weight > self._snapshot_at:
+        hot, logs = self.hot, self._logs
+        if hot is None or hot.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
             return False
-        at_us = self._logs.clock.now_us()
+        at_us = logs.clock.now_us()
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
         if draft is None:
             return False
-        digest = self._logs.committer.commit_event(self.name, self.head, draft)
-        assert draft.event is not None and draft.body is not None
-        seq = self.head.seq + 1
-        self.hot, self.head = evolve(hot, self.name, seq, draft.at_us, draft.event), Head(seq, digest)
+        digest = logs.committer.commit_event(self.name, self.head, draft)
+        written, body, seq = draft.event, draft.body, self.head.seq + 1
+        assert written is not None and body is not None
+        self.hot, self.head = evolve(hot, self.name, seq, at_us, written), Head(seq, digest)
         if self.tail is not None:
-            self.tail.append(Told(seq, draft.at_us, draft.event))
-        self._weight += len(draft.body)
+            self.tail.append(Told(seq, at_us, written))
+        self._weight += len(body)
         return True
 
     def check(self, events: Sequence[Event]) -> None:
@@ -339,7 +314,7 @@ class Log:
                 blobs += beside
                 for blob in beside:
                     self._logs.keep(blob.hash, blob.data)
-            if summary is None or changes_summary(event):
+            if summary is None or type(event) in SUMMARISED:
                 summary = summarise(summary, self.name, event, at_us)
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
         changed = None if summary is before or self.name[0] == "@" else summary
@@ -358,7 +333,8 @@ class Log:
         self.hot, self.head = hot, Head(seq, placed.digests[-1])
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
-            self._snapshot_at = self._next_snapshot_at
+            self._size = self._snapshot_at = self._next_snapshot_at
+            self._sized_at = 0
             failpoint("snapshot.after")
 
     def refresh(self) -> list[Stored]:
@@ -403,7 +379,22 @@ class Log:
         body = codec.inflate(snapshot.body)
         self.hot = codec.load(body, Hot)
         self.head = Head(snapshot.seq, snapshot.digest)
-        self._snapshot_at = max(limits.SNAPSHOT_MIN_BYTES, len(body))
+        self._size, self._snapshot_at = len(body), max(limits.SNAPSHOT_MIN_BYTES, len(body))
+
+    def kept(self) -> Kept | None:
+        """A copy of the state for a cache; None if it is not known what it stands on."""
+        if self.hot is None or self.ground is None or self.hot.seq != self.head.seq:
+            return None
+        if self._weight - self._sized_at > max(limits.CACHE_SIZED_BYTES, self._size):
+            self._size, self._sized_at = len(codec.dump(self.hot)), self._weight
+        sizes = Sizes(self._size, self._sized_at, self._weight, self._snapshot_at)
+        return Kept(self.head, self.hot.copy(), sizes, self.ground)
+
+    def resume(self, kept: Kept) -> None:
+        """Begin from a copy of a state that was kept."""
+        self.head, self.hot, self.ground = kept.head, kept.hot.copy(), kept.ground
+        sizes = kept.sizes
+        self._size, self._sized_at, self._weight, self._snapshot_at = sizes.size, sizes.sized_at, sizes.since, sizes.due
 
     def _snapshot(self, at_us: int) -> Snapshot:
         """A snapshot of the present head. It is due when the log since the last one outweighs it."""
@@ -421,9 +412,3 @@ def decoded(log: str, row: Stored) -> Event:
         raise UnknownEvent(log, row.seq, row.kind) from None
     except ValueError as error:
         raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error
-
-
-def _warn(message: str, *values: object) -> None:
-    import logging  # 8 ms to import, and hardly ever needed
-
-    logging.getLogger("holdfast").warning(message, *values)

@@ -15,7 +15,7 @@ from holdfast.core.records import Group, Stored
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Record
 from holdfast.engine.agent import Agent
-from holdfast.engine.calls import current_call
+from holdfast.engine.calls import CALLER, current_call
 from holdfast.engine.commit import Ticket
 from holdfast.engine.entries import Entry, Stop
 from holdfast.engine.hop import hop_of
@@ -67,7 +67,7 @@ def _factory(inner: Any) -> Any:
     def make(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
         context: Context | None = given.get("context")
         here = _here.get() if context is None else context.get(_here)
-        if here is not None and current_call() is None:
+        if here is not None and CALLER.get() is None:
             context = copy_context() if context is None else context.copy()
             context.run(_here.set, here.run.born(here))
             given["context"] = context
@@ -78,6 +78,11 @@ def _factory(inner: Any) -> Any:
 
 class LoopRun(Run):
     """The work on one claimed task by an async agent. Used on its event loop only."""
+
+    __slots__ = (
+        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
+        *("active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
+    )
 
     def __init__(
         self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
@@ -147,7 +152,7 @@ class LoopRun(Run):
 
     async def write(self, record: Record) -> Any:
         """Write a record together with whatever other branches want written."""
-        if record.behind and self._goes_behind(record):
+        if record.behind and self.agent.checkpoint != "every_step" and self._goes_behind(record):
             return "behind"
         entry = Entry(record, self.hot.seq)
         if self.hot.summary.parent is not None:

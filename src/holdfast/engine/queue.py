@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,7 +30,8 @@ class Queue(Struct, frozen=True):
     max_ready: int | None = None
 
     def __post_init__(self) -> None:
-        names.short_name(self.name, "queue's name")
+        if names.short_name(self.name, "queue's name").startswith("@"):
+            raise InvalidValue(f"the queue {self.name!r} is not for workers", hint="let its name begin otherwise")
         for what in ("concurrency", "per_key", "max_ready"):
             limit = getattr(self, what)
             if limit is not None and (not isinstance(limit, int) or limit < 1):
@@ -70,6 +70,8 @@ class Queues:
         known: Mapping[str, Queue] = self._known
         if name in known or not known or name == "default":
             return known.get(name) or Queue(name)
+        import difflib
+
         close = difflib.get_close_matches(name, known, n=1)
         raise InvalidValue(
             f"there is no queue {name!r}; this app was opened with {', '.join(map(repr, sorted(known)))}",

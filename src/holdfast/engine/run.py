@@ -37,7 +37,7 @@ from holdfast.core.wording import verb_of
 from holdfast.engine import mocks, outside
 from holdfast.engine.agent import Agent
 from holdfast.engine.beside import Beside
-from holdfast.engine.calls import current_call
+from holdfast.engine.calls import CALLER
 from holdfast.engine.commit import Resolve, Ticket
 from holdfast.engine.entries import Entry, Stop, settle
 from holdfast.engine.log import Log, Logs
@@ -55,6 +55,12 @@ _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 class Run:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
+
+    __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
+        *("_buffer", "_counted", "_failed", "_flight", "_names", "_queue", "_refusals", "agent", "beside", "body"),
+        *("busy", "called", "children", "deliver", "hold", "landed_once", "lock", "log", "logs", "mocks", "over"),
+        *("priced", "root", "secrets", "stop", "suspended", "thread", "thread_waits", "underway", "undoers", "views"),
+    )
 
     def __init__(
         self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
@@ -96,11 +102,6 @@ class Run:
         return self.log.hot  # pyright: ignore[reportReturnType] — a claimed log has one, and this is asked all the time
 
     @property
-    def stopping(self) -> bool:
-        """Whether to stop before the next step."""
-        return self.stop.asked
-
-    @property
     def unwritten(self) -> bool:
         """Whether anything was said, or done, that is not durable yet."""
         return bool(self._buffer) or self._flight is not None
@@ -123,7 +124,7 @@ class Run:
         """Write what was said and these events, as `Record` says."""
         with self.lock:
             if record.behind:
-                if self._goes_behind(record):
+                if self.agent.checkpoint != "every_step" and self._goes_behind(record):
                     return "behind"
                 if self._written_alone(record):
                     return True
@@ -154,7 +155,7 @@ class Run:
     def _goes_behind(self, record: Record) -> bool:
         """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
         strategy = self.agent.checkpoint
-        if strategy == "every_step" or self._failed is not None or self._queue:
+        if self._failed is not None or self._queue:
             return False  # what is queued already, an announcement perhaps, comes first
         said = strategy == "on_state_change" and any(one.said for one in self._buffer)
         if said or len(self._buffer) >= limits.MAX_BUFFERED_EVENTS:
@@ -255,9 +256,8 @@ class Run:
 
     def _keep_late(self, batch: list[Entry]) -> None:
         """Results that came too late are kept as observations, and used by nobody."""
-        done = [
-            one for entry in batch for one in entry.record.events if isinstance(one, ev.StepCompleted | ev.StepFailed)
-        ]
+        written = (one for entry in batch for one in entry.record.events)
+        done = [one for one in written if isinstance(one, ev.StepCompleted | ev.StepFailed)]
         late = [outside.observed(one, self.logs.store.holder()) for one in done]
         if late:
             outside.change(self.logs, self.log.name, lambda hot: late)
@@ -422,9 +422,9 @@ class Run:
             raise Suspended
         if self._failed is not None:
             raise self._failed
-        call = current_call()
-        if call is not None and call.task_id == self.log.name:
-            raise NestedStep(verb, call.step)
+        caller = CALLER.get()
+        if caller is not None and caller.call.task_id == self.log.name:
+            raise NestedStep(verb, caller.call.step)
 
     def see(self, branch: Branch) -> Hot:
         """What a branch sees now; not to be kept."""
@@ -442,7 +442,7 @@ class Run:
 
         with self.lock:
             ledger = Ledger(self.logs, self.log.name, self.value)
-            self._counted = self._counted or Counted(self.value, ledger, self.lock)
+            self._counted = self._counted or Counted(self.value, ledger, self.lock, self.logs.cache.messages)
             logged, settled, said = self.views.messages(branch)
             seen, talk = self.views.of(branch), self.beside.talk
             ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
@@ -15,7 +16,10 @@ from holdfast.core import codec
 from holdfast.core import events as ev
 from holdfast.core.codec import MessagesRef
 from holdfast.core.hot import Hot
-from holdfast.engine.log import Log, Logs, decoded
+from holdfast.engine.log import Log, Logs
+
+if TYPE_CHECKING:
+    from holdfast.engine.said import Said
 
 Logged = list[tuple[int, Raw]]
 """Messages, each with its seq in the task's own log; 0 for those of others."""
@@ -50,19 +54,25 @@ class Talk:
         assert self.salt is not None
 
     def grow(self) -> None:
-        """Read what was said since the last look."""
+        """Read what was said since the last look; the first look may begin with what this process remembers."""
+        from holdfast.engine import said  # few tasks have a thread
+
         self.behind = False
-        after = self._seqs[-1] if self._seqs else 0
-        for row in self._logs.store.read_kind(self.name, "message_added", after=after):
-            event = decoded(self.name, row)
-            if not isinstance(event, ev.MessageAdded) or event.message is UNSET:
-                continue  # it was erased
-            self._seqs.append(row.seq)
-            self._messages.append((0, event.message))
-            self._digests.append(codec.running(self._digests[-1], event.message))
-            if event.task == self._owner:
-                self._mine[event.index] = len(self._messages)
-                self._unplaced.append((len(self._messages) - 1, event.index))
+        if not self._seqs:
+            self._take(said.all_of(self._logs, self.name))
+            return
+        rows = self._logs.store.read_kind(self.name, "message_added", after=self._seqs[-1])
+        self._take(said.read(self.name, rows, self._digests[-1]))
+
+    def _take(self, more: Said) -> None:
+        start = len(self._messages)
+        self._seqs += more.seqs
+        self._messages += [(0, raw) for raw in more.raws]
+        self._digests += more.digests
+        for at, (task, index) in enumerate(more.owners, start):
+            if task == self._owner:
+                self._mine[index] = at + 1
+                self._unplaced.append((at, index))
 
     def shown(self, own: Logged, count: int, pins: ev.Pins) -> tuple[Logged, int]:
         """What somebody sees who sees so many of the task's own messages: a list, and how many of it."""

@@ -402,7 +402,8 @@ class Task:
         branch = run.branch_here(verb, name)
         try:
             if branch is run.root:
-                suspend_for_threads(run)
+                if run.thread_waits:
+                    suspend_for_threads(run)
                 value = run.value(drive(flow(run, branch, *args), run))
             else:
                 value = run.value(drive_in_thread(flow(run, branch, *args), run))

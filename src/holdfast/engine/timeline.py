@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.errors import (
+    InvalidEvent,
     InvalidValue,
     LogCorrupt,
     SeqOutOfRange,
@@ -22,7 +23,7 @@ from holdfast.core.errors import (
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Record, Stored, Summary
 from holdfast.core.state import address, evolve
-from holdfast.engine.log import Logs, decoded
+from holdfast.engine.log import Log, Logs, decoded
 from holdfast.engine.view import StepState, TaskState
 
 
@@ -232,3 +233,17 @@ def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]
         except ValueDamaged as error:
             raise LogCorrupt(name, seq, error.message) from error
     return Head(seq, digest)
+
+
+def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> int:
+    """The seq to go back to: before so many steps, or at a seq, or at a checkpoint."""
+    if isinstance(to, str):
+        if to not in log.state.checkpoints:
+            raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
+        return log.state.checkpoints[to]
+    if to is not None:
+        return to
+    done = sorted((step.after, step.before) for step in steps(logs, log.name) if step.status in ("completed", "failed"))
+    if not 1 <= back <= len(done):
+        raise InvalidEvent(f"cannot roll back {back} steps of {log.name!r}", hint=f"it has done {len(done)}")
+    return done[-back][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
@@ -421,6 +422,7 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
     """One round. What moved on, was forked or went away meanwhile is left alone: the store compares the head."""
     store = logs.store
     removed = spared = 0
+    collected: list[str] = []
     for name in store.finished(before_us=older_than_us, skip=keep, limit=limits.MAX_PAGE_SIZE):
         # The head comes first: what is reopened after that no longer has it, what was before is seen to be.
         head, summary = store.head(name), store.summary(name)
@@ -428,6 +430,8 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
             gone = store.remove([Tombstone(name, head.seq, head.digest, logs.clock.now_us(), why)])
             removed += len(gone)
             spared += not gone and bool(store.forks(name))
+            collected += gone
+    logs.cache.forget(collected)
     return removed, spared
 
 
@@ -446,6 +450,15 @@ def collectable(logs: Logs, *, older_than_us: int | None, keep: int | None) -> l
 
 
 # Whole copies
+
+
+def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
+    """Export a task into a new file that only its owner reads; gives the number of bytes."""
+    logs.segments(id)
+    if os.path.exists(path):
+        raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        return write_export(logs, id, file)
 
 
 def write_export(logs: Logs, id: str, file: BinaryIO) -> int:

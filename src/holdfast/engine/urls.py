@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import InvalidUrl, MissingExtra
+from holdfast.core.errors import InvalidUrl, InvalidValue, MissingExtra
+from holdfast.engine.cache import Cache
 from holdfast.store.protocol import Store
 
 if TYPE_CHECKING:
+    from holdfast.engine.redis_link import Address
     from holdfast.store.sqlite_file import Durability
 
 DEFAULT_URL = "holdfast.db"
@@ -47,6 +49,29 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
     else:
         path = address
     return _open_sqlite(path, level or "full", snapshots_kept, at_us)
+
+
+def cache_address(url: str | None, cache_bytes: int) -> Address | None:
+    """Where servers share states, if they do: what was given, else $HOLDFAST_CACHE. It is checked, but not called."""
+    if type(cache_bytes) is not int or cache_bytes < 0:
+        raise InvalidValue(f"cache_bytes={cache_bytes!r} is not a number of bytes", hint="give 0 or more")
+    given = url if url is not None else os.environ.get("HOLDFAST_CACHE")
+    if not given:
+        return None
+    from holdfast.engine import redis_link
+
+    where = redis_link.address(given)
+    redis_link.require()
+    return where
+
+
+def open_cache(store: Store, where: Address | None, cache_bytes: int) -> Cache:
+    """What an app remembers, by itself and with other servers."""
+    if where is None:
+        return Cache(cache_bytes)
+    from holdfast.engine.tier import Tier
+
+    return Cache(cache_bytes, Tier(where, store))
 
 
 def _open_sqlite(path: str, durability: Durability, snapshots_kept: int, at_us: int) -> Store:

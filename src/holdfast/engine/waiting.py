@@ -10,7 +10,6 @@ from msgspec import Raw
 from holdfast.core import budget, codec
 from holdfast.core.hot import Hot
 from holdfast.core.records import moment
-from holdfast.engine import serving
 from holdfast.engine.log import Logs
 
 
@@ -80,5 +79,7 @@ def waiting(state: Hot, logs: Logs) -> Waiting | None:
         return None
     if summary.wake_us is not None and summary.wake_us > logs.clock.now_us():
         return Waiting(state, logs, "timer", "it is not to begin before then" if not state.begun else "")
+    from holdfast.engine import serving
+
     unserved = serving.why_unserved(summary, logs.store)
     return None if unserved is None else Waiting(state, logs, "no_worker", unserved)

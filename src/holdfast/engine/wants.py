@@ -21,6 +21,8 @@ from holdfast.engine.agent import Agent, Tool, as_errors, as_retry, undo_name
 from holdfast.engine.callables import Parameters, parameters_of
 from holdfast.engine.calls import Call
 
+_DECLARED = (Tool, Agent)
+
 SECRET_KEY = "HOLDFAST_SECRET_KEY"
 """The environment variable that keys the fingerprints of secrets: who does not know it cannot guess at them."""
 
@@ -41,7 +43,7 @@ def step_want(
     estimate: Usage | int | None = None,
 ) -> tuple[Want, Parameters]:
     """A plain step: any function with arguments."""
-    if isinstance(fn, Tool | Agent):
+    if isinstance(fn, _DECLARED):
         verb = "call" if isinstance(fn, Tool) else "spawn"
         raise InvalidValue(f"{fn!r} is not a plain function", hint=f"use task.{verb}, which heeds what it declares")
     if not callable(fn):
@@ -51,7 +53,7 @@ def step_want(
     want = Want(
         name=parameters.name,
         fn=_bound(fn, args, kwargs),
-        input={key: _packed(value, f"{parameters.name}({key})") for key, value in arguments.items()},
+        input={key: _packed(value, parameters.name, key) for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
         retry_on=as_errors(retry_on, parameters.name) if retry_on else (),
@@ -145,7 +147,7 @@ def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, 
     secrets: set[str] = set()
     for name, value in arguments.items():
         if name not in tool.redact and not isinstance(value, Secret):
-            input[name] = _packed(value, f"{tool.name}({name})")
+            input[name] = _packed(value, tool.name, name)
             continue
         plain = _revealed(value)
         data = bytes(codec.pack(plain, f"{tool.name}({name})"))
@@ -167,12 +169,12 @@ def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, A
     return lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()})
 
 
-def _packed(value: Any, path: str) -> Raw:
+def _packed(value: Any, fn: str, name: str) -> Raw:
     """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
     if type(value) in _PLAIN:
-        return codec.pack(value, path)
+        return codec.pack(value, "%s(%s)", fn, name)
     ref: Any = getattr(value, "ref", None)
-    return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, path)
+    return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, "%s(%s)", fn, name)
 
 
 def _handed(value: Any) -> Any:

@@ -4,55 +4,76 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from holdfast.core import limits
 
+LOOKS = 4
+"""How often a step is seen running before it has taken long."""
+
+
+class Watched(Protocol):
+    """A step under way."""
+
+    def announce(self) -> None:
+        """Tell others."""
+        ...
+
 
 class Watch:
-    """One thread that looks after all running steps of a process, and sleeps while there are none."""
+    """One thread that looks after all running steps of a process, and sleeps while there are none.
+
+    A step that begins is only put down: the thread tells by how often it has seen it how long it takes.
+    """
 
     def __init__(self) -> None:
-        self._running: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._running: set[Watched] = set()
+        self._awake = False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self._closed = False
 
-    def begin(self, announce: Callable[[], None]) -> object:
-        """A step begins; `announce` is called if it takes long. Gives what `end` wants."""
-        token = announce
-        self._running[token] = (time.monotonic(), announce)
-        if not self._wake.is_set():
-            self._wake.set()
-        if self._thread is None:
-            self._start()
-        return token
+    def begin(self, step: Watched) -> None:
+        """A step begins; it is told to announce itself if it takes long."""
+        self._running.add(step)
+        if not self._awake:
+            self._rouse()
 
-    def end(self, token: object) -> None:
+    def end(self, step: Watched) -> None:
         """The step has ended."""
-        self._running.pop(token, None)
+        self._running.discard(step)
 
     def close(self) -> None:
         """Look no more."""
         self._closed = True
         self._wake.set()
 
-    def _start(self) -> None:
+    def _rouse(self) -> None:
         with self._guard:
+            self._awake = True
+            self._wake.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="holdfast-watch", daemon=True)
                 self._thread.start()
 
     def _serve(self) -> None:
+        seen: dict[Watched, int] = {}
         while not self._closed:
             self._wake.wait()
-            time.sleep(limits.ANNOUNCE_SECONDS / 4)
-            now = time.monotonic()
-            for token, (began, announce) in list(self._running.items()):
-                if now - began >= limits.ANNOUNCE_SECONDS and self._running.pop(token, None) is not None:
-                    announce()
+            time.sleep(limits.ANNOUNCE_SECONDS / LOOKS)
+            seen = {step: seen.get(step, 0) + 1 for step in self._running.copy()}
+            for step in [step for step, times in seen.items() if times > LOOKS]:
+                if step in self._running:
+                    self._running.discard(step)
+                    step.announce()
             if not self._running:
-                self._wake.clear()
-                if self._running:  # one began just before the flag went down
-                    self._wake.set()
+                seen.clear()  # it must not keep alive what has ended
+                self._rest()
+
+    def _rest(self) -> None:
+        self._wake.clear()
+        self._awake = False
+        if self._running:  # one began just before the flag went down
+            self._awake = True
+            self._wake.set()

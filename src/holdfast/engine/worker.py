@@ -27,7 +27,7 @@ from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLos
 from holdfast.core.hot import Hot
 from holdfast.engine import execute, serving, threads
 from holdfast.engine.agent import Agent
-from holdfast.engine.claiming import Claiming, Shops
+from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
 from holdfast.engine.drive import THREADS
 from holdfast.engine.entries import Stop
 from holdfast.engine.health import Counts
@@ -38,9 +38,6 @@ from holdfast.engine.workshop import Job, Workshop
 from holdfast.store.queues import Ears
 
 T = TypeVar("T")
-
-IDLE_SECONDS = 1.0
-"""How long a worker waits before it looks for tasks although it heard of none."""
 
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
@@ -202,18 +199,16 @@ class Worker:
     def _ask_on(self) -> None:
         """Ask for tasks until there is nothing more to do."""
         assert self._ears is not None and self._loop is not None and self._done is not None
-        pause = 0.0
+        pause, heard = 0.0, True
         try:
             while not self._stopping or self._mine:
                 try:
-                    self._ask()
-                    wait, pause = self._patience(), 0.0
-                    self._well()
+                    wait, pause = self._ask(heard), 0.0
                 except StoreError as error:
                     self._ill(error)
                     pause = min(PAUSE_SECONDS, max(0.1, pause * 2))
                     wait = pause * (0.5 + random.random())
-                self._ears.wait(wait)
+                heard = self._ears.wait(wait)
         except BaseException as error:  # noqa: BLE001 — it is raised where the worker was started
             self._failed = error
         finally:
@@ -231,34 +226,28 @@ class Worker:
             self.trouble = ""
             execute.warn("worker %s: the store is back", self.name)
 
-    def _ask(self) -> None:
-        """Start what a schedule says, and take what there is room for."""
+    def _ask(self, heard: bool) -> float:
+        """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
         assert self._loop is not None
-        if self._stopping:
-            return
-        for schedule in self.plan.schedules:
-            if schedule.begin_due(self._home.logs.clock.now_us(), self._start):
-                self.counts.add("scheduled")
+        now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
-        if free <= 0:
-            return
-        for namespace, name, taken in self._claiming.round(free):
+        if self._stopping or free <= 0:
+            return IDLE_SECONDS
+        for schedule in self.plan.schedules:
+            if schedule.begin_due(now_us, self._start):
+                self.counts.add("scheduled")
+        if not (heard or self.trouble) and not self._claiming.look(now_us):
+            return self._claiming.rest_seconds(now_us)
+        for namespace, name, taken in self._claiming.round(free, now_us):
             stop = self._mine[namespace, name] = Stop()
             stop.asked = self._stopping
             self.counts.add("claimed")
             if taken:
                 self._note(Worked(namespace, name, "", "taken_over", TAKEN[taken]))
             self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
-
-    def _patience(self) -> float:
-        """How long nothing needs to be done unless something is heard."""
-        if self._stopping or len(self._mine) >= self.plan.concurrency:
-            return IDLE_SECONDS
-        now_us = self._home.logs.clock.now_us()
-        wakes = [self._claiming.wake_us(), *(one.next_us(now_us) for one in self.plan.schedules)]
-        soonest = min((wake for wake in wakes if wake is not None), default=None)
-        rest = self._claiming.rest_seconds
-        return rest if soonest is None else min(rest, max(0.0, (soonest - now_us) / 1_000_000))
+        self._well()
+        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        return self._claiming.rest_seconds(now_us)
 
     # On the event loop
 

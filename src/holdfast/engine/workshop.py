@@ -87,6 +87,7 @@ class Workshop:
                     run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
                     run.children, run.priced, run.mocks = self.child, self.prices.priced, self.mocks.get(job.id, {})
                     execute.work(run)
+                    self.logs.cache.remember(log)
             self._tell(log)
             return log
 
@@ -119,6 +120,7 @@ class Workshop:
                 run.children_async, run.priced = self._child_async, self.prices.priced
                 run.mocks = self.mocks.get(job.id, {})
                 await work_async(run)
+                self.logs.cache.remember(log)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
         return log

@@ -18,7 +18,20 @@ from holdfast.core.hot import ENDED
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.failpoints import failpoint
 from holdfast.store.memory_queues import MemoryQueues
-from holdfast.store.protocol import Erasure, Outcome, Placed, Query, Stats, Tombstone, Work, place, written_inside
+from holdfast.store.protocol import (
+    Erasure,
+    Identity,
+    Opening,
+    Outcome,
+    Placed,
+    Query,
+    Since,
+    Stats,
+    Tombstone,
+    Work,
+    place,
+    written_inside,
+)
 from holdfast.store.queues import Due
 
 if TYPE_CHECKING:
@@ -56,6 +69,7 @@ class MemoryStore:
         self._numbered = 0
         self._places: dict[str, int] = {}
         self._holder = f"memory-{os.urandom(8).hex()}"
+        self._identity = Identity(os.urandom(16).hex(), os.urandom(32))
         self._closed = False
         self._tables: apsw.Connection | None = None
         self._shut = False
@@ -76,15 +90,16 @@ class MemoryStore:
             if self._shut:
                 raise self._refusal()
             found = self._logs.get(log)
-            if found is None or found.head != expect:
-                return Conflict(log, expect.seq, found.head.seq if found else None)
+            if found is None:
+                return Conflict(log, expect.seq, None)
+            last = found.rows[-1] if found.rows else found.start
+            if last.digest != expect.digest or last.seq != expect.seq:
+                return Conflict(log, expect.seq, last.seq)
             seq = expect.seq + 1
             digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-            failpoint("append.before")
-            failpoint("commit.before")
+            failpoint("append.before", "commit.before")
             found.rows.append(Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest))
-            failpoint("commit.after")
-            failpoint("append.after")
+            failpoint("commit.after", "append.after")
             return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
@@ -222,6 +237,20 @@ class MemoryStore:
     ) -> list[Stored]:
         found = [row for row in self.read(log, after=after, upto=upto) if row.kind == kind]
         return found if last is None else found[max(0, len(found) - last) :]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        with self._lock:
+            found = self._logs.get(log)
+            if found is None:
+                return None
+            return Opening(found.origin, len(found.erasures), self.snapshot(log, upto=upto, version=version))
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        with self._lock:
+            erased = sum(len(self._logs[name].erasures) for name in (log, *past) if name in self._logs)
+            return Since(erased, self.read(log, after=seq - 1, upto=upto, limit=limit))
 
     def blob(self, hash: str) -> bytes | None:
         return self._blobs.get(hash)
@@ -371,6 +400,9 @@ class MemoryStore:
         for log in self._logs.values():
             if log.summary is not None and log.summary.status not in ENDED:
                 yield Due(log.summary, log.head)
+
+    def identity(self) -> Identity:
+        return self._identity
 
     def holder(self) -> str:
         return self._holder

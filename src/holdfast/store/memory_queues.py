@@ -82,11 +82,11 @@ class MemoryQueues:
             held = {one.summary.holder for one in self._due() if one.summary.status == "running"}
             return {name: "dead" for name in held if name is not None and name != self._holder()}
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
         with self._lock:
             rows = (one.summary for one in self._due() if one.summary.status in ("pending", "waiting"))
             here = (row.wake_us for row in rows if row.namespace == namespace and row.queue in queues)
-            return min((wake for wake in here if wake is not None), default=None)
+            return min((wake for wake in here if wake is not None and wake > after_us), default=None)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         with self._lock:

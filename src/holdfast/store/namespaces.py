@@ -14,7 +14,19 @@ from msgspec.structs import replace
 from holdfast.core.errors import Conflict, InvalidValue, KeyTaken, StoreError
 from holdfast.core.names import NAMESPACE_END, namespaced, task_log
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
-from holdfast.store.protocol import Connection, Erasure, Outcome, Query, Stats, Store, Tombstone, Work
+from holdfast.store.protocol import (
+    Connection,
+    Erasure,
+    Identity,
+    Opening,
+    Outcome,
+    Query,
+    Since,
+    Stats,
+    Store,
+    Tombstone,
+    Work,
+)
 from holdfast.store.queues import Claim, Due, Ears, Served, Waiting, Wanted
 
 T = TypeVar("T")
@@ -40,8 +52,8 @@ class TenantQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
-        return self._queues.next_wake(self._tenant.namespace, queues)
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        return self._queues.next_wake(self._tenant.namespace, queues, after_us)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return self._queues.depths(self._tenant.namespace)
@@ -157,6 +169,18 @@ class Tenant:
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
     ) -> list[Stored]:
         return self.whole.read_kind(self.inside(log), kind, after=after, upto=upto, last=last)
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        found = self.whole.opening(self.inside(log), upto=upto, version=version)
+        if found is None or found.origin.parent is None:
+            return found
+        return replace(found, origin=Origin(self.outside(found.origin.parent), found.origin.at))
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        inside = [self.inside(name) for name in past]
+        return self.whole.since(self.inside(log), seq, past=inside, upto=upto, limit=limit)
 
     def blob(self, hash: str) -> bytes | None:
         return self.whole.blob(hash)
@@ -287,6 +311,11 @@ class Tenant:
             f"a backup holds every tenant's tasks, not only those of {self.namespace!r}",
             hint="open the store without a namespace; app.copy_to(url) copies this tenant alone",
         )
+
+    def identity(self) -> Identity:
+        """What is kept of one tenant elsewhere is not found by another."""
+        whole = self.whole.identity()
+        return Identity(self.inside(whole.id), whole.key)
 
     def holder(self) -> str:
         return self.whole.holder()

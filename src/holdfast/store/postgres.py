@@ -20,7 +20,18 @@ from holdfast.store.postgres_queues import PostgresQueues
 from holdfast.store.postgres_rows import list_query, to_summary
 from holdfast.store.postgres_server import Durability, Link, parse, prepare
 from holdfast.store.postgres_writer import Writer
-from holdfast.store.protocol import TO_THE_END, Erasure, Outcome, Query, Stats, Tombstone, Work
+from holdfast.store.protocol import (
+    TO_THE_END,
+    Erasure,
+    Identity,
+    Opening,
+    Outcome,
+    Query,
+    Since,
+    Stats,
+    Tombstone,
+    Work,
+)
 
 
 class PostgresStore:
@@ -75,6 +86,19 @@ class PostgresStore:
     ) -> list[Stored]:
         bounds = {"name": log, "kind": kind, "after": Int8(after), "upto": _bound(upto), "limit": _bound(last)}
         return [Stored(*row) for row in reversed(self._links.rows(q.READ_KIND, bounds))]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        row = self._links.row(q.OPENING, {"name": log, "upto": _bound(upto), "version": Int8(version)})
+        if row is None:
+            return None
+        return Opening(Origin(*row[:2]), row[2], None if row[3] is None else Snapshot(*row[3:]))
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        bounds = {"name": log, "names": Texts([log, *past]), "seq": Int8(seq)}
+        rows = self._links.rows(q.SINCE, {**bounds, "upto": _bound(upto), "limit": _bound(limit)})
+        return Since(rows[0][0], [Stored(*row[1:]) for row in rows if row[1] is not None])
 
     def blob(self, hash: str) -> bytes | None:
         row = self._links.row(q.BLOB, {"hash": bytes.fromhex(hash)})
@@ -220,6 +244,9 @@ class PostgresStore:
             "a PostgreSQL store is not copied to a file by Holdfast",
             hint=f"use pg_dump --schema={self._links.address.schema}, or app.copy_to('sqlite:///copy.db')",
         )
+
+    def identity(self) -> Identity:
+        return Identity(*self._links.row(q.IDENTITY))
 
     def holder(self) -> str:
         return self._links.presence().name

@@ -171,6 +171,33 @@ where log = (select log from {s}.logs where name = %(name)s)
 order by seq desc limit %(limit)s
 """
 
+# Where it begins, how many bodies were erased, the newest snapshot: one round trip.
+OPENING = """
+select parents.name, logs.base, (select count(*) from {s}.erasures where erasures.log = logs.log),
+       newest.seq, newest.digest, newest.version, newest.at, newest.body
+from {s}.logs left join {s}.logs as parents on parents.log = logs.parent
+left join lateral (
+  select seq, digest, version, at, body from {s}.snapshots
+  where snapshots.log = logs.log and version = %(version)s and seq <= %(upto)s order by seq desc limit 1
+) as newest on true
+where logs.name = %(name)s
+"""
+
+# The number of erasures comes with every row, and alone if there is none.
+SINCE = """
+with erased as (
+  select count(*) as number from {s}.erasures
+  where log in (select log from {s}.logs where name = any(%(names)s))
+)
+select number, seq, kind, at, body, body_hash, digest from erased left join (
+  select seq, kind, at, body, body_hash, digest from {s}.events
+  where log = (select log from {s}.logs where name = %(name)s) and seq >= %(seq)s and seq <= %(upto)s
+  order by seq limit %(limit)s
+) as tail on true order by seq
+"""
+
+IDENTITY = "select id, key from {s}.identity"
+
 BLOB = "select data from {s}.blobs where hash = %(hash)b"
 
 BLOBS_OF = """
@@ -423,7 +450,7 @@ where alive.name is null or beat < clock_timestamp() - make_interval(secs => lea
 LOST = "with " + _ALIVE + _LOST
 NEXT_WAKE = """
 select min(wake) from {s}.tasks
-where namespace = %(namespace)s and queue = any(%(queues)s) and wake is not null and status in ('pending', 'waiting')
+where namespace = %(namespace)s and queue = any(%(queues)s) and wake > %(after)s and status in ('pending', 'waiting')
 """
 DEPTHS = """
 select namespace, queue, count(*) filter (where status = 'pending' and wake is null),

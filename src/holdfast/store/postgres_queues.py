@@ -182,8 +182,9 @@ class PostgresQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return dict(self._links.rows(q.LOST))
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
-        return self._links.row(q.NEXT_WAKE, {"namespace": namespace, "queues": Texts(queues)})[0]
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        place = {"namespace": namespace, "queues": Texts(queues), "after": Int8(after_us)}
+        return self._links.row(q.NEXT_WAKE, place)[0]
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return [Waiting(*row) for row in self._links.rows(q.DEPTHS, {"namespace": namespace}, prepare=False)]

@@ -65,6 +65,28 @@ class Erasure(Struct, frozen=True, gc=False):
     blobs: tuple[str, ...] = ()
 
 
+class Opening(Struct, frozen=True, gc=False):
+    """What a reader begins with: where a log's own events begin, how many of its bodies were erased, a snapshot."""
+
+    origin: Origin
+    erased: int
+    snapshot: Snapshot | None
+
+
+class Since(Struct, frozen=True, gc=False):
+    """The events of a log from a seq on, and how many bodies of it and of what it stands on were ever erased."""
+
+    erased: int
+    rows: list[Stored]
+
+
+class Identity(Struct, frozen=True, gc=False):
+    """Which store this is, in the whole world, and a key that only those know who can read it."""
+
+    id: str
+    key: bytes
+
+
 class Stats(Struct, frozen=True):
     """How much a store holds."""
 
@@ -180,6 +202,23 @@ class Store(Protocol):
         """Events of one of the cold kinds in order, by index; `last` gives only the newest so many."""
         ...
 
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        """`origin` and `snapshot` in one question, and how many bodies were erased; None if there is no such log.
+
+        What is read after that is at least as new as the number of erasures: whoever folds it may keep it under that
+        number.
+        """
+        ...
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        """A log's own events from `seq` on, at most so many, and how many bodies of it and of `past` were erased.
+
+        One question, so that somebody who has folded up to `seq` learns whether that still holds, and what came then.
+        """
+        ...
+
     def blob(self, hash: str) -> bytes | None:
         """What is stored for a blob, still compressed."""
         ...
@@ -269,6 +308,10 @@ class Store(Protocol):
 
     def backup(self, path: str) -> None:
         """Write a consistent copy to a new file while others go on."""
+        ...
+
+    def identity(self) -> Identity:
+        """Which store this is. A copy that was made of its files has the same; one made by `copy_to` has its own."""
         ...
 
     def holder(self) -> str:

@@ -98,8 +98,8 @@ class Queues(Protocol):
         """Holders of running tasks that are gone, or have been silent for longer than their lease."""
         ...
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
-        """When the next task that waits for a time is due."""
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
+        """When the next task that waits for a time is due, of those that are after a moment."""
         ...
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:

@@ -23,7 +23,7 @@ from holdfast.store import protocol
 from holdfast.store import sqlite_queries as q
 from holdfast.store import sqlite_rows as shapes
 from holdfast.store.presence import Presence
-from holdfast.store.protocol import TO_THE_END, Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
+from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
 from holdfast.store.sqlite_file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite_guard import run_guarded
 from holdfast.store.sqlite_queues import SqliteQueues
@@ -89,8 +89,7 @@ class SqliteStore:
             number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
             digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
             row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
-            failpoint("append.before")
-            failpoint("commit.before")
+            failpoint("append.before", "commit.before")
             try:
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
             except apsw.ConstraintError as error:
@@ -100,8 +99,7 @@ class SqliteStore:
                 return Conflict(log, expect.seq, head and head[0])
             except apsw.Error as error:
                 raise self._failed(error) from error
-            failpoint("commit.after")
-            failpoint("append.after")
+            failpoint("commit.after", "append.after")
             return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
@@ -326,22 +324,26 @@ class SqliteStore:
 
     def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
         with self._reading() as reader:
-            number = self._number(reader, log)
-            bounds = {"log": number, "after": after, "upto": TO_THE_END if upto is None else upto}
-            try:
-                found = fetch_all(reader, q.READ, {**bounds, "limit": -1 if limit is None else limit})
-                return [Stored(*row) for row in found]
-            except (apsw.CorruptError, UnicodeDecodeError) as error:
-                raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
+            return shapes.read_rows(reader, self._number(reader, log), log, (after, upto, limit))
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
     ) -> list[Stored]:
         with self._reading() as reader:
             number = self._number(reader, log)
-            bounds = {"log": number, "kind": kind, "after": after, "upto": TO_THE_END if upto is None else upto}
+            bounds = {"log": number, "kind": kind, "after": after, "upto": shapes.last(upto)}
             found = fetch_all(reader, q.READ_KIND, {**bounds, "limit": -1 if last is None else last})
             return [Stored(*row) for row in reversed(found)]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> protocol.Opening | None:
+        with self._reading() as reader:
+            return shapes.read_opening(reader, log, upto, version)
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> protocol.Since:
+        with self._reading() as reader:
+            return shapes.read_since(reader, self._number(reader, log), (log, *past), (seq - 1, upto, limit))
 
     def blob(self, hash: str) -> bytes | None:
         row = self._row(q.BLOB, (bytes.fromhex(hash),))
@@ -351,7 +353,7 @@ class SqliteStore:
         return [Blob(hash.hex(), data) for hash, data in self._rows(q.BLOBS_OF, (log,))]
 
     def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
-        row = self._row(q.SNAPSHOT, {"name": log, "upto": TO_THE_END if upto is None else upto, "version": version})
+        row = self._row(q.SNAPSHOT, {"name": log, "upto": shapes.last(upto), "version": version})
         return Snapshot(*row) if row else None
 
     def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
@@ -366,7 +368,7 @@ class SqliteStore:
     def list(self, query: Query) -> list[Summary]:
         """Tasks by the narrowest index that the filters allow."""
         wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
-        before = TO_THE_END
+        before = shapes.last(None)
         with self._reading() as reader:
             if query.after is not None:
                 before = self._place(reader, query.after)
@@ -389,7 +391,7 @@ class SqliteStore:
         return [row[0] for row in self._rows(q.FORKS, (log,))]
 
     def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
-        bounds = {"before": TO_THE_END if before_us is None else before_us, "skip": skip, "limit": limit}
+        bounds = {"before": shapes.last(before_us), "skip": skip, "limit": limit}
         return [row[0] for row in self._rows(q.FINISHED, bounds)]
 
     def taken(self, key: str) -> Take | None:
@@ -445,20 +447,14 @@ class SqliteStore:
 
     def rows(self, log: str) -> list[Stored]:
         with self._reading() as reader:
-            number = self._number(reader, log)
-            places = fetch_all(reader, q.ROWIDS, (number,))
-            return [shapes.row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
+            return shapes.rows_themselves(reader, self._number(reader, log), log)
 
     def anchor(self, log: str) -> Head | None:
         row = self._row(q.ANCHOR, (log,))
         return Head(*row) if row else None
 
     def check(self) -> list[str]:
-        try:
-            found = [row[0] for row in self._rows(q.INTEGRITY_CHECK)]
-        except LogCorrupt as error:
-            return [error.message]
-        return [] if found == ["ok"] else found
+        return shapes.integrity(self._rows)
 
     def stats(self) -> Stats:
         with self._reading() as reader:
@@ -467,6 +463,9 @@ class SqliteStore:
     def backup(self, path: str) -> None:
         with self._reading() as reader:
             copy_to(reader, path)
+
+    def identity(self) -> protocol.Identity:
+        return protocol.Identity(*self._row(q.IDENTITY))
 
     def holder(self) -> str:
         return self._own_presence().name

@@ -104,6 +104,10 @@ where log = :log and kind = :kind and seq > :after and seq <= :upto
 order by seq desc limit :limit
 """
 
+ERASED = "select count(*) from erasures where log = (select log from logs where name = ?)"
+
+IDENTITY = "select id, key from identity"
+
 BLOB = "select data from blobs where hash = ?"
 
 BLOBS_OF = """
@@ -221,7 +225,7 @@ where status = 'running' and namespace = :namespace and queue = :queue group by 
 HOLDING = "select distinct holder from tasks indexed by tasks_held where status = 'running' and holder is not null"
 NEXT_WAKE = """
 select min(wake) from tasks indexed by tasks_waking
-where namespace = :namespace and queue = :queue and wake is not null and status in ('pending', 'waiting')
+where namespace = :namespace and queue = :queue and wake > :after and status in ('pending', 'waiting')
 """
 DEPTHS = """
 select namespace, queue, sum(status = 'pending' and wake is null), sum(status = 'running'),

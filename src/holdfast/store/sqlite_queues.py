@@ -125,9 +125,10 @@ class SqliteQueues:
             held = [row[0] for row in fetch_all(reader, q.HOLDING)]
         return {name: "dead" for name in held if not self._alive(name)}
 
-    def next_wake(self, namespace: str, queues: Sequence[str]) -> int | None:
+    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = 0) -> int | None:
         with self._reading() as reader:
-            found = (fetch_one(reader, q.NEXT_WAKE, {"namespace": namespace, "queue": one})[0] for one in queues)
+            places = ({"namespace": namespace, "queue": one, "after": after_us} for one in queues)
+            found = (fetch_one(reader, q.NEXT_WAKE, place)[0] for place in places)
             return min((wake for wake in found if wake is not None), default=None)
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:

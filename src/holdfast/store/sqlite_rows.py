@@ -10,10 +10,15 @@ import apsw
 
 from holdfast.core import codec
 from holdfast.core.errors import LogCorrupt
-from holdfast.core.records import Group, Stored, Summary, Write
+from holdfast.core.records import Group, Origin, Snapshot, Stored, Summary, Write
 from holdfast.store import sqlite_queries as q
-from holdfast.store.protocol import Erasure, Placed, Query, Stats, place
+from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, place
 from holdfast.store.sqlite_file import fetch_all, fetch_one
+
+
+def last(bound: int | None) -> int:
+    """An upper bound as SQLite takes it: none is the highest there is."""
+    return TO_THE_END if bound is None else bound
 
 
 def is_plain(group: Group) -> bool:
@@ -55,6 +60,38 @@ class Rows:
         """What the statement is given."""
         places = codec.dump(self._places).decode()
         return {"places": places, "hashes": b"".join(self._hashes), "bodies": b"".join(self._bodies)}
+
+
+def read_rows(
+    reader: apsw.Connection, number: int | None, log: str, bounds: tuple[int, int | None, int | None]
+) -> list[Stored]:
+    """The events of a log after a seq, up to another, at most so many."""
+    after, upto, limit = bounds
+    given = {"log": number, "after": after, "upto": last(upto)}
+    try:
+        found = fetch_all(reader, q.READ, {**given, "limit": -1 if limit is None else limit})
+        return [Stored(*row) for row in found]
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
+
+
+def read_since(
+    reader: apsw.Connection, number: int | None, names: Sequence[str], bounds: tuple[int, int | None, int | None]
+) -> Since:
+    """The events of the first of these logs, and how many bodies of all of them were erased: that is counted first."""
+    erased = sum(fetch_one(reader, q.ERASED, (name,))[0] for name in names)
+    return Since(erased, read_rows(reader, number, names[0], bounds))
+
+
+def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: int) -> Opening | None:
+    """What a reader begins with. The erasures are counted before anything is read."""
+    origin = fetch_one(reader, q.ORIGIN, (log,))
+    if origin is None:
+        return None
+    erased = fetch_one(reader, q.ERASED, (log,))[0]
+    bounds = {"name": log, "upto": last(upto), "version": version}
+    row = fetch_one(reader, q.SNAPSHOT, bounds)
+    return Opening(Origin(*origin), erased, Snapshot(*row) if row else None)
 
 
 def list_query(query: Query) -> str:
@@ -145,6 +182,12 @@ def to_stats(reader: apsw.Connection) -> Stats:
     )
 
 
+def rows_themselves(reader: apsw.Connection, number: int | None, log: str) -> list[Stored]:
+    """A log's own events as they lie in the table."""
+    places = fetch_all(reader, q.ROWIDS, (number,))
+    return [row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
+
+
 def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:
     """One event as it lies in the table, so that damage there is not hidden by the index."""
     try:
@@ -165,3 +208,12 @@ def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None
     if not well_formed:
         raise LogCorrupt(log, seq, "its row has columns of the wrong type")
     return Stored(seq, kind.decode("utf-8", "replace"), at, body, hashed, digest)
+
+
+def integrity(rows: Callable[[str], list[Any]]) -> list[str]:
+    """What SQLite's own check finds; nothing if all is well."""
+    try:
+        found = [row[0] for row in rows(q.INTEGRITY_CHECK)]
+    except LogCorrupt as error:
+        return [error.message]
+    return [] if found == ["ok"] else found

@@ -23,7 +23,7 @@ from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
 from holdfast.core.records import Head, Origin, Snapshot, Take, Write
 from holdfast.core.summary import summarise
 from holdfast.failpoints import armed
-from holdfast.store.protocol import Erasure, Query, Store, Tombstone
+from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
 from holdfast.testing.conformance_transact import TransactConformance
 from holdfast.testing.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
 
@@ -196,6 +196,43 @@ class StoreConformance(TransactConformance):
         assert store.drop_snapshots(before_us=AT + 4) == 1
         assert store.drop_snapshots() == 1
         assert store.snapshot("t", version=1) is None
+
+    def test_a_reader_begins_with_one_question(self, store: Store) -> None:
+        store.append([group(created("t"))])
+        head = head_of(store, "t")
+        snapshot = Snapshot(head.seq, head.digest, 1, AT, b"state")
+        store.append([group(Write("t", draft(note("x")), snapshot=snapshot))])
+        store.append([group(created("fork", origin=Origin("t", 2), start=head_of(store, "t")))])
+        assert store.opening("t", version=1) == Opening(Origin(), 0, snapshot)
+        assert store.opening("t", version=2) == store.opening("t", upto=0, version=1) == Opening(Origin(), 0, None)
+        assert store.opening("fork", version=1) == Opening(Origin("t", 2), 0, None)
+        assert store.opening("nobody", version=1) is None
+        store.erase([Erasure("t", 1, "ana", "", AT)])
+        assert store.opening("t", version=1) == Opening(Origin(), 1, None)
+
+    def test_what_came_since_says_whether_what_was_before_still_holds(self, store: Store) -> None:
+        store.append([group(created("t"))])
+        store.append([group(Write("t", draft(*(note(str(n)) for n in range(5)))))])
+        store.append([group(created("fork", origin=Origin("t", 6), start=head_of(store, "t")))])
+        assert store.since("t", 4) == Since(0, store.read("t", after=3))
+        assert [row.seq for row in store.since("t", 2, upto=5, limit=2).rows] == [2, 3]
+        assert [row.seq for row in store.since("t", 2, upto=3).rows] == [2, 3]
+        assert store.since("t", 7) == store.since("nobody", 1) == Since(0, [])
+        assert [row.seq for row in store.since("fork", 7, past=("t",)).rows] == [7]
+        store.erase([Erasure("t", 2, "ana", "", AT), Erasure("t", 5, "ana", "", AT)])
+        found = store.since("t", 5)
+        assert found.erased == 2 and found.rows[0].body is None and found.rows[1].body is not None
+        assert store.since("fork", 7, past=("t",)).erased == 2 and store.since("fork", 7).erased == 0
+        assert store.since("t", 9).erased == 2, "that much is told even where there is nothing to read"
+
+    def test_a_store_is_known_by_an_id_and_a_key_of_its_own(self, opener: Opener) -> None:
+        one = opener()
+        found = one.identity()
+        assert len(found.id) == len(found.key) == 32
+        two = opener()
+        assert two.identity() == one.identity() == found
+        two.close()
+        one.close()
 
     def test_tasks_are_listed_newest_first_by_every_filter_and_in_pages(self, store: Store) -> None:
         for n in range(7):

@@ -1,0 +1,12 @@
+-- Which store this is: an id that no other has, for what is kept elsewhere (a shared cache) in its name, and a key that
+-- signs it. Both are made here, once. A restored dump has the same; what is cached is confirmed by the log anyway.
+
+create table identity (
+  one integer not null primary key check (one = 1),
+  id  text    not null,
+  key bytea   not null
+);
+
+insert into identity (one, id, key)
+values (1, replace(gen_random_uuid()::text, '-', ''),
+        sha256(decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')));
