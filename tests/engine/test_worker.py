@@ -14,6 +14,7 @@ import holdfast
 from holdfast import InvalidValue, Queue, QueueFull, agent
 from holdfast import events as ev
 from holdfast.core import codec
+from holdfast.engine import claiming
 from holdfast.engine.health import COUNTED, Health
 from tests.postgres_server import Server, binaries
 
@@ -517,3 +518,25 @@ def test_a_worker_outlives_its_server_and_says_so_once(caplog):
     said = [one.getMessage() for one in caplog.records if one.name == "holdfast"]
     assert len([one for one in said if "it keeps trying" in one]) == 1, said
     assert len([one for one in said if "the store is back" in one]) == 1, said
+
+
+@pytest.mark.parametrize("namespaces", [None, "*"])
+def test_workers_of_one_process_leave_each_others_tasks_alone(url, namespaces, monkeypatch):
+    monkeypatch.setattr(claiming, "SWEEP_SECONDS", 0.05)
+
+    @agent
+    def slow(task):
+        return sum(task.step(lambda: time.sleep(0.1) or 1, name="nap") for _ in range(15))
+
+    with holdfast.open(url) as app:
+        app.start(slow, id="t")
+        with working(app, slow, namespaces=namespaces), working(app, slow, namespaces=namespaces, name="second"):
+            until(ended(app, "t"))
+        assert len([one for one in app.events("t") if isinstance(one.event, ev.TaskClaimed)]) == 1
+    if url == "memory:":
+        return
+    with holdfast.open(url, namespace="acme") as acme, holdfast.open(url) as app:
+        acme.start(slow, id="t")
+        with working(app, slow, namespaces="*"), working(app, slow, namespaces="*", name="second"):
+            until(ended(acme, "t"))
+        assert len([one for one in acme.events("t") if isinstance(one.event, ev.TaskClaimed)]) == 1

@@ -192,7 +192,8 @@ class Worker:
         return found
 
     def _is_ours(self, namespace: str, name: str) -> bool:
-        return (namespace, name) in self._mine or self._shop(namespace).busy.has(name)
+        shop = self._shop(namespace)
+        return name in shop.held or shop.busy.has(name)
 
     # The thread that asks for tasks
 
@@ -267,6 +268,7 @@ class Worker:
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
         full = len(self._mine) >= self.plan.concurrency
         del self._mine[place]
+        self._shop(place[0]).held.discard(place[1])
         self._note(replace(done, seconds=time.monotonic() - began))
         if (full or self._stopping) and self._ears is not None:
             self._ears.wake()
