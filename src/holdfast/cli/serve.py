@@ -7,8 +7,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing, redirect_stdout, suppress
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from typing import Any
 
 import click
@@ -132,6 +132,7 @@ def serve(place: Place, wanted: Wanted) -> None:
         stack.enter_context(redirect_stdout(screen.stream))
         worker.tell = said.task
         worker.at_once = said.at_once
+        stack.enter_context(_stopped_by_signals(worker))
         said.began(health)
         over = threading.Event()
         threading.Thread(target=_watch, args=(worker, said, wanted, over), name="holdfast-stop", daemon=True).start()
@@ -140,6 +141,18 @@ def serve(place: Place, wanted: Wanted) -> None:
         finally:
             over.set()
     said.ended()
+
+
+@contextmanager
+def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
+    """From the first word on, a signal means a stop, also before the worker handles signals itself."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda number, frame: worker.stop()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
