@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib import util
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.agent import Agent
+from holdfast.engine.queue import Queue
+from holdfast.engine.schedule import Schedule
+
+T = TypeVar("T")
 
 PROJECT = "pyproject.toml"
 
@@ -64,13 +68,60 @@ def split(target: str) -> tuple[str, str]:
 
 def load(path: str) -> dict[str, Agent]:
     """The agents of a file, by the names they have there. The file is executed as a module of its own."""
+    return _of_kind(names_in(path), Agent)
+
+
+def names_in(path: str) -> dict[str, object]:
+    """Everything that a file gives a name to. It is executed as a module of its own."""
     if not os.path.isfile(path):
         raise InvalidValue(f"there is no file {path!r}; nothing was written", hint="give the file your agents are in")
-    module = _executed(Path(path).resolve())
-    found: dict[str, Agent] = {}
-    for name, one in cast("dict[str, object]", vars(module)).items():
-        if isinstance(one, Agent) and one not in found.values():
+    return cast("dict[str, object]", vars(_executed(Path(path).resolve())))
+
+
+def _of_kind(named: dict[str, object], kind: type[T]) -> dict[str, T]:
+    """What is of a kind, once each, by its first name."""
+    found: dict[str, T] = {}
+    for name, one in named.items():
+        if isinstance(one, kind) and one not in found.values():
             found[name] = one
+    return found
+
+
+class Served(NamedTuple):
+    """What a worker finds in files: agents by their names there, queues, schedules."""
+
+    agents: dict[str, Agent]
+    queues: list[Queue]
+    schedules: list[Schedule]
+
+
+def served(target: str | None) -> Served:
+    """What `FILE`, `FILE:agent,agent` or `:agent` declares, or every file of pyproject.toml; agents as they are named.
+
+    Schedules of agents that were not named are left out.
+    """
+    path, chosen = split(target or "")
+    named: dict[str, object] = {}
+    for one in [path] if path else _declared_paths():
+        named |= names_in(one)
+    known = _of_kind(named, Agent)
+    if not known:
+        where = f"{path!r} declares" if path else f"no {PROJECT} here declares"
+        hint = "declare one: @agent" if path else _HOW.replace("holdfast run", "holdfast worker")
+        raise InvalidValue(f"{where} no agent; nothing was written", hint=hint)
+    agents = {name: _one_of(known, name, path) for name in chosen.split(",")} if chosen else known
+    schedules = [one for one in _of_kind(named, Schedule).values() if one.agent in agents.values()]
+    return Served(agents, list(_of_kind(named, Queue).values()), schedules)
+
+
+def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
+    """The agent of that name, in the file or its own."""
+    found = known.get(name) or next((one for one in known.values() if one.name == name), None)
+    if found is None:
+        names = ", ".join(sorted(known))
+        raise InvalidValue(
+            f"{path or PROJECT} has no agent {name!r}: {names}; nothing was written", hint=_name_it(path, known)
+        )
     return found
 
 
@@ -141,9 +192,12 @@ def files_declared() -> tuple[Path | None, list[str]]:
 
 def declared() -> dict[str, Agent]:
     """The agents of every file that pyproject.toml names."""
-    found, files = files_declared()
     agents: dict[str, Agent] = {}
-    for file in files:
-        assert found is not None
-        agents |= load(str(found.parent / file))
+    for path in _declared_paths():
+        agents |= load(path)
     return agents
+
+
+def _declared_paths() -> list[str]:
+    found, files = files_declared()
+    return [] if found is None else [str(found.parent / file) for file in files]

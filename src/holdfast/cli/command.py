@@ -8,19 +8,26 @@ from typing import Any
 
 import click
 
-from holdfast.cli.place import LAST, Place, path_of, store_of, whoami
+from holdfast.cli.place import LAST, Place, namespace_of, path_of, store_of, whoami
 from holdfast.cli.refusal import refusing
 
 Body = Callable[..., Any]
 
 
-def command(name: str, *, lines: bool = False, store: bool = True) -> Callable[[Body], click.Command]:
-    """Make a command of a function that takes a Place first. With `lines` it also gives JSON Lines."""
+def command(
+    name: str, *, lines: bool = False, store: bool = True, namespace: bool = True
+) -> Callable[[Body], click.Command]:
+    """Make a command of a function that takes a Place first. With `lines` it also gives JSON Lines.
+
+    Without `store` it opens none; without `namespace` it looks after tenants itself.
+    """
 
     def make(body: Body) -> click.Command:
         @functools.wraps(body)
         def called(**given: Any) -> Any:
             common = {"as_json": given.pop("as_json"), "debug": given.pop("debug")}
+            if namespace:
+                common["namespace"] = given.pop("namespace", None)
             place = Place(given.pop("store", None), jsonl=given.pop("jsonl", False), **common)
             where = place.where if store else ""
             with refusing(as_json=place.for_programs, debug=place.debug, where=where):
@@ -30,17 +37,19 @@ def command(name: str, *, lines: bool = False, store: bool = True) -> Callable[[
                     place.close()
 
         made = called
-        for option in reversed(_common(lines, store)):
+        for option in reversed(_common(lines, store, store and namespace)):
             made = option(made)
         return click.command(name, no_args_is_help=False)(made)
 
     return make
 
 
-def _common(lines: bool, store: bool) -> list[Callable[[Body], Body]]:
+def _common(lines: bool, store: bool, namespace: bool) -> list[Callable[[Body], Body]]:
     made: list[Callable[[Body], Body]] = []
     if store:
         made.append(click.option("--store", metavar="URL", help="The store; else HOLDFAST_URL, else holdfast.db."))
+    if namespace:
+        made.append(click.option("--namespace", metavar="NAME", help="Only this tenant's; else HOLDFAST_NAMESPACE."))
     made.append(click.option("--json", "as_json", is_flag=True, help="Print the same facts as one JSON document."))
     if lines:
         made.append(click.option("--jsonl", is_flag=True, help="Print the same facts as JSON Lines."))
@@ -69,5 +78,5 @@ def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[st
         return [LAST]
     import holdfast
 
-    with holdfast.open(url) as app:
+    with holdfast.open(url, namespace=namespace_of(ctx.params.get("namespace"))[0]) as app:
         return [id for id in (LAST, *(row.id for row in app.list())) if id.startswith(incomplete)]

@@ -15,6 +15,7 @@ from holdfast.cli.refusal import INTERRUPTED, misused, nobody_reads
 SECTIONS: dict[str, dict[str, str]] = {
     "Work": {
         "demo": "Kill an agent with SIGKILL after it charged a card, and see that it is charged once.",
+        "worker": "Take tasks from queues and work on many at a time, until told to stop.",
         "run": "Start a task, or go on with it, until it ends or waits.",
         "test": "Try an agent in a throw-away store: with mocks, or crashed everywhere.",
         "resume": "Go on with a task that was interrupted, waits or has failed.",
@@ -26,10 +27,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "log": "Show the timeline of a task: steps, attempts, waits, decisions, cost.",
         "diff": "Show what differs between two moments of a task, or between two tasks.",
         "audit": "Show who did what: by tool, person, decision, time.",
-        "stats": "Count tasks, events and bytes.",
+        "workers": "List workers that are alive, and what they serve.",
+        "stats": "Count tasks, events, bytes, and what waits in queues.",
     },
     "People": {
-        "inbox": "List what people are waited for: questions, approvals, doubts, budgets.",
+        "inbox": "List what people are waited for: questions, approvals, doubts, budgets, tasks set aside.",
         "answer": "Answer what a task asked.",
         "approve": "Consent to a call that waits for it, once, for exactly its arguments.",
         "reject": "Refuse a call that waits for consent; it stays refused.",

@@ -16,6 +16,7 @@ from holdfast.core.errors import InvalidValue, NotAStore, TaskNotFound
 if TYPE_CHECKING:
     from holdfast import App
     from holdfast.engine.agent import Agent
+    from holdfast.engine.queue import Queue
 
 DEFAULT = "holdfast.db"
 LAST = "@last"
@@ -24,8 +25,17 @@ LAST = "@last"
 class Place:
     """The surroundings of one command."""
 
-    def __init__(self, store: str | None, *, as_json: bool = False, jsonl: bool = False, debug: bool = False) -> None:
+    def __init__(
+        self,
+        store: str | None,
+        *,
+        namespace: str | None = None,
+        as_json: bool = False,
+        jsonl: bool = False,
+        debug: bool = False,
+    ) -> None:
         self.url, self.source = store_of(store)
+        self.namespace, self.namespace_source = namespace_of(namespace)
         self.as_json, self.jsonl, self.debug = as_json, jsonl, debug
         self.look: Look = out_look()
         self._open = ExitStack()
@@ -34,21 +44,33 @@ class Place:
     @property
     def where(self) -> str:
         """The store and why it is this one, without its password."""
-        return f"{self.shown} ({self.source})"
+        tenant = f", namespace {self.namespace} ({self.namespace_source})" if self.namespace else ""
+        return f"{self.shown} ({self.source}){tenant}"
 
     @property
     def shown(self) -> str:
         """The store's address, without its password."""
         return redacted(self.url)
 
-    def app(self, *, make: bool = False, agents: Iterable[Agent] = ()) -> App:
+    @property
+    def options(self) -> str:
+        """What a command typed next needs to be given too, in order to find the same tasks."""
+        from holdfast.cli.typed import quoted
+
+        told = [f"--store {quoted(self.shown)}"] if self.source == "--store" and self.url != DEFAULT else []
+        told += [f"--namespace {quoted(self.namespace)}"] if self.namespace_source == "--namespace" else []
+        return " ".join(told)
+
+    def app(self, *, make: bool = False, agents: Iterable[Agent] = (), queues: Iterable[Queue] = ()) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it."""
         if self._app is None:
             import holdfast
 
             if not make:
                 self._refuse_missing()
-            self._app = self._open.enter_context(holdfast.open(self.url, agents=tuple(agents)))
+            self._app = self._open.enter_context(
+                holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
+            )
         return self._app
 
     def _refuse_missing(self) -> None:
@@ -125,6 +147,14 @@ def store_of(given: str | None) -> tuple[str, str]:
     if os.environ.get("HOLDFAST_URL"):
         return os.environ["HOLDFAST_URL"], "HOLDFAST_URL"
     return DEFAULT, "the default"
+
+
+def namespace_of(given: str | None) -> tuple[str, str]:
+    """The tenant whose tasks are meant, and who said so; none if nobody did."""
+    if given:
+        return given, "--namespace"
+    named = os.environ.get("HOLDFAST_NAMESPACE", "")
+    return named, "HOLDFAST_NAMESPACE" if named else ""
 
 
 def path_of(url: str) -> str | None:

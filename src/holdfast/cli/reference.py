@@ -41,6 +41,8 @@ makes it JSON and `-` reads stdin.
 **Ctrl-C** once stops a task after the step under way and says how to resume it; twice stops at once. Both can be
 resumed.
 
+**Tenants.** `--namespace NAME`, else `HOLDFAST_NAMESPACE`: only that tenant's tasks are seen.
+
 **People.** What somebody does is kept with a name: `--by`, else `HOLDFAST_BY`, else the login name.
 
 This page is made of the code: `python -m holdfast.cli.reference docs`.

@@ -155,6 +155,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     ),
     (r"app\.resume\(id, agent\)", "holdfast resume ID FILE"),
     (r"app\.fork\(id, at=…\)", "holdfast fork ID --at SEQ"),
+    (r", or app\.worker\(\[…\]\)\.run\(\)", ""),
     (r"app\.list\(\)", "holdfast list"),
     (r"app\.steps\(id\)", "holdfast log ID"),
     (r"app\.run\(…, wait=\"1m\"\)", "holdfast run … --wait 1m"),

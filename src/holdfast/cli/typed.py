@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.cli.agents import files_declared
 from holdfast.cli.look import clean
+from holdfast.cli.refusal import in_commands
 from holdfast.cli.words import clock, shown
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.inbox import Entry
@@ -25,7 +26,7 @@ def quoted(word: str) -> str:
 
 
 def commands(entry: Entry, by: str, store: str = "") -> list[str]:
-    """What somebody can type about an entry of the inbox. `store` is given where it is not the usual one."""
+    """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
     task, key, who = quoted(entry.task), quoted(entry.key), f"--by {quoted(by or 'you')}"
     match entry.kind:
         case "question":
@@ -41,6 +42,8 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
             typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
         case "diverged":
             typed = [f"log {task}", f"resume {task} FILE --anyway {who}", f"cancel {task} {who}"]
+        case "quarantined":
+            typed = [f"log {task}", f"resume {task}{_file(None)}", f"cancel {task} {who} --why WHY"]
     return [f"holdfast {one}{_store(store)}" for one in typed]
 
 
@@ -49,7 +52,7 @@ def _more(of: float | None) -> str:
 
 
 def _store(store: str) -> str:
-    return f" --store {quoted(store)}" if store else ""
+    return f" {store}" if store else ""
 
 
 def asked(entry: Entry) -> str:
@@ -69,6 +72,8 @@ def asked(entry: Entry) -> str:
             return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
         case "diverged":
             return f"{entry.prompt}: may it go on from what is left?"
+        case "quarantined":
+            return f"it was set aside, and nobody takes it before you say so: {shown(entry.prompt)}"
 
 
 def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
@@ -88,12 +93,20 @@ def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
 def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: str, resume: str) -> Iterator[str]:
     """Why a task waits, and exactly what to type."""
     for entry in entries:
+        if entry.kind in ("quarantined", "diverged"):
+            yield clean(asked(entry))
+            yield from (f"  {line}" for line in commands(entry, by, store))
+            return
         until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
         yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
         for line in commands(entry, by, store):
             yield f"  {line}"
     waiting = state.waiting
     if waiting is None:
+        return
+    if waiting.kind == "no_worker":
+        yield f"nobody takes it: {clean(in_commands(waiting.why))}"
+        yield f"or: {resume}"
         return
     for one in waiting.on:
         if one["kind"] == "signal":

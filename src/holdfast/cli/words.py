@@ -102,7 +102,7 @@ def size(count: int) -> str:
 def times(count: int, what: str) -> str:
     """A number of things.
 
-    >>> times(1, "task"), times(12_000, "task")
-    ('1 task', '12,000 tasks')
+    >>> times(1, "task"), times(12_000, "task"), times(2, "process")
+    ('1 task', '12,000 tasks', '2 processes')
     """
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}{'es' if what.endswith('s') else 's'}"

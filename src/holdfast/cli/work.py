@@ -13,7 +13,7 @@ import click
 
 from holdfast.cli.live import Live
 from holdfast.cli.look import clean
-from holdfast.cli.place import DEFAULT, Place, whoami
+from holdfast.cli.place import Place, whoami
 from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.screen import Screen
 from holdfast.cli.typed import entry_json, resume_command, waiting_lines
@@ -37,7 +37,7 @@ def work(
     else:
         watched = nullcontext() if quiet or place.as_json else Live(app, id, screen)
     try:
-        with watched, _warnings_on(screen), redirect_stdout(screen.stream) as prints:
+        with watched, warnings_on(screen), redirect_stdout(screen.stream) as prints:
             try:
                 state = act()
             finally:
@@ -56,8 +56,8 @@ def _line(app: App, record: Any) -> str:
 
 
 def store_given(place: Place) -> str:
-    """The store, where a command must name it; empty where it is found without."""
-    return place.shown if place.source == "--store" and place.url != DEFAULT else ""
+    """What names the store and the tenant in a command; empty where they are found without."""
+    return place.options
 
 
 def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
@@ -70,7 +70,7 @@ def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
 
 
 @contextmanager
-def _warnings_on(screen: Screen) -> Generator[None, None, None]:
+def warnings_on(screen: Screen) -> Generator[None, None, None]:
     """What Holdfast warns of, among the other lines."""
 
     class Lines(logging.Handler):

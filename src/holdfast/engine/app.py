@@ -227,7 +227,7 @@ class App:
     ) -> Worker:
         """Something that takes tasks of these agents from queues and works on many at a time: `app.worker([…]).run()`.
 
-        Without `agents`, those the app was opened with; without `queues`, those it was opened with, or the default one.
+        Without `agents`, those the app was opened with; without `queues`, those it was opened with and the default one.
         `namespaces` are the tenants it works for: its own, or, of an app without one, those named, or "*". A task that
         cost `max_deaths` holders in a row without a step being done is set aside.
         """

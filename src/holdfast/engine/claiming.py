@@ -118,7 +118,7 @@ class Claiming:
             self._lost[store.holder()] = "dead"
 
     def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[tuple[str, Taken]]:
-        logs = self._shops(tenant).logs
+        logs, held = self._shops(tenant).logs, self._shops(tenant).held
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
 
@@ -131,6 +131,7 @@ class Claiming:
                 lonely.append(summary)
                 return None
             taken[summary.id] = lost.get(summary.holder or "", "") if summary.status == "running" else ""
+            held.add(summary.id)
             return _write(logs, due, taken[summary.id], pins)
 
         wanted = Wanted(
@@ -145,7 +146,11 @@ class Claiming:
             rate=queue.as_rate(),
         )
         failpoint("claim.before")
-        claimed = logs.store.queues.claim(wanted, claim)
+        claimed: list[str] = []
+        try:
+            claimed = logs.store.queues.claim(wanted, claim)
+        finally:
+            held.difference_update(taken.keys() - claimed)
         failpoint("claim.after")
         for summary in lonely:
             logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them

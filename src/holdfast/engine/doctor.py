@@ -126,13 +126,16 @@ def _integrity(logs: Logs) -> Finding:
 
 def _interrupted(logs: Logs) -> Finding:
     running = logs.store.list(Query(status="running", limit=limits.MAX_PAGE_SIZE))
-    dead = [row.id for row in running if row.holder is not None and not logs.store.alive(row.holder)]
+    lost = logs.store.queues.lost()
+    dead = [row.id for row in running if row.holder in lost]
     if dead:
         named = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
-        return Finding(
-            "interrupted", "warn", f"{len(dead)} tasks whose process is dead: {named}", "holdfast resume ID FILE"
-        )
+        how = "dead or silent" if "lease" in lost.values() else "dead"
+        return Finding("interrupted", "warn", f"{len(dead)} tasks whose process is {how}: {named}", _REMEDY)
     return Finding("interrupted", "ok", "no task was left behind")
+
+
+_REMEDY = "holdfast worker FILE takes them over; so does holdfast resume ID FILE"
 
 
 def _clock(logs: Logs) -> Finding:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import codec
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, StoreUnreachable
 from holdfast.store.queues import Waiting
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Health:
         """What is asked for: status, content type, body."""
         if path == "/healthz":
             try:
-                depths = self._depths()
+                depths = self._seen()
             except HoldfastError as error:
                 return 503, "application/json", codec.dump({"status": "no store", "why": error.message})
             status = "stopping" if self._worker.stopping else "ok"
@@ -90,6 +90,12 @@ class Health:
             return 200, "text/plain; version=0.0.4; charset=utf-8", self._metrics().encode()
         return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
 
+    def _seen(self) -> list[Waiting]:
+        """How full queues are. While the worker cannot reach its store, nobody is kept waiting for that."""
+        if self._worker.trouble:
+            raise StoreUnreachable(self._worker.trouble, hint="see the worker's log")
+        return self._depths()
+
     def _metrics(self) -> str:
         """The text that Prometheus reads."""
         lines: list[str] = []
@@ -98,16 +104,18 @@ class Health:
             lines.append(f"holdfast_{name}_total {count}")
         lines += ["# HELP holdfast_busy tasks worked on now", "# TYPE holdfast_busy gauge"]
         lines.append(f"holdfast_busy {self._worker.busy}")
+        lines += ["# HELP holdfast_store_up whether the store can be reached", "# TYPE holdfast_store_up gauge"]
         try:
-            depths = self._depths()
+            depths = self._seen()
         except HoldfastError:
             return "\n".join([*lines, "holdfast_store_up 0", ""])
+        lines.append("holdfast_store_up 1")
         lines += ["# HELP holdfast_tasks tasks of a queue by what they do", "# TYPE holdfast_tasks gauge"]
         for one in depths:
             place = f'namespace="{_escaped(one.namespace)}",queue="{_escaped(one.queue)}"'
             for state in ("ready", "running", "timed"):
                 lines.append(f'holdfast_tasks{{{place},state="{state}"}} {getattr(one, state)}')
-        return "\n".join([*lines, "holdfast_store_up 1", ""])
+        return "\n".join([*lines, ""])
 
     def close(self) -> None:
         self._server.shutdown()

@@ -1,4 +1,4 @@
-"""What people are waited for: questions, approvals, calls in doubt, budgets used up, logs that lost events."""
+"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up, tasks set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.engine.log import Logs
 from holdfast.engine.view import TaskState
 from holdfast.store.protocol import Query
 
-Kind = Literal["question", "approval", "doubt", "budget", "diverged"]
+Kind = Literal["question", "approval", "doubt", "budget", "quarantined", "diverged"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -54,6 +54,8 @@ def entries_of(logs: Logs, id: str) -> list[Entry]:
     if state.waiting is None:
         return []
     own = [] if hot.summary.waiting != "diverged" or hot.divergence is None else [_diverged(hot, hot.divergence)]
+    if state.waiting.kind == "quarantined":
+        own.append(_set_aside(hot, state.waiting.why))
     return own + [_entry(state, hot, one) for one in state.waiting.on if one["kind"] in _KINDS]
 
 
@@ -62,6 +64,12 @@ def _diverged(hot: Hot, lost: Divergence) -> Entry:
     told = f"events {lost.head_seq + 1} to {max(lost.head_seq + 1, lost.known_seq)} are gone"
     what: dict[str, Any] = {"key": "diverged", "name": "diverged", "prompt": told, "since_us": hot.updated_us}
     return Entry(task=hot.summary.id, agent=hot.summary.agent, kind="diverged", **what)
+
+
+def _set_aside(hot: Hot, why: str) -> Entry:
+    """A task that was set aside: somebody must say that it may go on."""
+    what: dict[str, Any] = {"key": "", "name": "quarantined", "prompt": why, "since_us": hot.updated_us}
+    return Entry(task=hot.summary.id, agent=hot.summary.agent, kind="quarantined", **what)
 
 
 _KINDS: dict[str, Kind] = {"person": "question", "approval": "approval", "doubt": "doubt", "budget": "budget"}

@@ -85,11 +85,12 @@ class Queues:
             raise QueueFull(name, most)
 
     def named(self, wanted: Sequence[str | Queue] | None) -> list[Queue]:
-        """Queues to serve: those named, or all that were declared, or the default one."""
+        """Queues to serve: those named, or all that were declared and the default one, where tasks go unasked."""
         if isinstance(wanted, str):
             raise InvalidValue(f"queues={wanted!r} is text", hint=f"give a list: queues=[{wanted!r}]")
         if wanted is None:
-            return list(self._known.values()) or [Queue("default")]
+            default = () if "default" in self._known else (Queue("default"),)
+            return [*self._known.values(), *default]
         if not wanted:
             raise InvalidValue("a worker without queues has nothing to do", hint='give queues=["default"]')
         return [one if isinstance(one, Queue) else self[one] for one in wanted]

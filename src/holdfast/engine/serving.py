@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -71,7 +71,12 @@ def known(store: Store) -> list[Known]:
 
 def why_unserved(summary: Summary, store: Store) -> str | None:
     """Why no living worker will take a task; None if one will."""
-    here = [one.serving for one in known(store) if one.serving.serves(summary.namespace)]
+    return why_none_of(known(store), summary)
+
+
+def why_none_of(workers: Iterable[Known], summary: Summary) -> str | None:
+    """Why none of these workers will take a task; None if one will."""
+    here = [one.serving for one in workers if one.serving.serves(summary.namespace)]
     if not here:
         return "no worker is alive; start one: holdfast worker FILE, or app.worker([…]).run()"
     of_queue = [one for one in here if summary.queue in one.queues]

@@ -14,14 +14,17 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core import events as ev
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
+from holdfast.core.hot import Hot
 from holdfast.engine import execute, serving, threads
 from holdfast.engine.agent import Agent
 from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
@@ -41,6 +44,17 @@ PAUSE_SECONDS = 5.0
 
 Place = tuple[str, str]
 """A tenant and one of its tasks."""
+
+
+class Worked(Struct, frozen=True):
+    """What came of working on a task: one of the names that are counted, and why."""
+
+    namespace: str
+    id: str
+    agent: str
+    outcome: str
+    why: str = ""
+    seconds: float = 0.0
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -83,6 +97,13 @@ class Worker:
         self._done: asyncio.Event | None = None
         self._works: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
+        self._signals_seen = 0
+        self.trouble = ""
+        """Why the store cannot be reached, while that is so."""
+        self.tell: Callable[[Worked], None] | None = None
+        """Called with what came of each task, and when one is taken over. From several threads."""
+        self.at_once: Callable[[int], None] = _die_of
+        """Called with the second signal, which is to end the process there and then."""
 
     def __repr__(self) -> str:
         return f"<worker {self.name} of {', '.join(agent.name for agent in self.plan.agents)}>"
@@ -98,7 +119,10 @@ class Worker:
         return self._stopping
 
     def run(self) -> None:
-        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is let go of."""
+        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is let go of.
+
+        A second signal ends the process at once: what it worked on is taken over by others.
+        """
         asyncio.run(self.arun())
 
     async def arun(self) -> None:
@@ -152,7 +176,10 @@ class Worker:
                 stop()
 
     def _signalled(self, number: int, frame: object) -> None:
+        self._signals_seen += 1
         self.stop()
+        if self._signals_seen > 1:
+            self.at_once(number)
 
     def _serving(self) -> serving.Serving:
         return serving.Serving(
@@ -176,7 +203,8 @@ class Worker:
         return found
 
     def _is_ours(self, namespace: str, name: str) -> bool:
-        return (namespace, name) in self._mine or self._shop(namespace).busy.has(name)
+        shop = self._shop(namespace)
+        return name in shop.held or shop.busy.has(name)
 
     # The thread that asks for tasks
 
@@ -189,8 +217,7 @@ class Worker:
                 try:
                     wait, pause = self._ask(heard), 0.0
                 except StoreError as error:
-                    self.counts.add("store_errors")
-                    execute.warn("worker %s: %s", self.name, error)
+                    self._ill(error)
                     pause = min(PAUSE_SECONDS, max(0.1, pause * 2))
                     wait = pause * (0.5 + random.random())
                 heard = self._ears.wait(wait)
@@ -198,6 +225,18 @@ class Worker:
             self._failed = error
         finally:
             self._loop.call_soon_threadsafe(self._done.set)
+
+    def _ill(self, error: StoreError) -> None:
+        """The store cannot be reached: say so once."""
+        self.counts.add("store_errors")
+        if not self.trouble:
+            execute.warn("worker %s: %s; it keeps trying", self.name, error.message)
+        self.trouble = error.message
+
+    def _well(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            execute.warn("worker %s: the store is back", self.name)
 
     def _ask(self, heard: bool) -> float:
         """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
@@ -209,15 +248,16 @@ class Worker:
         for schedule in self.plan.schedules:
             if schedule.begin_due(now_us, self._start):
                 self.counts.add("scheduled")
-        if not heard and not self._claiming.look(now_us):
+        if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
         for namespace, name, taken in self._claiming.round(free, now_us):
             stop = self._mine[namespace, name] = Stop()
             stop.asked = self._stopping
             self.counts.add("claimed")
             if taken:
-                self.counts.add("taken_over")
+                self._note(Worked(namespace, name, "", "taken_over", TAKEN[taken]))
             self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
+        self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
 
@@ -231,46 +271,52 @@ class Worker:
         work.add_done_callback(self._works.discard)
 
     async def _work(self, place: Place, stop: Stop) -> None:
+        began = time.monotonic()
         try:
-            outcome = await self._outcome(place, stop)
+            done = await self._outcome(place, stop)
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
-            outcome = "errors"
-            execute.warn("worker %s: task %s: %s: %s", self.name, place[1], type(error).__name__, error)
-        self.counts.add(outcome)
+            done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
+            execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
         full = len(self._mine) >= self.plan.concurrency
         del self._mine[place]
+        self._shop(place[0]).held.discard(place[1])
+        self._note(replace(done, seconds=time.monotonic() - began))
         if (full or self._stopping) and self._ears is not None:
             self._ears.wake()
 
-    async def _outcome(self, place: Place, stop: Stop) -> str:
+    def _note(self, done: Worked) -> None:
+        """Count what came of a task, and tell whoever wants to know."""
+        self.counts.add(done.outcome)
+        if self.tell is not None:
+            self.tell(done)
+
+    async def _outcome(self, place: Place, stop: Stop) -> Worked:
         """Work on a task, and say what came of that."""
-        shop = self._shop(place[0])
+        shop, name = self._shop(place[0]), ""
         try:
             log = await _in_thread(lambda: shop.logs.load(place[1]))
+            name = log.state.summary.agent
             if log.state.summary.holder != shop.logs.store.holder():
-                return "lease_lost"  # somebody took it, or ended it, before we began
-            agent = shop.agents[log.state.summary.agent]
+                return Worked(*place, name, "lease_lost")  # somebody took it, or ended it, before we began
+            agent = shop.agents[name]
             unfit = self._unfit(shop.logs, log, agent)
             if unfit is not None:
                 await _in_thread(lambda: set_aside(log, unfit))
-                return "quarantined"
+                return Worked(*place, name, "quarantined", unfit)
             job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop)
             done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
-            status = done.state.summary.status
-            return "released" if status in ("pending", "running") else status
+            return Worked(*place, name, *_became(done.state))
         except Stopped:
-            return "released"
-        except LeaseLost:
-            return "lease_lost"
-        except TaskBusy:
-            return "lease_lost"
+            return Worked(*place, name, "released")
+        except (LeaseLost, TaskBusy):
+            return Worked(*place, name, "lease_lost")
         except StoreError as error:
-            execute.warn("worker %s: task %s: %s", self.name, place[1], error)
-            return "store_errors"
+            execute.warn("worker %s: task %s: %s", self.name, place[1], error.message)
+            return Worked(*place, name, "store_errors", error.message)
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 — nothing a task's own flow expects
             why = f"working on it raised {type(error).__name__}: {error}"
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
-            return "quarantined"
+            return Worked(*place, name, "quarantined", why)
 
     def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
         """Why a task is not worked on although it could be taken."""
@@ -281,6 +327,25 @@ class Worker:
         except HoldfastError as error:
             return str(error)
         return None
+
+
+TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
+
+
+def _became(state: Hot) -> tuple[str, str]:
+    """What a task is now that it was worked on, and why."""
+    status, failure = state.summary.status, state.failure
+    if status in ("pending", "running"):
+        return "released", ""
+    if status == "waiting":
+        return status, state.summary.waiting or ""
+    return status, f"{failure.type}: {failure.message}" if failure is not None and status == "failed" else ""
+
+
+def _die_of(number: int) -> None:
+    """End as a process does that handles no signals."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def set_aside(log: Log, why: str) -> None:

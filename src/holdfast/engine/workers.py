@@ -42,7 +42,9 @@ def worker(
     def shops(namespace: str) -> Workshop:
         if namespace == app.namespace:
             return shop
-        return Workshop(Logs(Tenant(app.store, namespace), app.clock), None, shop.prices)
+        found = shop.tenants.get(namespace)
+        made = found or Workshop(Logs(Tenant(app.store, namespace), app.clock), None, shop.prices)
+        return shop.tenants.setdefault(namespace, made)
 
     def start(schedule: Schedule, id: str) -> bool:
         try:

@@ -54,6 +54,10 @@ class Workshop:
         self.prices = prices or Prices()
         self.agents: dict[str, Agent] = {}
         self.busy = execute.Busy(logs.store.holder)
+        self.held: set[str] = set()
+        """Tasks that workers of this process have taken, or are about to; kept before that is written."""
+        self.tenants: dict[str, Workshop] = {}
+        """Where tasks of tenants are worked on: one place for all workers, who are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
         self._on_wait = on_wait
 

@@ -29,6 +29,7 @@ def config_(place: Place) -> None:
     )
     rows: list[tuple[str, Any, str]] = [
         ("store", redacted(place.url) + there, place.source),
+        ("namespace", place.namespace or "none", place.namespace_source or "the default"),
         ("agents", ", ".join(files) or "none", str(project) if files else f"no agents in {PROJECT}"),
         ("by", whoami(), "HOLDFAST_BY" if os.environ.get("HOLDFAST_BY") else "the login name"),
         ("colour", "on" if place.look.colour else "off", colour),

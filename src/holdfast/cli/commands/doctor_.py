@@ -24,7 +24,11 @@ def doctor_(place: Place) -> None:
     path = path_of(place.url)
     app = place.app()
     found = list(doctor.findings(app.logs, path))
-    if path is not None or place.url.startswith("postgres"):
+    if place.url.startswith(("postgres:", "postgresql:")):
+        from holdfast.engine import doctor_postgres
+
+        found = [*doctor_postgres.findings(place.url), *found]
+    if not place.url.startswith("memory:"):
         schema = schema_of(place.url, path)
         found.insert(1, doctor.Finding("schema", "ok", f"version {schema.found} of {schema.known}"))
     if place.as_json:

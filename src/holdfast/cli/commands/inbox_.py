@@ -13,8 +13,9 @@ from holdfast.cli.place import Place
 @click.option("--questions", is_flag=True, help="Only questions.")
 @click.option("--approvals", is_flag=True, help="Only calls that wait for consent.")
 @click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
-def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets: bool) -> None:
-    """List what people are waited for: questions, approvals, doubts, budgets, losses.
+@click.option("--set-aside", is_flag=True, help="Only tasks that nobody takes before a person has looked at them.")
+def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool) -> None:
+    """List what people are waited for: questions, approvals, doubts, budgets, tasks set aside.
 
     Each entry says exactly what to type.
 
@@ -28,7 +29,8 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
     from holdfast.engine import inbox
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
-    kinds = {kind for kind, wanted in chosen.items() if wanted} or {*chosen, "diverged"}
+    chosen |= {"quarantined": set_aside, "diverged": set_aside}
+    kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
     app, by, store = place.app(), whoami(), store_given(place)
     found = (one for one in inbox.entries(app.logs) if one.kind in kinds)
     if place.for_programs:

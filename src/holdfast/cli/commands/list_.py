@@ -57,28 +57,44 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
 
 def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
     if place.for_programs:
-        place.rows([row_json(app, row) for row in rows])
+        why_not = unserved(app, rows)
+        place.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
         return
     if not rows:
         place.say(f"no tasks in {place.where}")
         return
+    from holdfast.cli.look import clean
     from holdfast.cli.table import Cell, table
     from holdfast.cli.words import age
 
-    now = app.clock.now_us()
+    now, why_not = app.clock.now_us(), unserved(app, rows)
     cells: list[list[Cell | str]] = []
     for row in rows:
         status = status_of(app, row)
-        why = f" for {row.waiting}" if row.waiting else ""
+        why = f" for {row.waiting}" if row.waiting else ", no worker" if row.id in why_not else ""
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
         cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
     place.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, place.look))
+    for why in dict.fromkeys(why_not.values()):
+        place.say(clean(why), "warn")
 
 
 def status_of(app: App, row: Summary) -> str:
     """What a list says of a task: its status, or that whoever worked on it is dead."""
     dead = row.status == "running" and row.holder is not None and not app.store.alive(row.holder)
     return "interrupted" if dead else row.status
+
+
+def unserved(app: App, rows: Sequence[Summary]) -> dict[str, str]:
+    """Why nobody takes a task that could begin or go on; tasks that somebody will take are not in it."""
+    from holdfast.cli.refusal import in_commands
+    from holdfast.engine import serving
+
+    now = app.clock.now_us()
+    ready = [row for row in rows if row.status == "pending" and (row.wake_us is None or row.wake_us <= now)]
+    workers = app.workers() if ready else []
+    found = ((row.id, serving.why_none_of(workers, row)) for row in ready)
+    return {id: in_commands(why) for id, why in found if why is not None}
 
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:

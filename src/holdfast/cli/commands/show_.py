@@ -61,7 +61,8 @@ def _head(state: TaskState, look: Look) -> Iterator[str]:
     from holdfast.cli.words import clock, shown, spent
 
     status = "interrupted" if state.interrupted else state.status
-    why = f" for {state.waiting.kind}" if state.waiting is not None else ""
+    kind = "" if state.waiting is None else state.waiting.kind
+    why = ", no worker" if kind == "no_worker" else f" for {kind}" if kind else ""
     usage = state.budget.usage
     yield from fields(
         [

@@ -8,7 +8,7 @@ from holdfast.cli.place import Place
 
 @command("stats")
 def stats_(place: Place) -> None:
-    """Count tasks, events and bytes.
+    """Count tasks, events, bytes, and what waits in queues.
 
     Example: holdfast stats --json
     """
@@ -16,13 +16,20 @@ def stats_(place: Place) -> None:
     from holdfast.cli.words import size
     from holdfast.core import codec
 
-    found = place.app().stats()
+    app = place.app()
+    found, depths = app.stats(), app.store.queues.depths(app.namespace or None)
     if place.as_json:
-        place.data({**codec.as_json(found), "store": place.shown})
+        place.data({**codec.as_json(found), "queues": codec.as_json(depths), "store": place.shown})
         return
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.by_status.items()))
     tables = ", ".join(f"{name} {size(count)}" for name, count in sorted(found.bytes_by_table.items()))
     pairs = [("tasks", f"{found.tasks:,}"), ("", ""), ("status", statuses), ("events", f"{found.events:,}")]
     pairs += [("blobs", f"{found.blobs:,}"), ("snapshots", f"{found.snapshots:,}")]
     place.lines(fields([*pairs, ("size", size(found.bytes)), ("tables", tables)], place.look))
+    if depths:
+        from holdfast.cli.table import table
+
+        rows = [[one.queue, one.namespace, f"{one.ready:,}", f"{one.running:,}", f"{one.timed:,}"] for one in depths]
+        heads = ["QUEUE", "NAMESPACE", "READY", "RUNNING", "TIMED"]
+        place.lines(["", *table(heads, [list(row) for row in rows], place.look, right=(2, 3, 4))])
     place.say_store()

@@ -1,0 +1,44 @@
+"""`holdfast worker`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.place import Place
+
+
+@command("worker", lines=True, namespace=False)
+@click.argument("target", metavar="[FILE][:AGENT,…]", required=False)
+@click.option(
+    "--queue", "queues", multiple=True, metavar="NAME", help="A queue to serve; repeatable. Else all in FILE."
+)
+@click.option("--concurrency", type=int, metavar="N", help="How many tasks at a time in each process; else 100.")
+@click.option("--processes", type=int, default=1, show_default=True, metavar="N", help="How many processes.")
+@click.option("--namespace", "namespaces", multiple=True, metavar="NAME", help="A tenant to work for; repeatable.")
+@click.option("--all-namespaces", is_flag=True, help="Work for every tenant, in turns.")
+@click.option(
+    "--health", type=int, metavar="PORT", help="Serve /healthz and /metrics on 127.0.0.1; 0 is any free port."
+)
+@click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long a stop may take.")
+@click.option("--quiet", is_flag=True, help="No line for each task.")
+@click.option("--child", type=int, hidden=True)
+def worker_(place: Place, target: str | None, processes: int, child: int | None, **given: Any) -> None:
+    """Take tasks from queues and work on many at a time, until told to stop.
+
+    Agents, queues and schedules come from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names.
+    What happens is told on stderr; --jsonl tells it on stdout, --json gives one document at the end. SIGTERM or
+    Ctrl-C once: takes no more tasks, each stops after its step and is let go of; ends with 0. Twice, or after --grace:
+    ends at once with 130, and others take over. With --processes, one that dies is started anew.
+
+    Example: holdfast worker agents.py:travel --queue default --concurrency 20 --health 9100
+    """
+    from holdfast.cli import serve, supervise
+
+    wanted = serve.wanted(place, target, processes=processes, child=child, **given)
+    if processes > 1 and child is None:
+        supervise.supervise(place, wanted)
+    else:
+        serve.serve(place, wanted)
