@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
 
+_PLACES = "holdfast-postgres-"
 _SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
 
 
@@ -32,7 +33,7 @@ class Server:
         self._binaries = Path(binaries)
         place = None if settings.get("fsync") == "on" else _in_memory()
         _sweep(place or tempfile.gettempdir())
-        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=place))
+        self._place = Path(tempfile.mkdtemp(prefix=f"{_PLACES}{os.getpid()}-", dir=place))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
         self._process = None
@@ -181,12 +182,10 @@ def _in_memory():
 
 
 def _sweep(place):
-    """Remove what servers of tests that were killed left behind."""
-    for left in Path(place).glob("holdfast-pg-*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = (left / "data" / "postmaster.pid").read_text().split()[0]
-            if not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(left, ignore_errors=True)
+    """Remove what tests that were killed left behind. A server may be down because its test has killed it."""
+    for left in Path(place).glob(f"{_PLACES}*"):
+        if not Path(f"/proc/{left.name.removeprefix(_PLACES).partition('-')[0]}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _free_port():

