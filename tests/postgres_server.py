@@ -71,6 +71,10 @@ class Server:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self):
+        self._launch()
+        self._wait()
+
+    def _launch(self):
         options = {**self._settings, "port": self.port, "unix_socket_directories": self._place}
         given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         libc = ctypes.CDLL(None)
@@ -79,7 +83,6 @@ class Server:
             preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
             **self._as_user(),
         )
-        self._wait()
 
     def _wait(self):
         import psycopg

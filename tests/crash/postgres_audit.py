@@ -7,7 +7,10 @@ from holdfast.testing.auditor import audit
 
 TABLES = {
     "logs": ("log, name, parent, base", "log, name, parent, base from logs"),
-    "events": ("log, seq, kind, at, body, body_hash, digest", "log, seq, kind, at, body, body_hash, digest from events"),
+    "events": (
+        "log, seq, kind, at, body, body_hash, digest",
+        "log, seq, kind, at, body, body_hash, digest from events",
+    ),
     "tasks": (
         "log, status, anchor_seq, anchor_digest",
         "log, status, logs.seq, logs.digest from tasks join logs using (log)",

@@ -181,9 +181,9 @@ def alive(pid):
 # The work, and what must hold after it
 
 
-def begin(app, tasks, steps, pause=0.0):
+def begin(app, tasks, steps):
     """Start so many tasks, every other of an async agent."""
-    agents = agents_at("", pause)
+    agents = agents_at("")
     for number in range(tasks):
         app.start(agents[number % 2], {"steps": steps}, id=f"t{number:04}")
 

@@ -9,14 +9,15 @@ import pytest
 import holdfast
 from holdfast.testing.world import World
 from tests.conftest import ALL
+from tests.crash.network import Network
 from tests.crash.postgres_audit import audited
-from tests.crash.storm import Crew, assert_all_well, begin
+from tests.crash.storm import Crew, agents_at, assert_all_well, begin
 from tests.postgres_server import Server, binaries
 
 STORES = ("sqlite", "postgres")
-TASKS, STEPS, SECONDS = (2_000, 10, 1_800) if ALL else (120, 5, 120)
+TASKS, STEPS, SECONDS = (2_000, 10, 1_800) if ALL else (90, 5, 120)
 EVERY_SECONDS = 0.5
-"""How often there is trouble if all is tested; else it comes ten times, whenever another tenth of the tasks is done."""
+"""How often there is trouble if all is tested; else it comes so many times, whenever another part of the tasks is done."""
 
 
 @pytest.fixture
@@ -25,12 +26,12 @@ def world():
         yield started
 
 
-def storm(app, crew, trouble):
+def storm(app, crew, trouble, times=10):
     """Trouble now and then until everything is done; gives how often there was some."""
     count, until = 0, time.monotonic() + SECONDS
     while (done := app.stats().by_status.get("completed", 0)) < TASKS:
         assert time.monotonic() < until, app.stats().by_status
-        if ALL or done * 10 >= count * TASKS:
+        if ALL or done * times >= count * TASKS:
             trouble()
             count += 1
         crew.tend()
@@ -70,7 +71,7 @@ def test_workers_are_frozen_for_longer_than_their_lease_and_wake_up_as_zombies(p
 
         began = time.monotonic()
         begin(app, TASKS, STEPS)
-        count = storm(app, crew, freeze)
+        count = storm(app, crew, freeze, 4)
         crew.stop()
         seen = assert_all_well(app, world, TASKS, STEPS)
         for told in counts:
@@ -97,7 +98,7 @@ def test_the_server_is_killed_and_started_again(world, tmp_path):
 
             began = time.monotonic()
             begin(app, TASKS, STEPS)
-            count = storm(app, crew, restart)
+            count = storm(app, crew, restart, 3)
             crew.stop()
             seen = assert_all_well(app, world, TASKS, STEPS)
             tell("server killed", began, count, crew, seen)
@@ -115,3 +116,55 @@ def start_again(server):
         except psycopg.OperationalError:
             time.sleep(0.1)
     raise AssertionError("the server does not start again")
+
+
+def test_workers_are_cut_off_from_the_server_for_longer_than_their_lease(world, tmp_path):
+    """They reach the world all the while, and know nothing of what others do meanwhile."""
+    with Network() as network, network.server() as server:
+        urls = [f"{server.url(at=cable)}?lease_seconds=1" for cable in (0, 0, 1)]
+        places = [{"url": url, "counts": str(tmp_path / f"counts-{n}")} for n, url in enumerate(urls)]
+        with holdfast.open(urls[0]) as app, Crew(*places, seed=10, world=world.address, pause=0.05) as crew:
+
+            def cut():
+                network.cut(1)
+                time.sleep(2.5)
+                network.mend(1)
+                time.sleep(1)
+
+            began = time.monotonic()
+            begin(app, TASKS, STEPS)
+            count = storm(app, crew, cut, 3)
+            crew.stop(60)
+            seen = assert_all_well(app, world, TASKS, STEPS)
+            tell("cut off", began, count, crew, seen)
+        assert seen["taken from the silent"] > 0, "who cannot be heard for longer than its lease loses its tasks"
+        assert audited(urls[0], tmp_path) == []
+
+
+def test_the_late_result_of_a_zombie_is_kept_and_used_by_nobody(postgres_url, world, tmp_path):
+    """Frozen in the middle of a call: another asks the world what became of it, and ends the task."""
+    url = f"{postgres_url}?lease_seconds=1"
+    counts = tmp_path / "counts"
+    given = {"url": url, "world": world.address, "workers": 1}
+    steady, _ = agents_at("")
+    world.hang("pay", 0.5)
+    with holdfast.open(url) as app, Crew({"counts": str(counts)}, **given) as zombies:
+        app.start(steady, {"steps": 2}, id="t0000")
+        while not world.requests():
+            time.sleep(0.01)
+        with zombies.frozen(0), Crew({}, **given) as others:
+            until = time.monotonic() + 30
+            while app.get("t0000").status != "completed":
+                assert time.monotonic() < until, list(app.events("t0000"))
+                time.sleep(0.02)
+            others.stop()
+        while not any(record.kind == "step_observed" for record in app.events("t0000")):
+            assert time.monotonic() < until, "the zombie's result is lost"
+            time.sleep(0.02)
+        zombies.stop()
+        seen = assert_all_well(app, world, 1, 2)
+        kinds = [record.kind for record in app.events("t0000")]
+    assert seen["taken from the silent"] == 1 and seen["twice"] == 0
+    assert kinds.index("step_observed") > kinds.index("step_settled"), "what the world said was settled without it"
+    assert json.loads(counts.read_text())["lease_lost"] == 1
+    assert audited(url, tmp_path) == []

@@ -6,6 +6,7 @@ tasks does not keep another's waiting. What one does not use, others get.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -13,6 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from holdfast.core import codec, names
+from holdfast.core.errors import StoreError
 from holdfast.core.events import Pins, TaskClaimed
 from holdfast.core.records import Summary, Write
 from holdfast.core.summary import summarise
@@ -26,6 +28,8 @@ from holdfast.store.queues import Due, Wanted
 Taken = Literal["", "dead", "lease"]
 Lost = dict[str, Literal["dead", "lease"]]
 Shops = Callable[[str], Workshop]
+Place = tuple[str, str]
+"""A tenant and one of its tasks."""
 
 LOST_SECONDS = 0.3
 """How often a worker looks whether somebody's tasks are orphaned."""
@@ -46,11 +50,11 @@ class Claiming:
         queues: Sequence[Queue],
         served: tuple[tuple[str, str], ...],
         namespaces: Sequence[str] | None,
-        is_ours: Callable[[str, str], bool],
+        ours: set[Place],
     ) -> None:
-        """`namespaces` are the tenants worked for, None all; `is_ours` knows which tasks are being worked on here."""
+        """`namespaces` are the tenants worked for, None all; `ours` is what workers of this store are at, in here."""
         self._shops = shops
-        self._is_ours = is_ours
+        self._ours = ours
         self._queues = queues
         self._served = served
         self._namespaces = None if namespaces is None else list(namespaces)
@@ -115,13 +119,14 @@ class Claiming:
 
         def claim(due: Due) -> Write | None:
             summary = due.summary
-            if summary.holder == logs.store.holder() and self._is_ours(tenant, summary.id):
-                return None
+            if self._is_ours(tenant, summary.id):
+                return None  # also if another took it meanwhile: who is at it here has yet to notice
             pins = _pins(logs, summary) if summary.claims == 0 else NOTHING
             if pins is None:
                 lonely.append(summary)
                 return None
             taken[summary.id] = lost.get(summary.holder or "", "") if summary.status == "running" else ""
+            self._ours.add((tenant, summary.id))
             return _write(logs, due, taken[summary.id], pins)
 
         wanted = Wanted(
@@ -135,12 +140,20 @@ class Claiming:
             per_key=queue.per_key,
             rate=queue.as_rate(),
         )
+        claimed: list[str] = []
         failpoint("claim.before")
-        claimed = logs.store.queues.claim(wanted, claim)
+        try:
+            claimed = logs.store.queues.claim(wanted, claim)
+        finally:
+            self._ours.difference_update((tenant, name) for name in taken.keys() - set(claimed))
         failpoint("claim.after")
-        for summary in lonely:
-            logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
+        with contextlib.suppress(StoreError):  # what was taken must be known; the next round tries again
+            for summary in lonely:
+                logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
         return [(name, taken[name]) for name in claimed]
+
+    def _is_ours(self, tenant: str, name: str) -> bool:
+        return (tenant, name) in self._ours or self._shops(tenant).busy.has(name)
 
 
 NOTHING = Pins()

@@ -24,7 +24,7 @@ from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.engine import execute, serving, threads
 from holdfast.engine.agent import Agent
-from holdfast.engine.claiming import Claiming, Shops
+from holdfast.engine.claiming import Claiming, Place, Shops
 from holdfast.engine.drive import THREADS
 from holdfast.engine.entries import Stop
 from holdfast.engine.health import Counts
@@ -41,9 +41,6 @@ IDLE_SECONDS = 1.0
 
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
-
-Place = tuple[str, str]
-"""A tenant and one of its tasks."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -69,16 +66,18 @@ class Plan(Struct, frozen=True, kw_only=True):
 class Worker:
     """Works until it is told to stop. Made by `app.worker(…)`."""
 
-    def __init__(self, shops: Shops, start: Starter, plan: Plan) -> None:
+    def __init__(self, shops: Shops, start: Starter, plan: Plan, ours: set[Place]) -> None:
+        """`ours` is what workers of this store are at in this process: they are one holder, and share it."""
         self.plan = plan
         self.counts = Counts()
         self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
         self._start = start
         self._mine: dict[Place, Stop] = {}
+        self._ours = ours
         self._shops = shops
         self._home = shops("" if plan.namespaces is None else plan.namespaces[0])
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
-        self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
+        self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, ours)
         self._known: dict[str, Workshop] = {}
         self._stopping = False
         self._ears: Ears | None = None
@@ -117,6 +116,7 @@ class Worker:
                 self.stop()
                 await asyncio.to_thread(asker.join)
                 self._ears.close()
+                self._ours.difference_update(self._mine)
         if self._failed is not None:
             raise self._failed
 
@@ -166,9 +166,6 @@ class Worker:
             for agent in self.plan.agents:
                 found.know(agent)
         return found
-
-    def _is_ours(self, namespace: str, name: str) -> bool:
-        return (namespace, name) in self._mine or self._shop(namespace).busy.has(name)
 
     # The thread that asks for tasks
 
@@ -239,6 +236,7 @@ class Worker:
         self.counts.add(outcome)
         full = len(self._mine) >= self.plan.concurrency
         del self._mine[place]
+        self._ours.discard(place)
         if (full or self._stopping) and self._ears is not None:
             self._ears.wake()
 

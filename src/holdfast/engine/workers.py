@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.errors import InvalidValue, TaskCollected, TaskExists
 from holdfast.engine.agent import Agent
+from holdfast.engine.claiming import Place
 from holdfast.engine.log import Logs
 from holdfast.engine.queue import Queue
 from holdfast.engine.schedule import Schedule
 from holdfast.engine.worker import Plan, Worker
 from holdfast.engine.workshop import Workshop
 from holdfast.store.namespaces import Tenant
+from holdfast.store.protocol import Store
 
 if TYPE_CHECKING:
     from holdfast.engine.app import App
+
+_ours: weakref.WeakKeyDictionary[Store, set[Place]] = weakref.WeakKeyDictionary()
+"""What the workers of a store are at, in this process."""
 
 
 def worker(
@@ -51,7 +57,8 @@ def worker(
             return False
         return True
 
-    return Worker(shops, start, plan)
+    whole = app.store.whole if isinstance(app.store, Tenant) else app.store
+    return Worker(shops, start, plan, _ours.setdefault(whole, set()))
 
 
 def _tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:
