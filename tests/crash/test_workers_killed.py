@@ -17,7 +17,7 @@ from tests.postgres_server import Server, binaries
 STORES = ("sqlite", "postgres")
 TASKS, STEPS, SECONDS = (2_000, 10, 1_800) if ALL else (90, 5, 120)
 EVERY_SECONDS = 0.5
-"""How often there is trouble if all is tested; else it comes so many times, whenever another part of the tasks is done."""
+"""How often there is trouble if all is tested; else it comes a few times, whenever more of the tasks are done."""
 
 
 @pytest.fixture

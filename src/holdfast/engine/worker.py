@@ -14,6 +14,7 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
@@ -38,6 +39,9 @@ T = TypeVar("T")
 
 IDLE_SECONDS = 1.0
 """How long a worker waits before it looks for tasks although it heard of none."""
+
+ALONE_SECONDS = 5.0
+"""How long a task that may kill waits for the others to be done or let go of."""
 
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
@@ -74,6 +78,7 @@ class Worker:
         self._start = start
         self._mine: dict[Place, Stop] = {}
         self._ours = ours
+        self._suspect: Place | None = None
         self._shops = shops
         self._home = shops("" if plan.namespaces is None else plan.namespaces[0])
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
@@ -192,7 +197,7 @@ class Worker:
     def _ask(self) -> None:
         """Start what a schedule says, and take what there is room for."""
         assert self._loop is not None
-        if self._stopping:
+        if self._stopping or self._suspect is not None:
             return
         for schedule in self.plan.schedules:
             if schedule.begin_due(self._home.logs.clock.now_us(), self._start):
@@ -210,7 +215,7 @@ class Worker:
 
     def _patience(self) -> float:
         """How long nothing needs to be done unless something is heard."""
-        if self._stopping or len(self._mine) >= self.plan.concurrency:
+        if self._stopping or self._suspect is not None or len(self._mine) >= self.plan.concurrency:
             return IDLE_SECONDS
         now_us = self._home.logs.clock.now_us()
         wakes = [self._claiming.wake_us(), *(one.next_us(now_us) for one in self.plan.schedules)]
@@ -234,7 +239,8 @@ class Worker:
             outcome = "errors"
             execute.warn("worker %s: task %s: %s: %s", self.name, place[1], type(error).__name__, error)
         self.counts.add(outcome)
-        full = len(self._mine) >= self.plan.concurrency
+        full = len(self._mine) >= self.plan.concurrency or self._suspect == place
+        self._suspect = None if self._suspect == place else self._suspect
         del self._mine[place]
         self._ours.discard(place)
         if (full or self._stopping) and self._ears is not None:
@@ -252,6 +258,9 @@ class Worker:
             if unfit is not None:
                 await _in_thread(lambda: set_aside(log, unfit))
                 return "quarantined"
+            if not await self._may_try(place, log):
+                await _in_thread(lambda: let_go(log, "it is tried again with nothing else beside it"))
+                return "released"
             job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop)
             done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
             status = done.state.summary.status
@@ -270,6 +279,21 @@ class Worker:
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
             return "quarantined"
 
+    async def _may_try(self, place: Place, log: Log) -> bool:
+        """Whether to work on a task now. One more death, and it is set aside: so it is tried alone, or let go of.
+
+        Whoever works beside a task that kills dies with it, and would be blamed for that as well.
+        """
+        if log.state.deaths < max(1, self.plan.max_deaths - 1):
+            return True
+        if self._suspect is not None:
+            return False
+        self._suspect = place
+        until = time.monotonic() + ALONE_SECONDS
+        while len(self._mine) > 1 and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        return True
+
     def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
         """Why a task is not worked on although it could be taken."""
         if log.state.deaths >= self.plan.max_deaths:
@@ -279,6 +303,12 @@ class Worker:
         except HoldfastError as error:
             return str(error)
         return None
+
+
+def let_go(log: Log, why: str) -> None:
+    """Let others take a task, unless somebody did."""
+    with contextlib.suppress(Conflict):
+        log.append([ev.TaskReleased(why=why)])
 
 
 def set_aside(log: Log, why: str) -> None:
