@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 
 import holdfast
-from holdfast import DidNotHappen, Happened, agent, current_call, tool
+from holdfast import DidNotHappen, Happened, LeaseLost, TaskBusy, TaskFinished, TaskNotFound, agent, current_call, tool
 from holdfast import events as ev
 from holdfast.testing.world import World
 from tests.crash.corpus import silently_repeated
@@ -77,7 +77,8 @@ def nursery():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             try:
-                serve(**json.loads(line))
+                given = json.loads(line)
+                {"serve": serve, "dispatch": dispatch}[given.pop("program", "serve")](**given)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -103,6 +104,31 @@ def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, counts
     if counts:
         with open(counts, "w") as file:
             json.dump(dict(sum((Counter(one.counts.all()) for one in crew), Counter())), file)
+
+
+def dispatch(url, world, tasks, steps, seed, threads=2, **_):
+    """Callers that know nothing of each other: each runs or resumes whichever task comes to its mind."""
+    agents = agents_at(world)
+    app = holdfast.open(url)
+
+    def call(rng):
+        while True:
+            number = rng.randrange(tasks)
+            name, agent = f"t{number:04}", agents[number % 2]
+            try:
+                if rng.random() < 0.5:
+                    app.run(agent, {"steps": steps}, id=name)
+                else:
+                    app.resume(name, agent)
+            except (TaskBusy, TaskNotFound, TaskFinished, LeaseLost):
+                time.sleep(0.002)
+
+    rngs = [random.Random(f"{seed} {os.getpid()} {number}") for number in range(threads)]
+    callers = [threading.Thread(target=call, args=(rng,)) for rng in rngs]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
 
 
 class Crew:
