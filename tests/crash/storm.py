@@ -106,7 +106,7 @@ def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, counts
             json.dump(dict(sum((Counter(one.counts.all()) for one in crew), Counter())), file)
 
 
-def dispatch(url, world, tasks, steps, seed, threads=2, **_):
+def dispatch(url, world, tasks, steps, threads=2, **_):
     """Callers that know nothing of each other: each runs or resumes whichever task comes to its mind."""
     agents = agents_at(world)
     app = holdfast.open(url)
@@ -123,8 +123,7 @@ def dispatch(url, world, tasks, steps, seed, threads=2, **_):
             except (TaskBusy, TaskNotFound, TaskFinished, LeaseLost):
                 time.sleep(0.002)
 
-    rngs = [random.Random(f"{seed} {os.getpid()} {number}") for number in range(threads)]
-    callers = [threading.Thread(target=call, args=(rng,)) for rng in rngs]
+    callers = [threading.Thread(target=call, args=(random.Random(f"{os.getpid()} {n}"),)) for n in range(threads)]
     for caller in callers:
         caller.start()
     for caller in callers:
