@@ -43,6 +43,12 @@ def unfinished(app):
     return sum(one.ready + one.running + one.timed for one in app.store.queues.depths())
 
 
+def holds(app, pid):
+    """Whether a process has tasks in hand."""
+    holders = {known.holder for known in app.workers() if known.serving.pid == pid}
+    return any(row.holder in holders for row in app.list(status="running"))
+
+
 def tell(what, began, count, crew, seen):
     """Figures for whoever asks for them: pytest -s."""
     took = time.monotonic() - began
@@ -70,7 +76,10 @@ def test_workers_are_frozen_for_longer_than_their_lease_and_wake_up_as_zombies(p
     with holdfast.open(url) as app, Crew(*counts, seed=8, url=url, world=world.address, pause=0.05) as crew:
 
         def freeze():
-            with crew.frozen():
+            index, until = crew.rng.randrange(3), time.monotonic() + 20
+            while unfinished(app) and not holds(app, crew.pids[index]) and time.monotonic() < until:
+                time.sleep(0.01)
+            with crew.frozen(index):
                 time.sleep(2)
 
         began = time.monotonic()
@@ -127,9 +136,12 @@ def test_workers_are_cut_off_from_the_server_for_longer_than_their_lease(world, 
     with Network() as network, network.server() as server:
         urls = [f"{server.url(at=cable)}?lease_seconds=1" for cable in (0, 0, 1)]
         places = [{"url": url, "counts": str(tmp_path / f"counts-{n}")} for n, url in enumerate(urls)]
-        with holdfast.open(urls[0]) as app, Crew(*places, seed=10, world=world.address, pause=0.05) as crew:
+        with holdfast.open(urls[0]) as app, Crew(*places, seed=10, world=world.address, pause=0.2) as crew:
 
             def cut():
+                until = time.monotonic() + 20
+                while unfinished(app) and not holds(app, crew.pids[2]) and time.monotonic() < until:
+                    time.sleep(0.01)
                 network.cut(1)
                 time.sleep(2.5)
                 network.mend(1)
