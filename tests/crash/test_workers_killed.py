@@ -58,11 +58,12 @@ def tell(what, began, count, crew, seen):
 
 def test_workers_are_killed_at_random_all_the_time(url, world, tmp_path):
     """Six workers in three processes, two of which share one app."""
-    with holdfast.open(url) as app, Crew(*[{}] * 3, seed=7, url=url, world=world.address) as crew:
-        began = time.monotonic()
+    with holdfast.open(url) as app:
         begin(app, TASKS, STEPS)
-        count = storm(app, crew, crew.kill)
-        crew.stop()
+        began = time.monotonic()
+        with Crew(*[{}] * 3, seed=7, url=url, world=world.address) as crew:
+            count = storm(app, crew, crew.kill)
+            crew.stop()
         seen = assert_all_well(app, world, TASKS, STEPS)
         tell("killed", began, count, crew, seen)
     assert seen["twice"] == 0, "who is dead does nothing later"
