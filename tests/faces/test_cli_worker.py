@@ -192,7 +192,7 @@ def test_living_workers_are_listed_and_so_is_what_nobody_serves(folder, app, sta
     [row] = json.loads(run(folder, "workers", "--json").stdout)
     assert (row["pid"], row["busy"], row["concurrency"]) == (worker.process.pid, 1, 100)
     assert row["agents"] == {"slow": [""]} and row["queues"] == ["mail", "default"]
-    assert re.search(r"-\d+ +1/100 +slow +mail, default +\d+ s ago", run(folder, "workers").stdout)
+    assert re.search(r"-\d+ +1/100 +slow +mail, default +(now|\d+ s ago)", run(folder, "workers").stdout)
     [why] = [one["why"] for one in json.loads(run(folder, "list", "--json").stdout) if one["id"] == "q"]
     assert "knows agent 'quick'; they know 'slow'" in why
     stats = run(folder, "stats")

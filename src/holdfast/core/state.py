@@ -269,12 +269,12 @@ def _task_suspended(hot: Hot, event: ev.TaskSuspended, seq: int, at_us: int) -> 
 
 
 def _count_deaths(hot: Hot, holder: str) -> None:
-    """How many holders in a row were lost without a step being done in between."""
-    if hot.summary.status != "running" or hot.summary.holder in (None, holder):
-        hot.deaths = 0
-    else:
+    """How many holders in a row were lost without a step being done in between. Being let go of is no step."""
+    if hot.summary.status == "running" and hot.summary.holder not in (None, holder):
         hot.deaths = hot.deaths + 1 if hot.died_at == hot.steps_done else 1
         hot.died_at = hot.steps_done
+    elif hot.summary.status != "pending" or hot.died_at != hot.steps_done:
+        hot.deaths = 0
 
 
 def _pin(hot: Hot, pins: ev.Pins | None) -> None:

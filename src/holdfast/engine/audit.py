@@ -48,7 +48,7 @@ def acts(logs: Logs, asked: Asked, progress: Callable[[int], None] | None = None
     names = timeline.all_names(logs) if asked.task is None else iter((asked.task,))
     seen = 0
     for name in names:
-        if asked.task is None and name.startswith("@"):
+        if asked.task is None and name.rpartition("!")[2].startswith("@"):
             continue  # what tasks did to people's logs stands in their own
         tools: dict[str, str] = {}
         try:

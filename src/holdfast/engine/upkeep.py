@@ -16,6 +16,7 @@ from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summ
 from holdfast.core.state import evolve
 from holdfast.engine.log import Logs, decoded
 from holdfast.engine.timeline import verify
+from holdfast.store.namespaces import Tenant
 from holdfast.store.protocol import Erasure, Store, Tombstone
 
 FORMAT = 1
@@ -328,15 +329,21 @@ def copy_store(source: Logs, target: Store, progress: Progress | None = None) ->
     total = source.store.stats().tasks
     logs = events = skipped = 0
     after: str | None = None
-    while names := source.store.logs(after=after, limit=limits.PAGE_SIZE):
-        for name in names:
-            written = _copy_log(source.store, target, name)
+    while page := source.store.logs(after=after, limit=limits.PAGE_SIZE):
+        for name in page:
+            written = _copy_log(*_views(source.store, target, name))
             logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
             if progress is not None:
                 progress(logs + skipped, total)
-        after = names[-1]
+        after = page[-1]
     _copy_marks(source.store, target)
     return Copied(logs, events, skipped)
+
+
+def _views(source: Store, target: Store, name: str) -> tuple[Store, Store, str]:
+    """A tenant's log is copied as the tenant sees it, so that its task is that tenant's in the copy too."""
+    namespace, end, own = name.partition(names.NAMESPACE_END)
+    return (Tenant(source, namespace), Tenant(target, namespace), own) if end else (source, target, name)
 
 
 def _copy_log(source: Store, target: Store, name: str) -> int:

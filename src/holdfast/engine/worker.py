@@ -39,6 +39,9 @@ from holdfast.store.queues import Ears
 
 T = TypeVar("T")
 
+ALONE_SECONDS = 5.0
+"""How long a task that may kill waits for the others to be done or let go of."""
+
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
 
@@ -91,6 +94,7 @@ class Worker:
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
         self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
         self._known: dict[str, Workshop] = {}
+        self._suspect: Place | None = None
         self._stopping = False
         self._ears: Ears | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -243,7 +247,7 @@ class Worker:
         assert self._loop is not None
         now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
-        if self._stopping or free <= 0:
+        if self._stopping or self._suspect is not None or free <= 0:
             return IDLE_SECONDS
         for schedule in self.plan.schedules:
             if schedule.begin_due(now_us, self._start):
@@ -277,7 +281,8 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
             done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
-        full = len(self._mine) >= self.plan.concurrency
+        full = len(self._mine) >= self.plan.concurrency or self._suspect == place
+        self._suspect = None if self._suspect == place else self._suspect
         del self._mine[place]
         self._shop(place[0]).held.discard(place[1])
         self._note(replace(done, seconds=time.monotonic() - began))
@@ -303,6 +308,10 @@ class Worker:
             if unfit is not None:
                 await _in_thread(lambda: set_aside(log, unfit))
                 return Worked(*place, name, "quarantined", unfit)
+            if not await self._may_try(place, log):
+                why = "it is tried again with nothing else beside it"
+                await _in_thread(lambda: let_go(log, why))
+                return Worked(*place, name, "released", why)
             job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop)
             done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
             return Worked(*place, name, *_became(done.state))
@@ -317,6 +326,21 @@ class Worker:
             why = f"working on it raised {type(error).__name__}: {error}"
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
+
+    async def _may_try(self, place: Place, log: Log) -> bool:
+        """Whether to work on a task now. One more death, and it is set aside: so it is tried alone, or let go of.
+
+        Whoever works beside a task that kills dies with it, and would be blamed for that as well.
+        """
+        if log.state.deaths < max(1, self.plan.max_deaths - 1):
+            return True
+        if self._suspect is not None:
+            return False
+        self._suspect = place
+        until = time.monotonic() + ALONE_SECONDS
+        while len(self._mine) > 1 and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        return True
 
     def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
         """Why a task is not worked on although it could be taken."""
@@ -346,6 +370,12 @@ def _die_of(number: int) -> None:
     """End as a process does that handles no signals."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def let_go(log: Log, why: str) -> None:
+    """Let others take a task, unless somebody did."""
+    with contextlib.suppress(Conflict):
+        log.append([ev.TaskReleased(why=why)])
 
 
 def set_aside(log: Log, why: str) -> None:

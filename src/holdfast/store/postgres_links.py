@@ -17,7 +17,7 @@ from psycopg.types.numeric import Int8
 from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_presence import Presence
-from holdfast.store.postgres_quick import Quick
+from holdfast.store.postgres_quick import Quick, roll_back
 from holdfast.store.postgres_server import (
     Address,
     Durability,
@@ -225,7 +225,7 @@ class Links:
         """Roll back what is open; a connection that cannot do that is not used again."""
         if link.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
-                link.execute(b"rollback")
+                roll_back(link)
             except psycopg.Error:
                 link.close()
 

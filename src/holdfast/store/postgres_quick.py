@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import pq
@@ -32,19 +33,39 @@ class Quick:
 
     def run(self, link: PatientConnection, values: Sequence[bytes | None]) -> int:
         """Run it to its end; gives how many rows it changed."""
-        connection = link.pgconn
-        try:
-            if self._name not in link.quick:
-                connection.send_prepare(self._name, self._text, self._types)
-                _done(link)
-                link.quick.add(self._name)
-            connection.send_query_prepared(self._name, values, self._formats)
-            return _done(link)
-        except psycopg.Error:
-            raise
-        except BaseException:
-            connection.finish()  # the answer is still to come, and nobody will take it
-            raise
+        with _whole(link):
+            try:
+                return self._run(link, values)
+            except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
+                link.quick.discard(self._name)
+                return self._run(link, values)
+
+    def _run(self, link: PatientConnection, values: Sequence[bytes | None]) -> int:
+        if self._name not in link.quick:
+            link.pgconn.send_prepare(self._name, self._text, self._types)
+            _done(link)
+            link.quick.add(self._name)
+        link.pgconn.send_query_prepared(self._name, values, self._formats)
+        return _done(link)
+
+
+def roll_back(link: PatientConnection) -> None:
+    """End a transaction. psycopg would also make the server forget every prepared statement, which outlive it."""
+    with _whole(link):
+        link.pgconn.send_query(b"rollback")
+        _done(link)
+
+
+@contextmanager
+def _whole(link: PatientConnection) -> Generator[None, None, None]:
+    """Whatever interrupts it: a connection whose answer nobody took is of no more use."""
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except BaseException:
+        link.pgconn.finish()
+        raise
 
 
 def _done(link: PatientConnection) -> int:

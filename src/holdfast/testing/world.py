@@ -117,7 +117,8 @@ class World:
 
     def find(self, key: str) -> Request | None:
         """The first request with that key; what a tool's `reconcile` wants to know."""
-        return next((one for one in self.requests() if one.key == key), None)
+        found = self._ask({"do": "find", "key": key})["found"]
+        return None if found is None else codec.load(codec.dump(found), Request)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -166,6 +167,7 @@ class _Book:
 
     def _forget(self) -> None:
         self._requests: list[Request] = []
+        self._firsts: dict[str, Request] = {}
         self._receipts: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -184,6 +186,8 @@ class _Book:
                 return self._record(what, key, data, step)
             case {"do": "requests"}:
                 return {"requests": self._requests}, 0
+            case {"do": "find", "key": key}:
+                return {"found": self._firsts.get(key)}, 0
             case {"do": "reset"}:
                 self._forget()
             case {"do": "refuse", "what": what, "times": times}:
@@ -203,7 +207,9 @@ class _Book:
         if not receipt:
             self._counts[what] += 1
             receipt = self._receipts[what, key] = f"{what}-{self._counts[what]}"
-        self._requests.append(Request(what, key, data, number, receipt, step))
+        request = Request(what, key, data, number, receipt, step)
+        self._requests.append(request)
+        self._firsts.setdefault(key, request)
         hangs = self._hangs.get(what)
         return {"number": number, "receipt": receipt}, hangs.pop(0) if hangs else 0
 

@@ -1,0 +1,327 @@
+"""Tenants of one store: each finds a store of its own, and no way to anything of another's."""
+
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import holdfast
+from holdfast import Budget, InvalidId, InvalidValue, StatePatch, StoreError, TaskNotFound, agent, tool
+from holdfast.core import codec
+from holdfast.core.records import Write
+from holdfast.store.memory import MemoryStore
+from holdfast.store.namespaces import Tenant
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.conformance import StoreConformance
+from holdfast.testing.samples import created, draft, group, note
+
+
+def beside_another(store):
+    """A tenant's view of a store in which another tenant, and nobody, have tasks of their own."""
+    for name in ("", "zeta"):
+        app = holdfast.App(store if not name else Tenant(store, name))
+        if app.store.head("stranger") is None:
+            app.start("stranger", {"secret": name}, id="stranger", user="ana", thread="talk")
+    return Tenant(store, "acme")
+
+
+class TenantConformance(StoreConformance):
+    """The whole suite, but for what is the store's alone: large values lie there once for all, and so do bytes."""
+
+    def test_blobs_are_kept_once_and_listed_by_log(self, store):
+        _, blob = codec.make_blob(codec.pack("x" * 5000))
+        store.append([group(created("a")), group(created("b"))])
+        for log in ("a", "b"):
+            store.append([group(Write(log, draft(note("uses it")), blobs=(blob,)))])
+        assert store.blobs_of("a") == store.blobs_of("b") == [blob] and store.blob(blob.hash) == blob.data
+
+    def test_stats_count_what_is_there(self, store):
+        store.append([group(created("a")), group(created("b"))])
+        store.append([group(Write("a", draft(note("x"))))])
+        stats = store.stats()
+        assert (stats.tasks, stats.events, stats.by_status) == (2, 3, {"pending": 2})
+        assert (stats.bytes, stats.bytes_by_table) == (0, {}), "how much others have is not told"
+
+
+class TestTenantInMemory(TenantConformance):
+    @pytest.fixture
+    def opener(self):
+        store = beside_another(MemoryStore())
+        return lambda: store
+
+
+class TestTenantOnSqlite(TenantConformance):
+    @pytest.fixture
+    def opener(self, tmp_path):
+        return lambda: beside_another(SqliteStore(str(tmp_path / "log.db"), durability="process"))
+
+
+class TestTenantOnPostgres(TenantConformance):
+    @pytest.fixture
+    def opener(self, postgres_url):
+        from holdfast.store.postgres import PostgresStore
+
+        return lambda: beside_another(PostgresStore(postgres_url, durability="process"))
+
+
+# Through the public face
+
+STORES = ("sqlite", "postgres")
+PAID = []
+
+
+@tool(effect="once", unique="order-{order}")
+def pay(order: int) -> str:
+    PAID.append(order)
+    return f"receipt {len(PAID)}"
+
+
+@agent
+def child(task, secret: str):
+    task.fact("secret", secret)
+    return secret
+
+
+@agent
+def shop(task, secret: str):
+    task.user.state.name = secret
+    task.message({"role": "user", "content": secret})
+    task.state.receipt = task.call(pay, order=1)
+    task.state.child = task.spawn(child, {"secret": secret})
+    return task.wait("go")
+
+
+@agent
+def asking(task):
+    return task.ask("which?", name="which")
+
+
+@pytest.fixture
+def tenants(url):
+    """Two tenants with everything the same but one word, and the store they share."""
+    PAID.clear()
+    with ExitStack() as stack:
+        opened = [stack.enter_context(holdfast.open(url, namespace=name)) for name in ("a", "b")]
+        root = stack.enter_context(holdfast.open(url))
+        for app in opened:
+            begun = app.run(shop, {"secret": f"of {app.namespace}"}, id="same", user="ana", thread="talk")
+            assert begun.status == "waiting", begun.failure
+        yield *opened, root
+
+
+def everything(app):
+    """All that a tenant can see."""
+    ids = sorted(row.id for row in app.list())
+    return {
+        "tasks": [(row.id, row.agent, row.status, row.user, row.thread, row.holder) for row in app.list()],
+        "states": [app.get(id).state for id in ids],
+        "events": [(record.log, record.seq, record.digest) for id in ids for record in app.events(id)],
+        "user": dict(app.user("ana").get().state),
+        "talk": app.thread("talk").messages,
+        "stats": app.stats(),
+        "verified": app.verify(),
+    }
+
+
+def test_the_same_names_are_different_things_to_different_tenants(tenants):
+    a, b, _ = tenants
+    assert PAID == [1, 1], "the order of one is not the order of the other"
+    for app, secret in ((a, "of a"), (b, "of b")):
+        assert app.user("ana").get().state["name"] == secret
+        assert [message["content"] for message in app.thread("talk").render()] == [secret]
+        assert app.get("same").state["child"] == secret
+        told = repr([everything(app), [record.event for record in app.events("same")]])
+        assert ("of b" if app is a else "of a") not in told
+    again = a.run(shop, {"secret": "of a"}, id="other", user="ana")
+    assert again.state["receipt"] == "receipt 1" and PAID == [1, 1], "but it is the same order to the same tenant"
+
+
+def test_what_one_does_the_other_does_not_notice(tenants, tmp_path):
+    a, b, _ = tenants
+    before = everything(b)
+    a.signal("same", "go", 1)
+    assert a.resume("same", shop).result == 1
+    a.fork("same", id="forked", at=3)
+    a.cancel("forked")
+    a.start(asking, id="question")
+    a.resume("question", asking)
+    a.patch("question", StatePatch(set={"x": 1}))
+    a.answer("question", "which", 7)
+    a.cancel("question")
+    a.export("same", tmp_path / "same.jsonl")
+    assert a.user("ana").erase(by="ana", why="asked to") > 0
+    assert a.gc(older_than=0).tasks > 0
+    assert everything(b) == before
+    with pytest.raises(TaskNotFound):
+        b.get("forked")
+
+
+VERBS = {
+    "get": lambda app: app.get("lone"),
+    "events": lambda app: list(app.events("lone")),
+    "at": lambda app: app.at("lone", 1),
+    "diff": lambda app: app.diff("lone", 1, 2),
+    "steps": lambda app: app.steps("lone"),
+    "signal": lambda app: app.signal("lone", "go"),
+    "answer": lambda app: app.answer("lone", "which", 1),
+    "approve": lambda app: app.approve("lone", "pay#1", by="ana"),
+    "reject": lambda app: app.reject("lone", "pay#1", by="ana"),
+    "settle": lambda app: app.settle("lone", "pay#1", happened=True),
+    "patch": lambda app: app.patch("lone", StatePatch(set={"x": 1})),
+    "raise_budget": lambda app: app.raise_budget("lone", Budget(steps=9)),
+    "cancel": lambda app: app.cancel("lone"),
+    "resume": lambda app: app.resume("lone", asking),
+    "fork": lambda app: app.fork("lone", id="mine"),
+    "rollback": lambda app: app.rollback("lone"),
+    "verify": lambda app: app.verify("lone"),
+    "follow": lambda app: list(app.follow("lone", seconds=0.1)),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_another_has_cannot_be_reached_by_any_verb(verb):
+    store = MemoryStore()
+    a, b, root = (
+        holdfast.App(Tenant(store, "a"), namespace="a"),
+        holdfast.App(Tenant(store, "b")),
+        holdfast.App(store),
+    )
+    a.run(asking, id="lone")
+    before = a.get("lone").seq
+    for app in (b, root):
+        with pytest.raises(TaskNotFound):
+            VERBS[verb](app)
+    assert a.get("lone").seq == before and b.list() == root.list() == []
+
+
+@pytest.mark.parametrize("name", ["a!lone", "b!x", "../a", "@user/ana", "@a!x", "!", "a!@user/ana", "", " a", "a\n"])
+def test_names_that_try_to_break_out_are_refused(name):
+    store = MemoryStore()
+    a, b, root = (holdfast.App(Tenant(store, "a")), holdfast.App(Tenant(store, "b")), holdfast.App(store))
+    a.run(asking, id="lone", user="ana")
+    events = root.stats().events
+    for app in (b, root):
+        for attempt in (
+            lambda app=app: app.get(name),
+            lambda app=app: app.start(asking, id=name),
+            lambda app=app: app.signal(name, "go"),
+            lambda app=app: app.fork(name, id="x"),
+            lambda app=app: app.user(name).get(),
+            lambda app=app: app.thread(name).messages,
+            lambda app=app: app.start(asking, id="x", user=name),
+        ):
+            with pytest.raises(InvalidId):
+                attempt()
+    if name:
+        with pytest.raises(InvalidId):
+            Tenant(store, name)
+    assert root.stats().events == events, "nothing was written"
+
+
+def test_a_tenant_is_in_no_other_and_its_workers_serve_nobody_else(tenants):
+    a, _, root = tenants
+    with pytest.raises(InvalidValue, match="inside of another"):
+        Tenant(a.store, "c")
+    with pytest.raises(InvalidValue, match="that one alone"):
+        a.worker([shop], namespaces=["b"])
+    with pytest.raises(StoreError, match="every tenant"):
+        a.backup("everything.db")
+    assert root.worker([shop], namespaces=["a", "b"]).plan.namespaces == ("a", "b")
+
+
+def test_a_unique_key_cannot_pass_for_a_tenants(tenants):
+    *_, root = tenants
+
+    @tool(effect="once", unique="{key}")
+    def take(key: str) -> str:
+        return PAID.append(key) or "taken"
+
+    @agent
+    def thief(task, key: str):
+        return task.call(take, key=key)
+
+    assert root.run(thief, {"key": "a!order-1"}, id="thief").status == "failed" and PAID == [1, 1]
+
+
+def test_the_store_as_a_whole_is_verified_copied_and_collected(tenants, tmp_path):
+    a, b, root = tenants
+    assert root.verify().ok and root.verify().events == a.verify().events + b.verify().events
+    assert root.stats().tasks == a.stats().tasks + b.stats().tasks == 4
+    assert root.list() == [], "the store's own tasks are those of no tenant"
+    copy, part = str(tmp_path / "copy.db"), str(tmp_path / "part.db")
+    root.copy_to(copy)
+    a.copy_to(part)
+    with holdfast.open(copy, namespace="b") as copied:
+        assert everything(copied)["events"] == everything(b)["events"]
+    with holdfast.open(part) as alone:
+        assert alone.stats().tasks == 2 and alone.get("same").state["child"] == "of a"
+    for app in (a, b):
+        app.signal("same", "go")
+        app.resume("same", shop)
+    assert root.gc(older_than=0).tasks == 4
+    assert a.list() == b.list() == [] and root.verify().ok
+
+
+def test_what_one_exports_another_can_bring_in_as_its_own(tenants, tmp_path):
+    a, b, _ = tenants
+    a.start(asking, id="moving")
+    a.export("moving", tmp_path / "moving.jsonl")
+    before = a.get("moving").seq
+    assert b.import_(tmp_path / "moving.jsonl").logs == 1
+    assert b.run(asking, id="moving").status == "waiting"
+    assert a.get("moving").seq == before and b.verify().ok
+
+
+# Workers
+
+
+@contextmanager
+def working(worker):
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(30)
+
+
+@agent
+def quick(task):
+    return task.step(lambda: time.sleep(0.005), name="moment")
+
+
+@pytest.mark.parametrize("namespaces", [["a", "b"], "*"], ids=["named", "all"])
+def test_a_tenant_with_a_few_tasks_does_not_wait_for_one_with_thousands(url, namespaces):
+    """The places of a worker are shared among tenants, whoever was first and has more."""
+    with ExitStack() as stack:
+        a, b = (stack.enter_context(holdfast.open(url, namespace=name, durability="process")) for name in ("a", "b"))
+        root = stack.enter_context(holdfast.open(url, durability="process"))
+        for n in range(400):
+            a.start(quick, id=f"t{n}")
+        for n in range(10):
+            b.start(quick, id=f"t{n}")
+        worker = root.worker([quick], namespaces=namespaces, concurrency=8)
+        with working(worker):
+            until = time.monotonic() + 60
+            while sum(row.status == "completed" for row in b.list()) < 10:
+                assert time.monotonic() < until
+                time.sleep(0.005)
+            done = len(a.list(status="completed", limit=400))
+        assert done < 200, "the few were done before half of the many"
+
+
+def test_a_worker_of_one_tenant_takes_nothing_of_anothers(url):
+    with holdfast.open(url, namespace="a") as a, holdfast.open(url, namespace="b") as b, holdfast.open(url) as root:
+        for app in (a, b, root):
+            app.start(quick, id="t")
+        with working(b.worker([quick])):
+            until = time.monotonic() + 30
+            while b.get("t").status != "completed":
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            time.sleep(0.5)
+            assert [known.serving.namespaces for known in b.workers()] == [("b",)]
+            assert a.workers() == root.workers() == []
+        assert a.get("t").status == root.get("t").status == "pending"
