@@ -16,7 +16,7 @@ demo: $(INSTALLED)
 	@$(BIN)/holdfast demo
 
 test: check                  ## everything, quickest checks first, under ten minutes
-	$(PYTEST) tests/core tests/histories
+	$(PYTEST) tests/core tests/histories -n 2
 	$(PYTEST) tests/stores tests/engine -n 2
 	$(PYTEST) tests/crash -n 2
 	$(PYTEST) tests/faces tests/docs -n 2

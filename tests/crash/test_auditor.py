@@ -86,13 +86,13 @@ FINDINGS = {
     f"update tasks set status = 'completed' where {ONE}": "one: is completed in tasks, but not ended",
     "update tasks set status = 'pending' where status = 'cancelled'": "two: is pending in tasks, but cancelled",
     "insert into tasks select 99, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue,"
-    " priority, wake, deadline, created, changed, anchor_seq, anchor_digest, mock"
-    " from tasks limit 1": "a task without a log",
+    " priority, wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key,"
+    " version, claims from tasks limit 1": "a task without a log",
     "delete from blobs": "which is missing",
     "delete from blobs where hash not in (select hash from blobs limit 1)": "refers to blob",
     "update blob_uses set log = 99": "but is no log",
     "update snapshots set digest = zeroblob(32)": "one: the snapshot at",
-    "update snapshots set seq = 900": "one: the snapshot at 900",
+    "update snapshots set seq = 900 where seq = (select max(seq) from snapshots)": "one: the snapshot at 900",
     "insert into tombstones values ('one', 1, 1, zeroblob(32), 1, '')": "one: there is more than one log of this name",
     "drop table blobs": "the store cannot be read",
 }
@@ -185,7 +185,7 @@ def test_a_user_that_is_listed_as_a_task_is_found(linked):
     sql = (
         "insert into tasks select (select log from logs where name = '@user/ana'), agent, status, stage, user, thread,"
         " parent, waiting, holder, lease_seconds, queue, priority, wake, deadline, created, changed, anchor_seq,"
-        " anchor_digest, mock from tasks limit 1"
+        " anchor_digest, mock, namespace, key, version, claims from tasks limit 1"
     )
     assert audit(tampered(linked, sql)) == ["@user/ana: is no task, but has a row in tasks"]
 

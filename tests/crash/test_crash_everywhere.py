@@ -457,7 +457,7 @@ def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, worl
         outcome = yield flows.Act(known.key, want, 1, same["idempotency_key"])
         yield flows.Record((ev.StepCompleted(**same, result=outcome.value),))
 
-    monkeypatch.setattr(flows, "_settle", bold)
+    monkeypatch.setattr(flows, "settle", bold)
     with pytest.raises(CrashFailed, match="reached the world 2 times as 'pay', and no event flags it as in doubt"):
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import DidNotHappen, NotDone, agent, tool
 from holdfast import events as ev
-from holdfast.core import codec, decide, flows, life, limits, state
+from holdfast.core import codec, decide, doubts, flows, life, limits, state
 from holdfast.core.errors import LeaseLost, TaskBusy
 from holdfast.core.records import Group
 from holdfast.core.wishes import Act, Park, Record
@@ -174,7 +174,7 @@ def a_doubt_is_a_reason_to_try_again(patch):
     def bold(desk, known, want):
         yield from flows._attempt(desk, known.key, known.attempts, known, want)
 
-    patch.setattr(flows, "_settle", bold)
+    patch.setattr(flows, "settle", bold)
 
 
 def not_happened_until_proven(patch):
@@ -200,7 +200,7 @@ def an_unknown_answer_waits_for_a_person(bench):
 
 def reconciled_at_once(patch):
     """The destination is asked while the request may still be on the wire."""
-    patch.setattr(flows, "until", lambda time_us: iter(()))
+    patch.setattr(doubts, "until", lambda time_us: iter(()))
 
 
 def a_request_on_the_wire_is_waited_for(bench):
@@ -248,7 +248,7 @@ def a_zombie_touches_nothing(bench):
 
 def the_living_are_robbed(patch):
     """A task is taken from a holder that is alive."""
-    patch.setattr(SqliteStore, "alive", lambda self, holder: False)
+    patch.setattr(SqliteStore, "alive", lambda self, holder, lease=None: False)
 
 
 def a_living_holder_keeps_its_task(bench):
@@ -762,7 +762,7 @@ BUGS = [
     Bug(the_living_are_robbed, a_living_holder_keeps_its_task, "taken from a living holder"),
     Bug(conflicts_ignored, one_of_two_writers_is_refused, "two writers"),
     Bug(acknowledged_before_written, what_was_acknowledged_is_in_a_copy_of_the_file, "was acknowledged and is not"),
-    Bug(a_snapshot_of_the_wrong_place, crashing(counting), "folded without snapshots"),
+    Bug(a_snapshot_of_the_wrong_place, crashing(counting), "crashes of counting were not survived"),
     Bug(any_snapshot_is_trusted, a_snapshot_that_the_log_does_not_confirm_is_ignored, "that no event confirms"),
     Bug(sayings_are_not_recognised, crashing(corpus.sync), "without a crash it is"),
     Bug(chance_is_chance, crashing(corpus.sync), "StepChanged"),

@@ -57,6 +57,8 @@ ROWS = {
     "settle": Row(
         "settle lost wobble#1 --happened", {"id": "lost"}, "settle hi x --happened", CONFLICT, "invalid-event"
     ),
+    "worker": Row("worker agents.py --drain", {"counts": {"failed": 0}}, "worker nothing.py", USAGE, "invalid-value"),
+    "workers": Row("workers", [], "workers --store none.db", STORE, "not-a-store"),
     "show": Row("show hi", {"id": "hi", "result": "HELLO ANA"}, "show nobody", NOT_FOUND, "task-not-found"),
     "signal": Row("signal asked paid", {"id": "asked"}, "signal hi paid", CONFLICT, "task-finished"),
     "stats": Row("stats", {"tasks": 6}, "stats --store none.db", STORE, "not-a-store"),

@@ -22,7 +22,7 @@ from holdfast.cli.screen import Screen
 from holdfast.cli.words import length, times
 from holdfast.cli.work import warnings_on
 from holdfast.core import limits, policy
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.app import App
 from holdfast.engine.health import Health
 from holdfast.engine.worker import Worked, Worker
@@ -30,6 +30,9 @@ from holdfast.engine.worker import Worked, Worker
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
 """How often one looks whether the worker was told to stop."""
+
+DRAIN_SECONDS = 0.2
+"""How often one looks whether anything is left to do."""
 
 SAY_SECONDS = 1.0
 """How long a process that is to end at once tries to say so: whoever reads it may be stuck."""
@@ -59,6 +62,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     all_namespaces: bool
     health: int | None
     grace: float
+    drain: bool
     quiet: bool
     child: int | None
 
@@ -113,6 +117,19 @@ def worker_of(app: App, wanted: Wanted) -> Worker:
     )
 
 
+def _drained(app: App, worker: Worker, over: threading.Event) -> None:
+    """Stop the worker when there is nothing more for it to do, seen twice in a row."""
+    tenants = worker.plan.namespaces
+    namespace = tenants[0] if tenants is not None and len(tenants) == 1 else None
+    served = {queue.name for queue in worker.plan.queues}
+    idle = 0
+    while idle < 2 and not over.wait(DRAIN_SECONDS):
+        with suppress(StoreError):
+            depths = [one for one in app.store.queues.depths(namespace) if one.queue in served]
+            idle = 0 if worker.busy or any(one.ready or one.running for one in depths) else idle + 1
+    worker.stop()
+
+
 def opened(place: Place, wanted: Wanted) -> App:
     """The store, for the tenants that are served."""
     if wanted.all_namespaces or wanted.namespaces:
@@ -136,6 +153,8 @@ def serve(place: Place, wanted: Wanted) -> None:
         said.began(health)
         over = threading.Event()
         threading.Thread(target=_watch, args=(worker, said, wanted, over), name="holdfast-stop", daemon=True).start()
+        if wanted.drain:
+            threading.Thread(target=_drained, args=(app, worker, over), name="holdfast-drain", daemon=True).start()
         try:
             worker.run()
         finally:

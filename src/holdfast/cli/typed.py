@@ -13,6 +13,7 @@ from holdfast.cli.refusal import in_commands
 from holdfast.cli.words import clock, shown
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.inbox import Entry
+from holdfast.engine.serving import NOBODY
 from holdfast.engine.view import TaskState, iso
 
 
@@ -103,6 +104,9 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
             yield f"  {line}"
     waiting = state.waiting
     if waiting is None:
+        return
+    if waiting.kind == "no_worker" and waiting.why.startswith(NOBODY):
+        yield f"then: {resume}"  # where nobody ever started a worker, people go on by hand
         return
     if waiting.kind == "no_worker":
         yield f"nobody takes it: {clean(in_commands(waiting.why))}"

@@ -14,6 +14,8 @@ from holdfast.core.errors import StoreError
 from holdfast.core.records import Summary
 from holdfast.store.protocol import Store
 
+NOBODY = "no worker is alive"
+
 
 class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says of itself."""
@@ -78,7 +80,7 @@ def why_none_of(workers: Iterable[Known], summary: Summary) -> str | None:
     """Why none of these workers will take a task; None if one will."""
     here = [one.serving for one in workers if one.serving.serves(summary.namespace)]
     if not here:
-        return "no worker is alive; start one: holdfast worker FILE, or app.worker([…]).run()"
+        return NOBODY + "; start one: holdfast worker FILE, or app.worker([…]).run()"
     of_queue = [one for one in here if summary.queue in one.queues]
     if not of_queue:
         served = ", ".join(sorted({repr(queue) for one in here for queue in one.queues}))

@@ -94,6 +94,8 @@ class Worker:
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
         self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
         self._known: dict[str, Workshop] = {}
+        self._more = False
+        """Whether there may be more tasks to take than there was room for."""
         self._suspect: Place | None = None
         self._stopping = False
         self._ears: Ears | None = None
@@ -248,6 +250,7 @@ class Worker:
         now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
         if self._stopping or self._suspect is not None or free <= 0:
+            self._more = True
             return IDLE_SECONDS
         for schedule in self.plan.schedules:
             if schedule.begin_due(now_us, self._start):
@@ -255,12 +258,14 @@ class Worker:
         if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
         for namespace, name, taken in self._claiming.round(free, now_us):
+            free -= 1
             stop = self._mine[namespace, name] = Stop()
             stop.asked = self._stopping
             self.counts.add("claimed")
             if taken:
                 self._note(Worked(namespace, name, "", "taken_over", TAKEN[taken]))
             self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
+        self._more = free <= 0
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
@@ -281,12 +286,12 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
             done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
-        full = len(self._mine) >= self.plan.concurrency or self._suspect == place
+        asks = self._more or self._stopping or self._suspect == place
         self._suspect = None if self._suspect == place else self._suspect
         del self._mine[place]
         self._shop(place[0]).held.discard(place[1])
         self._note(replace(done, seconds=time.monotonic() - began))
-        if (full or self._stopping) and self._ears is not None:
+        if asks and self._ears is not None:
             self._ears.wake()
 
     def _note(self, done: Worked) -> None:

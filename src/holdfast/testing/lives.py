@@ -147,7 +147,7 @@ def _is_busy(thread: threading.Thread) -> bool:
     waits_for_work = (
         frame is not None and frame.f_code.co_name == "_serve" and frame.f_code.co_filename.startswith(_OURS)
     )
-    return not waits_for_work and thread.name != "holdfast-watch"
+    return not waits_for_work and thread.name not in ("holdfast-watch", "holdfast-beat")
 
 
 def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float) -> Life:

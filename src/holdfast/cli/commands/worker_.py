@@ -23,6 +23,7 @@ from holdfast.cli.place import Place
     "--health", type=int, metavar="PORT", help="Serve /healthz and /metrics on 127.0.0.1; 0 is any free port."
 )
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long a stop may take.")
+@click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
 @click.option("--quiet", is_flag=True, help="No line for each task.")
 @click.option("--child", type=int, hidden=True)
 def worker_(place: Place, target: str | None, processes: int, child: int | None, **given: Any) -> None:
@@ -31,7 +32,8 @@ def worker_(place: Place, target: str | None, processes: int, child: int | None,
     Agents, queues and schedules come from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names.
     What happens is told on stderr; --jsonl tells it on stdout, --json gives one document at the end. SIGTERM or
     Ctrl-C once: takes no more tasks, each stops after its step and is let go of; ends with 0. Twice, or after --grace:
-    ends at once with 130, and others take over. With --processes, one that dies is started anew.
+    ends at once with 130, and others take over. With --processes, one that dies is started anew. With --drain it stops
+    by itself when no task of its queues is ready or being worked on.
 
     Example: holdfast worker agents.py:travel --queue default --concurrency 20 --health 9100
     """
