@@ -289,7 +289,7 @@ def test_many_rounds_of_claims_and_signals_meet_no_deadlock(pg, postgres_url, ra
     stores = [pg, *(open_store(postgres_url) for _ in range(3))]
     tasks = 20
     for number in range(tasks):
-        add(pg, f"t{number}", key=f"k{number % 7}")
+        add(pg, f"t{number}", queue_key=f"k{number % 7}")
     failed, claims, done = [], Counter(), threading.Event()
     limits = ({}, {}, {"per_key": 3}, {"concurrency": 15}, {"rate": Rate(1e6, 1)})
 

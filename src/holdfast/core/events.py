@@ -52,8 +52,8 @@ class TaskCreated(Event, frozen=True):
     """The first event of a task.
 
     One that lives in a `with` block has no agent that others could call. In a `mock` one every call of a tool is
-    answered by its mock, whoever works on it. A queue may limit how many tasks of one `key` are worked on at a time; no
-    worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
+    answered by its mock, whoever works on it. A queue may limit how many tasks of one `queue_key` are worked on at a
+    time; no worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
     budget, and the identity of all of it.
     """
@@ -68,7 +68,7 @@ class TaskCreated(Event, frozen=True):
     deadline_us: int | None = None
     queue: str = "default"
     priority: int = 0
-    key: str | None = None
+    queue_key: str | None = None
     start_us: int | None = None
     version: str = ""
     stages: tuple[str, ...] = ()

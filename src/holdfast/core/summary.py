@@ -27,10 +27,10 @@ def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Su
 
 def first_summary(log: str, event: Event, at_us: int) -> Summary:
     """What a list shows of a task that has just begun."""
-    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "key", "version")
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "version")
     given: dict[str, Any] = {"agent": ""}
     if isinstance(event, ev.TaskCreated):
-        given = {name: getattr(event, name) for name in same} | {"wake_us": event.start_us}
+        given = {name: getattr(event, name) for name in same} | {"wake_us": event.start_us, "key": event.queue_key}
     return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
 
 

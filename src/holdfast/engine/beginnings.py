@@ -38,8 +38,9 @@ def first(
     after = given.pop("after", None)
     if after is not None:
         given["start_us"] = deadline_us(shop.logs.clock.now_us(), seconds(after, "after"))
-    if given.get("key") is not None:
-        names.short_name(given["key"], "key")
+    key = given.pop("key", None)
+    if key is not None:
+        given["queue_key"] = names.short_name(key, "key")
     given["mock"] = mocks.kept(shop.mocks, name, given.get("mock", False))
     limit = deadline_us(shop.logs.clock.now_us(), own if deadline is None else seconds(deadline, "deadline"))
     return created(agent, fields, deadline_us=limit, **given, **taken), then

@@ -173,7 +173,7 @@ class QueueConformance:
         assert row.lease_seconds == store.lease_seconds
 
     def test_what_is_offered_is_the_row_and_the_head_as_they_are(self, store: Store) -> None:
-        add(store, "t", user="ana", key="k", priority=3, queue="q", version="7", deadline_us=AT + 1)
+        add(store, "t", user="ana", queue_key="k", priority=3, queue="q", version="7", deadline_us=AT + 1)
         seen: list[Due] = []
         store.queues.claim(wanted(queue="q", served=(("tester", "7"),)), seen.append)
         assert seen == [Due(summary_of(store, "t"), head_of(store, "t"))]
@@ -239,9 +239,9 @@ class QueueConformance:
 
     def test_a_key_has_no_more_under_way_than_it_may_and_keeps_nobody_else_waiting(self, store: Store) -> None:
         for number in range(30):
-            add(store, f"a{number}", key="a", priority=1)
+            add(store, f"a{number}", queue_key="a", priority=1)
         for number in range(3):
-            add(store, f"b{number}", key="b")
+            add(store, f"b{number}", queue_key="b")
             add(store, f"free{number}")
         first = claim(store, per_key=2, limit=6)
         assert first == ["a0", "a1", "b0", "free0", "b1", "free1"], "beyond all those that had to be passed over"
@@ -255,7 +255,7 @@ class QueueConformance:
         self, store: Store, limit: dict[str, int]
     ) -> None:
         for number in range(4):
-            add(store, f"t{number}", key=f"k{number % 2}")
+            add(store, f"t{number}", queue_key=f"k{number % 2}")
         for log in ("t0", "t1"):
             then(store, log, ev.TaskClaimed(holder="x"))
         assert claim(store, **limit) == []
@@ -340,7 +340,7 @@ class QueueConformance:
     @pytest.mark.parametrize("limit", [{"concurrency": 5}, {"per_key": 1}, {"rate": Rate(5, 1e6)}])
     def test_limits_hold_for_several_who_take_at_once(self, stores: list[Store], limit: dict[str, Any]) -> None:
         for number in range(40):
-            add(stores[0], f"t{number}", key=f"k{number % 5}")
+            add(stores[0], f"t{number}", queue_key=f"k{number % 5}")
         taken, failed = list[str](), list[BaseException]()
 
         def work(number: int) -> None:
