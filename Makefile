@@ -17,9 +17,9 @@ demo: $(INSTALLED)
 
 test: check                  ## everything, quickest checks first, under ten minutes
 	$(PYTEST) tests/core tests/histories -n 2
-	$(PYTEST) tests/stores tests/engine -n 2
-	$(PYTEST) tests/crash -n 2
-	$(PYTEST) tests/faces tests/docs -n 2
+	$(PYTEST) tests/stores tests/engine -n 3
+	$(PYTEST) tests/crash -n 3
+	$(PYTEST) tests/faces tests/docs -n 3
 
 test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2

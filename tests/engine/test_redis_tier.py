@@ -424,12 +424,14 @@ def test_waking_never_waits(opened, redis_server):
 
 
 def test_no_thread_is_left_when_an_app_is_closed(opened):
+    before = set(threading.enumerate())
     app = opened()
     listening(app)
     grown(app)
     shared(app)
     app.close()
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("holdfast-")]
+    left = [one.name for one in threading.enumerate() if one not in before]
+    assert not [name for name in left if name.startswith("holdfast-")]
 
 
 # Opening

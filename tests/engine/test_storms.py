@@ -80,7 +80,7 @@ def counting(places):
 
 def test_thousands_of_tasks_that_are_due_at_the_same_moment_do_not_stampede(url, clock):
     """Whoever has free places asks for as many tasks as fit, and for no more until a place is free."""
-    count = 3_000 if ALL or not url.startswith("postgres") else 1_000
+    count = 3_000 if ALL else 1_000
     claims = Counter()
     with ExitStack() as stack:
         apps = [stack.enter_context(holdfast.open(url, durability="process", clock=clock)) for _ in range(3)]

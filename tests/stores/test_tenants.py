@@ -1,5 +1,6 @@
 """Tenants of one store: each finds a store of its own, and no way to anything of another's."""
 
+import os
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -12,9 +13,11 @@ from holdfast.core import codec
 from holdfast.core.records import Write
 from holdfast.store.memory import MemoryStore
 from holdfast.store.namespaces import Tenant
+from holdfast.store.queues import Waiting
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import StoreConformance
-from holdfast.testing.samples import created, draft, group, note
+from holdfast.testing.conformance_queues import add, claim
+from holdfast.testing.samples import AT, created, draft, group, note
 
 
 def beside_another(store):
@@ -43,6 +46,18 @@ class TenantConformance(StoreConformance):
         assert (stats.tasks, stats.events, stats.by_status) == (2, 3, {"pending": 2})
         assert (stats.bytes, stats.bytes_by_table) == (0, {}), "how much others have is not told"
 
+    def test_only_what_is_served_is_found(self, store):
+        """Queues of other tenants are not even asked about."""
+        add(store, "mine")
+        add(store, "odd", agent="unknown")
+        assert claim(store, namespace="another") == ["mine"]
+
+    def test_depths_and_wakes_are_those_of_the_tasks_there_are(self, store):
+        add(store, "one")
+        add(store, "two", start_us=AT + 9)
+        assert store.queues.depths() == [Waiting("acme", "default", 1, 0, 1)]
+        assert store.queues.next_wake("another", ["default"]) == AT + 9 and store.queues.ready("", "default", 5) == 1
+
 
 class TestTenantInMemory(TenantConformance):
     @pytest.fixture
@@ -57,6 +72,7 @@ class TestTenantOnSqlite(TenantConformance):
         return lambda: beside_another(SqliteStore(str(tmp_path / "log.db"), durability="process"))
 
 
+@pytest.mark.skipif(not os.environ.get("HOLDFAST_TEST_ALL"), reason="a long way round; make test-all goes it")
 class TestTenantOnPostgres(TenantConformance):
     @pytest.fixture
     def opener(self, postgres_url):

@@ -7,6 +7,7 @@ begin with it is not shown. `!` is in no id, so no name of one tenant can pass f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Literal, TypeVar
 
 from msgspec.structs import replace
@@ -315,7 +316,7 @@ class Tenant:
     def identity(self) -> Identity:
         """What is kept of one tenant elsewhere is not found by another."""
         whole = self.whole.identity()
-        return Identity(self.inside(whole.id), whole.key)
+        return Identity(sha256(self.inside(whole.id).encode()).hexdigest()[:32], whole.key)
 
     def holder(self) -> str:
         return self.whole.holder()

@@ -17,7 +17,7 @@ import weakref
 
 import psycopg
 
-from holdfast.core.errors import StoreError
+from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_server import Address, Link, connect, keep_alive, translated
 
@@ -98,6 +98,8 @@ class Presence:
 
     def _connected(self) -> Link:
         """The connection, with the lock on it. The server may still be unaware that an older one of ours is gone."""
+        if self._closed.is_set():
+            raise StoreClosed(f"{self._address.shown} was closed", hint="open it again")
         if self._link is not None and not (self._link.closed or self._link.broken):
             if not self._held:
                 self._hold(self._link)
