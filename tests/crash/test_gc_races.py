@@ -88,7 +88,7 @@ def test_a_task_that_is_removed_while_it_is_read_is_read_whole_or_not_at_all(col
             assert read(collector, verb) == 4
         except holdfast.TaskCollected:
             removed += 1
-    assert removed >= 2, "some were removed before they were read"
+    assert removed >= 1, "some were removed before they were read"
 
 
 def test_a_task_that_is_forked_meanwhile_is_not_removed(collector, other, path):

@@ -184,7 +184,7 @@ def test_living_workers_are_listed_and_so_is_what_nobody_serves(folder, app, sta
         "pending, no worker" in listed.stdout
         and "no worker is alive; start one: holdfast worker FILE\n" in listed.stderr
     )
-    assert "nobody takes it: no worker is alive" in run(folder, "show", "q").stdout
+    assert "pending, no worker" in run(folder, "show", "q").stdout
     worker = start("worker", "agents.py:slow")
     worker.says("concurrency 100")
     app.start(agents.slow, {"steps": 3000}, id="s")
