@@ -25,6 +25,11 @@ class PatientConnection(psycopg.Connection[TupleRow]):
         super().__init__(*args, **given)
         self.quick: set[bytes] = set()
 
+    def __del__(self, *given: Any) -> None:
+        """A store that is dropped without being closed lets go of its connections, as one in a file does."""
+        if hasattr(self, "pgconn"):
+            self.pgconn.finish()
+
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **given: Any) -> Any:
         """Wait for the server, as psycopg does, but not for ever."""
         if self.patience is None:
