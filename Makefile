@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 demo: $(INSTALLED)
 	@$(BIN)/holdfast demo
 
-test: check                  ## everything, quickest checks first, under ten minutes
+test: check                  ## everything, quickest checks first, some ten minutes on two cores
 	$(PYTEST) tests/core tests/histories -n 2
 	$(PYTEST) tests/stores tests/engine -n 3
 	$(PYTEST) tests/crash -n 3
