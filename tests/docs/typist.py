@@ -120,7 +120,7 @@ class Typist:
         self.folder, self._state, self._code = folder, folder.parent / "typist-state", 0
         dropped = ("PYTEST_", "HOLDFAST_", "COV_")
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "CI", "BUILD_NUMBER"):  # pytest prints more in CI
             self._environment.pop(name, None)
         self._environment |= {"TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1"}
         self._environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
