@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from benchmarks.table import Row, skipped
 
-PEERS = {"langgraph": "LangGraph", "dbos": "DBOS", "absurd": "Absurd"}
+PEERS = {"langgraph": "LangGraph", "dbos": "DBOS", "dbos_wal": "DBOS, given WAL", "absurd": "Absurd"}
 HERE = Path(__file__).parent / "peers"
 READY = "ready\n"
 
@@ -37,6 +37,12 @@ class Bench:
     def database(self, name: str) -> str:
         """The address of a new, empty database; raises Absent where there is no server."""
         return self._postgres.database(name)
+
+    def folder(self, name: str) -> Path:
+        """A new folder, for one who wants a file of its own."""
+        made = self.place / name
+        made.mkdir()
+        return made
 
     @contextmanager
     def peers(self, *names: str, at: Callable[[str], object]) -> Iterator[dict[str, Measure]]:

@@ -61,7 +61,7 @@ def rows(bench: Bench) -> list[Row]:
     """Steps on SQLite, durability full: one after the other, and two hundred tasks at once; then beside peers."""
     say("steps")
     with (
-        bench.peers("langgraph", "dbos", at=lambda name: bench.place) as peers,
+        bench.peers("langgraph", "dbos", "dbos_wal", at=bench.folder) as peers,
         holdfast.open(bench.place / "ours.db", durability="full") as app,
     ):
         raw = bare_appends(bench.place / "raw.db", "full")
