@@ -65,53 +65,31 @@ def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> byt
     return b"".join(parts)
 
 
-def _text(item: str) -> bytes:
+def text(item: str) -> bytes:
+    """A text as the server takes it."""
     if "\0" in item:
         raise DataError(f"text with a NUL (0x00) in it: {item[:80]!r}")
     return item.encode()
 
 
-class _TextsDumper(Dumper):
-    format = Format.BINARY
-    oid = 1009
-
-    def dump(self, obj: Texts) -> bytes:
-        return _dump(obj.items, _TEXT, _text)
+def _dumping(element: int, encode: Callable[[Any], bytes]) -> Callable[[Array], bytes]:
+    return lambda array: _dump(array.items, element, encode)
 
 
-class _IntsDumper(Dumper):
-    format = Format.BINARY
-    oid = 1016
-
-    def dump(self, obj: Ints) -> bytes:
-        return _dump(obj.items, _BIGINT, struct.Struct("!q").pack)
-
-
-class _BytesDumper(Dumper):
-    format = Format.BINARY
-    oid = 1001
-
-    def dump(self, obj: Bytes) -> bytes:
-        return _dump(obj.items, _BYTEA, bytes)
+# The server's number of each type, and a list of it as the server takes it.
+TYPES: dict[type[Array], tuple[int, Callable[[Any], bytes]]] = {
+    Texts: (1009, _dumping(_TEXT, text)),
+    Ints: (1016, _dumping(_BIGINT, struct.Struct("!q").pack)),
+    Bytes: (1001, _dumping(_BYTEA, bytes)),
+    Floats: (1022, _dumping(_DOUBLE, struct.Struct("!d").pack)),
+    Bools: (1000, _dumping(_BOOLEAN, struct.Struct("!?").pack)),
+}
 
 
-class _FloatsDumper(Dumper):
-    format = Format.BINARY
-    oid = 1022
-
-    def dump(self, obj: Floats) -> bytes:
-        return _dump(obj.items, _DOUBLE, struct.Struct("!d").pack)
+def _dumper(oid: int, dump: Callable[[Any], bytes]) -> type[Dumper]:
+    """The same for psycopg."""
+    given: dict[str, Any] = {"format": Format.BINARY, "oid": oid, "dump": lambda _, array: dump(array)}  # pyright: ignore[reportUnknownLambdaType]
+    return type("ArrayDumper", (Dumper,), given)
 
 
-class _BoolsDumper(Dumper):
-    format = Format.BINARY
-    oid = 1000
-
-    def dump(self, obj: Bools) -> bytes:
-        return _dump(obj.items, _BOOLEAN, struct.Struct("!?").pack)
-
-
-_DUMPERS = (
-    *((Texts, _TextsDumper), (Ints, _IntsDumper), (Bytes, _BytesDumper)),
-    *((Floats, _FloatsDumper), (Bools, _BoolsDumper)),
-)
+_DUMPERS = [(kind, _dumper(*how)) for kind, how in TYPES.items()]

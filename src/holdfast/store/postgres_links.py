@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -12,12 +11,11 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_presence import Presence
-from holdfast.store.postgres_quick import Quick, roll_back
+from holdfast.store.postgres_quick import Answer, Quick, roll_back
 from holdfast.store.postgres_server import (
     Address,
     Durability,
@@ -34,12 +32,10 @@ _READ_TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 
-_TEXT, _BIGINT, _BYTEA = 25, 20, 17
-_EVENT = {"name": _TEXT, "seq": _BIGINT, "kind": _TEXT, "at": _BIGINT} | dict.fromkeys(
-    ("body", "body_hash", "digest", "before"), _BYTEA
-)
-
 Parameters = Mapping[str, Any]
+Question = tuple[LiteralString, Parameters | None]
+"""One of our queries, and its parameters."""
+
 Connected = TypeVar("Connected")
 
 
@@ -53,7 +49,7 @@ class Links:
         self.address = address
         self.durability: Durability = durability
         self.texts = q.Texts(address.schema)
-        self._append_event = Quick("holdfast_append", self.texts[q.APPEND_EVENT], _EVENT)
+        self._quick = Quick()
         self._pid = os.getpid()
         self._presence: Presence | None = None
         self._lock = threading.Lock()
@@ -157,33 +153,33 @@ class Links:
 
     def run(
         self, link: Link, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
+    ) -> Answer:
         """Run one of our queries, prepared where the connection stays ours."""
-        prepared = prepare and not self.address.pooled
-        return link.execute(self.texts[text], bindings, prepare=prepared or None, binary=True)
+        if prepare and not self.address.pooled:
+            return self._quick.run(link, self.texts[text], bindings)
+        return _fetched(link.execute(self.texts[text], bindings, prepare=None, binary=True))
+
+    def together(self, link: Link, *statements: Question) -> list[Answer]:
+        """Run queries one after the other, in one round trip. Behind a pooler, settings go with a transaction."""
+        if not self.address.pooled:
+            return self._quick.together(link, [(self.texts[text], bindings) for text, bindings in statements])
+        cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
+        with link.pipeline():
+            for text, bindings in statements:
+                cursors.append(link.execute(self.texts[text], bindings, binary=True))
+                if text == q.BEGIN:
+                    link.execute(q.SET, self._local)
+        return [_fetched(cursor) for cursor in cursors]
 
     def begin(self, link: Link) -> None:
-        """Begin a transaction. Behind a pooler the settings go with it."""
-        link.execute(b"begin")
-        if self.address.pooled:
-            link.execute(q.SET, self._local)
+        """Begin a transaction."""
+        self.together(link, (q.BEGIN, None))
 
-    def write(self, link: Link, text: LiteralString, bindings: Parameters) -> psycopg.Cursor[tuple[Any, ...]]:
-        """One statement that commits by itself, in one round trip."""
+    def write(self, link: Link, text: LiteralString, bindings: Parameters) -> int:
+        """One statement that commits by itself, in one round trip; gives how many rows it wrote."""
         if not self.address.pooled:
-            return self.run(link, text, bindings)
-        with link.pipeline():
-            self.begin(link)
-            cursor = self.run(link, text, bindings)
-            link.execute(b"commit")
-        return cursor
-
-    def write_event(self, link: Link, row: dict[str, Any]) -> int:
-        """One event in one round trip; gives how many were written."""
-        if self.address.pooled:
-            numbers = {name: Int8(value) for name, value in row.items() if type(value) is int}
-            return self.write(link, q.APPEND_EVENT, row | numbers).rowcount
-        return self._append_event.run(link, [_binary(value) for value in row.values()])
+            return self.run(link, text, bindings).rowcount
+        return self.together(link, (q.BEGIN, None), (text, bindings), (q.COMMIT, None))[1].rowcount
 
     def rows(self, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True) -> list[Any]:
         """Everything a query gives. Reading again on a new connection is always safe."""
@@ -211,7 +207,7 @@ class Links:
             try:
                 self.begin(link)
                 yield link
-                link.execute(b"commit")
+                self.run(link, q.COMMIT)
             except psycopg.Error as error:
                 if is_lost(error, link):
                     self.lost()
@@ -273,11 +269,5 @@ class Links:
             self._presence.close()
 
 
-_int8 = struct.Struct("!q").pack
-
-
-def _binary(value: str | int | bytes | None) -> bytes | None:
-    """A value as the server takes it."""
-    if type(value) is int:
-        return _int8(value)
-    return value.encode() if type(value) is str else value  # pyright: ignore[reportReturnType]
+def _fetched(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Answer:
+    return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)

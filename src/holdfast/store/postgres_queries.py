@@ -25,6 +25,9 @@ class Texts:
         return made
 
 
+BEGIN = "begin"
+COMMIT = "commit"
+
 # Appending
 
 # One event: the head moves if it is the expected one, and the event is written if it moved.
@@ -97,6 +100,11 @@ from unnest(%(new_logs)s, %(parents)s, %(bases)s, %(made_seqs)s, %(made_digests)
 left join {s}.logs on logs.name = new.parent order by place
 returning log, name
 """
+
+# New logs, with the rows of their tasks: what starting a task is.
+CREATE = (
+    "with made as (" + _LOGS + "), known as (select * from made), tasks as (" + _TASKS + ")" + _EVENTS  # noqa: S608
+)  # fmt: skip
 
 _SNAPSHOTS = """
 insert into {s}.snapshots (log, seq, digest, version, at, body)

@@ -26,7 +26,8 @@ from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queue_queries as q
 from holdfast.store import queues
 from holdfast.store.postgres_arrays import Texts
-from holdfast.store.postgres_links import Links
+from holdfast.store.postgres_links import Links, Question
+from holdfast.store.postgres_queries import BEGIN, COMMIT
 from holdfast.store.postgres_rows import Seen, plan, to_summary
 from holdfast.store.postgres_server import Link, connect, is_lost, is_refusal, keep_alive, translated
 from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
@@ -158,12 +159,9 @@ class PostgresQueues:
         won = [one for (one, _), outcome in zip(taken, outcomes, strict=True) if isinstance(outcome, tuple)]
         text, bindings = batch.statement(self._snapshots_kept)
         failpoint("commit.before")
-        with link.pipeline():
-            self._links.run(link, text, bindings)
-            if wanted.rate is not None:
-                left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
-                self._links.run(link, q.PUT_RATE, {**_place(wanted), **left}, prepare=False)
-            link.execute(b"commit")
+        left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
+        rate: list[Question] = [] if wanted.rate is None else [(q.PUT_RATE, {**_place(wanted), **left})]
+        self._links.together(link, (text, bindings), *rate, (COMMIT, None))
         failpoint("commit.after")
         return [one.summary.id for one in won], len(chosen) in (most, len(due))
 
@@ -172,13 +170,15 @@ class PostgresQueues:
         if not wanted.is_limited:
             return {}, 0.0
         place = _place(wanted)
-        with link.pipeline():
-            self._links.begin(link)
-            link.execute(q.LOCK_QUEUE, {**place, "schema": self._links.address.schema})
-            counts = self._links.run(link, q.RUNNING_BY_KEY, {**place, **_served(wanted)})
-            rates = self._links.run(link, q.RATE, place)
-            running: dict[str | None, int] = dict(counts.fetchall())
-            tokens, at_us = rates.fetchone() or (None, 0)
+        *_, counts, rates = self._links.together(
+            link,
+            (BEGIN, None),
+            (q.LOCK_QUEUE, {**place, "schema": self._links.address.schema}),
+            (q.RUNNING_BY_KEY, {**place, **_served(wanted)}),
+            (q.RATE, place),
+        )
+        running: dict[str | None, int] = dict(counts.fetchall())
+        tokens, at_us = rates.fetchone() or (None, 0)
         if wanted.rate is None:
             return running, 0.0
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
@@ -187,10 +187,8 @@ class PostgresQueues:
         """Tasks to take, locked: those that were lost first, then by priority, then the oldest."""
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
         bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
-        with link.pipeline():
-            if not wanted.is_limited:
-                self._links.begin(link)
-            rows = self._links.run(link, q.DUE, bindings).fetchall()
+        begun: list[Question] = [] if wanted.is_limited else [(BEGIN, None)]
+        rows = self._links.together(link, *begun, (q.DUE, bindings))[-1].fetchall()
         rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
         return [Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])) for row in rows]
 

@@ -1,59 +1,151 @@
-"""The statement that is sent most, without the machinery that other statements need.
+"""Our statements, without the machinery that others need.
 
-psycopg finds out anew for each statement what its values are and how they travel, which takes longer than the server
-does to answer. Where both are known beforehand, the statement is prepared once a connection and its values are handed
-to libpq as they are.
+psycopg finds out anew for each statement what it says, what its values are and how they travel, which takes longer than
+the server does to answer. Ours are few, and so are the types of their values: each is read once and prepared once
+a connection, and its values are handed to libpq as they are.
 """
 
 from __future__ import annotations
 
 import re
 import select
-from collections.abc import Generator, Sequence
+import struct
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.types.numeric import Int8
 
+from holdfast.store import postgres_arrays as arrays
 from holdfast.store.postgres_patience import PatientConnection, Silent
+
+Values = Mapping[str, Any]
+Statement = tuple[bytes, Values | None]
+"""A text with named parameters, and their values."""
 
 _PARAMETER = re.compile(rb"%\((\w+)\)[sb]")
 _OKAY = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
+_integer = struct.Struct("!q").pack
+
+# By the type of a value: the server's number of that type, and the value as the server takes it.
+_TYPES: dict[type, tuple[int, Callable[[Any], bytes | None]]] = {
+    str: (25, arrays.text),
+    int: (20, _integer),
+    Int8: (20, _integer),
+    bytes: (17, bytes),
+    float: (701, struct.Struct("!d").pack),
+    bool: (16, struct.Struct("!?").pack),
+    type(None): (0, lambda _: None),
+    **arrays.TYPES,
+}
+
+
+class Answer:
+    """What a statement gave, and how many rows it gave or changed."""
+
+    __slots__ = ("_rows", "rowcount")
+
+    def __init__(self, rows: list[tuple[Any, ...]], rowcount: int) -> None:
+        self._rows = rows
+        self.rowcount = rowcount
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All of its rows."""
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Its first row, if there is one."""
+        return self._rows[0] if self._rows else None
+
+
+class _Prepared(NamedTuple):
+    """A statement by its name, with the types of its parameters."""
+
+    name: bytes
+    text: bytes
+    types: tuple[int, ...]
+    formats: list[pq.Format]
+
 
 class Quick:
-    """A statement by its name, with the types of its parameters in the order in which values are given."""
+    """The statements of a store. Any number of threads may use it, each with a connection of its own."""
 
-    def __init__(self, name: str, text: bytes, types: dict[str, int]) -> None:
-        places = {parameter: f"${place}".encode() for place, parameter in enumerate(types, start=1)}
-        self._name = name.encode()
-        self._text = _PARAMETER.sub(lambda found: places[found[1].decode()], text)
-        self._types = tuple(types.values())
-        self._formats = [pq.Format.BINARY] * len(types)
+    def __init__(self) -> None:
+        self._read: dict[bytes, tuple[bytes, tuple[str, ...]]] = {}
+        self._known: dict[tuple[bytes, tuple[int, ...]], _Prepared] = {}
+        self._numbers = count()
 
-    def run(self, link: PatientConnection, values: Sequence[bytes | None]) -> int:
-        """Run it to its end; gives how many rows it changed."""
+    def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Answer:
+        """Run a statement to its end, in one round trip."""
+        prepared, encoded = self._encoded(text, values)
         with _whole(link):
             try:
-                return self._run(link, values)
+                return _run(link, prepared, encoded)
             except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
-                link.quick.discard(self._name)
-                return self._run(link, values)
+                link.quick.clear()
+                if link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                    raise
+                return _run(link, prepared, encoded)
 
-    def _run(self, link: PatientConnection, values: Sequence[bytes | None]) -> int:
-        if self._name not in link.quick:
-            link.pgconn.send_prepare(self._name, self._text, self._types)
-            _done(link)
-            link.quick.add(self._name)
-        link.pgconn.send_query_prepared(self._name, values, self._formats)
-        return _done(link)
+    def together(self, link: PatientConnection, statements: Sequence[Statement]) -> list[Answer]:
+        """Run statements one after the other, in one round trip. When one fails, those after it are not run."""
+        ready = [self._encoded(text, values) for text, values in statements]
+        connection = link.pgconn
+        with _whole(link):
+            for prepared, _ in ready:
+                _prepare(link, prepared)
+            connection.enter_pipeline_mode()
+            for prepared, encoded in ready:
+                connection.send_query_prepared(prepared.name, encoded, prepared.formats, result_format=pq.Format.BINARY)
+            connection.pipeline_sync()
+            answers, error = _answers(link)
+            connection.exit_pipeline_mode()
+        if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+            link.quick.clear()
+        if error is not None:
+            raise error
+        return answers
+
+    def _encoded(self, text: bytes, values: Values | None) -> tuple[_Prepared, list[bytes | None]]:
+        read = self._read.get(text)
+        if read is None:
+            read = self._read[text] = _parsed(text)
+        given: Values = values or {}
+        types: list[int] = []
+        encoded: list[bytes | None] = []
+        for name in read[1]:
+            value = given[name]
+            oid, encode = _TYPES[type(value)]
+            types.append(oid)
+            encoded.append(encode(value))
+        key = (text, tuple(types))
+        found = self._known.get(key)
+        if found is None:
+            name = b"holdfast_%d" % next(self._numbers)
+            found = self._known[key] = _Prepared(name, read[0], key[1], [pq.Format.BINARY] * len(types))
+        return found, encoded
+
+
+def _parsed(text: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A text as the server reads it, and its parameters in their order."""
+    places: dict[str, int] = {}
+
+    def numbered(found: re.Match[bytes]) -> bytes:
+        return b"$%d" % places.setdefault(found[1].decode(), len(places) + 1)
+
+    return _PARAMETER.sub(numbered, text), tuple(places)
 
 
 def roll_back(link: PatientConnection) -> None:
     """End a transaction. psycopg would also make the server forget every prepared statement, which outlive it."""
     with _whole(link):
         link.pgconn.send_query(b"rollback")
-        _done(link)
+        _answer(link)
 
 
 @contextmanager
@@ -61,32 +153,82 @@ def _whole(link: PatientConnection) -> Generator[None, None, None]:
     """Whatever interrupts it: a connection whose answer nobody took is of no more use."""
     try:
         yield
-    except psycopg.Error:
-        raise
     except BaseException:
-        link.pgconn.finish()
+        if link.pgconn.transaction_status == pq.TransactionStatus.ACTIVE or (
+            link.pgconn.pipeline_status != pq.PipelineStatus.OFF
+        ):
+            link.pgconn.finish()
         raise
 
 
-def _done(link: PatientConnection) -> int:
+def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> Answer:
+    _prepare(link, prepared)
+    link.pgconn.send_query_prepared(prepared.name, values, prepared.formats, result_format=pq.Format.BINARY)
+    return _answer(link)
+
+
+def _prepare(link: PatientConnection, prepared: _Prepared) -> None:
+    """Have the server know a statement."""
+    if prepared.name not in link.quick:
+        link.pgconn.send_prepare(prepared.name, prepared.text, prepared.types)
+        _answer(link)
+        link.quick.add(prepared.name)
+
+
+def _answer(link: PatientConnection) -> Answer:
     """Wait for the answer to what was sent."""
-    connection, changed = link.pgconn, 0
+    last = None
     error: psycopg.Error | None = None
-    while connection.flush():
-        _wait(link, select.POLLOUT | select.POLLIN)
-    while True:
-        while connection.is_busy():
-            _wait(link, select.POLLIN)
-            connection.consume_input()
-        result = connection.get_result()
-        if result is None:
-            break
-        if result.status not in _OKAY:
+    _flush(link)
+    while (result := _result(link)) is not None:
+        if result.status in _OKAY:
+            last = result
+        else:
             error = psycopg.errors.error_from_result(result)
-        changed = result.command_tuples or 0
     if error is not None:
         raise error
-    return changed
+    return _loaded(link, last)
+
+
+def _answers(link: PatientConnection) -> tuple[list[Answer], psycopg.Error | None]:
+    """Wait for the answers to all that was sent in a pipeline, and the first error."""
+    found: list[Answer] = []
+    error: psycopg.Error | None = None
+    _flush(link)
+    while True:
+        result = _result(link)
+        if result is None:
+            if link.pgconn.status != pq.ConnStatus.OK:
+                raise error or psycopg.OperationalError("the connection is lost")
+        elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+            return found, error
+        elif result.status in _OKAY:
+            found.append(_loaded(link, result))
+        elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
+            error = error or psycopg.errors.error_from_result(result)
+
+
+def _loaded(link: PatientConnection, result: pq.abc.PGresult | None) -> Answer:
+    if result is None:
+        return Answer([], 0)
+    if result.ntuples == 0:
+        return Answer([], result.command_tuples or 0)
+    transformer = Transformer(link)
+    transformer.set_pgresult(result, format=pq.Format.BINARY)
+    return Answer(transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
+
+
+def _flush(link: PatientConnection) -> None:
+    while link.pgconn.flush():
+        _wait(link, select.POLLOUT | select.POLLIN)
+        link.pgconn.consume_input()  # the server may want to be listened to before it listens
+
+
+def _result(link: PatientConnection) -> pq.abc.PGresult | None:
+    while link.pgconn.is_busy():
+        _wait(link, select.POLLIN)
+        link.pgconn.consume_input()
+    return link.pgconn.get_result()
 
 
 def _wait(link: PatientConnection, events: int) -> None:

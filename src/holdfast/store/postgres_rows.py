@@ -138,17 +138,20 @@ class Batch:
 
     def statement(self, snapshots_kept: int) -> tuple[LiteralString, dict[str, Any]]:
         """The shortest statement that writes all of it, and its parameters."""
-        moves = ((log, old, self._heads[log]) for log, old in self._olds.items())
         found: dict[str, Any] = _arrays(_EVENTS, self._events)
-        found |= _arrays(_MOVES, ((log, old.seq, old.digest, new.seq, new.digest) for log, old, new in moves))
-        beside = self._logs or self._snapshots or self._blobs or self._takes or self._frees
-        if not beside and not self._tasks:
+        beside = self._snapshots or self._blobs or self._takes or self._frees
+        if self._olds or beside:
+            moves = ((log, old, self._heads[log]) for log, old in self._olds.items())
+            found |= _arrays(_MOVES, ((log, old.seq, old.digest, new.seq, new.digest) for log, old, new in moves))
+        if not (beside or self._logs or self._tasks):
             return q.APPEND_EVENTS, found
         found |= _arrays(_TASKS, self._tasks.values())
-        if not beside:
+        if not (beside or self._logs):
             return q.APPEND_WITH_TASKS, found
         made = ((log, one.parent, one.at, self._heads[log]) for log, one in self._logs.items())
         found |= _arrays(_LOGS, ((log, parent, at, head.seq, head.digest) for log, parent, at, head in made))
+        if not (beside or self._olds):
+            return q.CREATE, found
         found |= _arrays(_SNAPSHOTS, self._snapshots.values())
         found |= _arrays(_BLOBS, ((bytes.fromhex(hash), self._blobs[hash]) for hash in sorted(self._blobs)))
         found |= _arrays(_USES, ((bytes.fromhex(hash), log) for hash, log in sorted(self._uses)))

@@ -24,7 +24,7 @@ from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_arrays import Ints, Texts
 from holdfast.store.postgres_guard import run_guarded
-from holdfast.store.postgres_links import Links
+from holdfast.store.postgres_links import Links, Question
 from holdfast.store.postgres_rows import Batch, Seen, decide, last_places, names_in, plan
 from holdfast.store.postgres_server import Link, is_lost, is_refusal, translated
 from holdfast.store.protocol import Outcome, Placed, Work
@@ -122,7 +122,7 @@ class Writer:
         with self._links.writing() as link:
             failpoint("commit.before")
             try:
-                written = self._links.write_event(link, row) == 1
+                written = self._links.write(link, q.APPEND_EVENT, row) == 1
             except psycopg.Error as error:
                 raise self._reason(error, link) from error
         if written:
@@ -206,33 +206,29 @@ class Writer:
         self, link: Link, groups: Sequence[Group], places: Sequence[Places], *, begins: bool
     ) -> tuple[Seen, dict[tuple[str, int], bytes]]:
         """Lock every log that groups are about, then look at all they depend on; one round trip."""
-        run, names = self._links.run, Texts(names_in(groups))
+        names = Texts(names_in(groups))
         keys = Texts(take.key for group in groups for take in group.takes)
         asked = [
             one for group, placed in zip(groups, places, strict=True) if placed for one in last_places(group, placed)
         ]
-        with link.pipeline():
-            if begins:
-                self._links.begin(link)
-            heads = run(link, q.LOCK, {"names": names})
-            gone = run(link, q.GONE, {"names": names})
-            owners = run(link, q.OWNERS, {"keys": keys})
-            where = {"names": Texts(log for log, _ in asked), "seqs": Ints(seq for _, seq in asked)}
-            found = run(link, q.FOUND, where) if asked else None
+        where = {"names": Texts(log for log, _ in asked), "seqs": Ints(seq for _, seq in asked)}
+        looks: tuple[Question, ...] = (
+            *((q.LOCK, {"names": names}), (q.GONE, {"names": names}), (q.OWNERS, {"keys": keys}), (q.FOUND, where)),
+        )
+        begun: list[Question] = [(q.BEGIN, None)] if begins else []
+        heads, gone, owners, found = self._links.together(link, *begun, *looks)[-len(looks) :]
         seen = Seen()
         seen.heads = {name: Head(seq, digest) for name, _, seq, digest in heads.fetchall()}
         seen.gone = {name for (name,) in gone.fetchall()}
         seen.parents = set(seen.heads)
         seen.owners = {row[0]: Take(*row) for row in owners.fetchall()}
-        return seen, {(name, seq): digest for name, seq, digest in (found.fetchall() if found else ())}
+        return seen, {(name, seq): digest for name, seq, digest in found.fetchall()}
 
     def _commit(self, link: Link, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Write what was decided and commit; one round trip."""
         try:
-            with link.pipeline():
-                if not batch.is_empty:
-                    self._links.run(link, *batch.statement(self._snapshots_kept))
-                link.execute(b"commit")
+            written = [] if batch.is_empty else [batch.statement(self._snapshots_kept)]
+            self._links.together(link, *written, (q.COMMIT, None))
         except psycopg.Error as error:
             if is_lost(error, link):
                 raise _Lost(outcomes) from error
