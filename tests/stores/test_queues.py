@@ -280,7 +280,7 @@ def test_tasks_that_are_not_taken_are_not_kept_from_others(pg, postgres_url):
         found.extend(claim(other))
         return take(pg)(due)
 
-    assert pg.queues.claim(wanted(limit=1), look_meanwhile) == ["t0"]
+    assert list(pg.queues.claim(wanted(limit=1), look_meanwhile)) == ["t0"]
     assert len(found) == 9
     other.close()
 

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, names
 from holdfast.core.events import Pins, TaskClaimed
-from holdfast.core.records import Summary, Write
+from holdfast.core.records import Stored, Summary, Write
 from holdfast.core.summary import summarise
 from holdfast.engine.chance import chance
 from holdfast.engine.log import Logs
@@ -38,6 +39,15 @@ SWEEP_SECONDS = 5.0
 
 TENANTS_SECONDS = 1.0
 """How often it looks which tenants there are, if it works for all of them."""
+
+
+class Claimed(Struct, frozen=True):
+    """A task that was taken: of which tenant, how it was taken from another if it was, its log if that came along."""
+
+    namespace: str
+    name: str
+    taken: Taken
+    rows: list[Stored]
 
 
 class Claiming:
@@ -75,8 +85,8 @@ class Claiming:
         idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
         self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
 
-    def round(self, free: int, now_us: int) -> Iterator[tuple[str, str, Taken]]:
-        """Take up to so many tasks: of which tenant, which one, and how it was taken from another, if it was."""
+    def round(self, free: int, now_us: int) -> Iterator[Claimed]:
+        """Take up to so many tasks."""
         tenants = self._tenants_now()
         self._turn += 1
         shift = self._turn % len(tenants) if tenants else 0
@@ -87,9 +97,9 @@ class Claiming:
             for tenant, queue in order:
                 if free <= 0:
                     return
-                for name, taken in self._claim(tenant, queue, min(share, free), lost, now_us):
+                for claimed in self._claim(tenant, queue, min(share, free), lost, now_us):
                     free -= 1
-                    yield tenant, name, taken
+                    yield claimed
             if len(order) < 2:
                 return
 
@@ -117,7 +127,7 @@ class Claiming:
             self._sweep_at = now + SWEEP_SECONDS
             self._lost[store.holder()] = "dead"
 
-    def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[tuple[str, Taken]]:
+    def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[Claimed]:
         logs, held = self._shops(tenant).logs, self._shops(tenant).held
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
@@ -146,7 +156,7 @@ class Claiming:
             rate=queue.as_rate(),
         )
         failpoint("claim.before")
-        claimed: list[str] = []
+        claimed: dict[str, list[Stored]] = {}
         try:
             claimed = logs.store.queues.claim(wanted, claim)
         finally:
@@ -154,7 +164,7 @@ class Claiming:
         failpoint("claim.after")
         for summary in lonely:
             logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
-        return [(name, taken[name]) for name in claimed]
+        return [Claimed(tenant, name, taken[name], rows) for name, rows in claimed.items()]
 
 
 NOTHING = Pins()

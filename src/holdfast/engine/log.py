@@ -61,6 +61,15 @@ class Logs:
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
+    def begun(self, name: str, rows: Sequence[Stored]) -> Log:
+        """A log and its state, of all its events."""
+        log = Log(self, name)
+        log.follow(rows, name)
+        log.ground = Ground()
+        known = self.heads.get(name)
+        log.promised = known if known is not None and known.head != log.head else None
+        return log
+
     def load(self, name: str, *, upto: int | None = None) -> Log:
         """A log and its state, at its head or at an earlier seq."""
         known = self.heads.get(name)  # before anything is read: what comes later may not be in it

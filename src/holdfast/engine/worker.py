@@ -25,9 +25,10 @@ from holdfast.core import events as ev
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.core.hot import Hot
+from holdfast.core.records import Stored
 from holdfast.engine import execute, serving, threads
 from holdfast.engine.agent import Agent
-from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
+from holdfast.engine.claiming import IDLE_SECONDS, Claimed, Claiming, Shops
 from holdfast.engine.drive import THREADS
 from holdfast.engine.entries import Stop
 from holdfast.engine.health import Counts
@@ -257,14 +258,14 @@ class Worker:
                 self.counts.add("scheduled")
         if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
-        for namespace, name, taken in self._claiming.round(free, now_us):
+        for one in self._claiming.round(free, now_us):
             free -= 1
-            stop = self._mine[namespace, name] = Stop()
+            stop = self._mine[one.namespace, one.name] = Stop()
             stop.asked = self._stopping
             self.counts.add("claimed")
-            if taken:
-                self._note(Worked(namespace, name, "", "taken_over", TAKEN[taken]))
-            self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
+            if one.taken:
+                self._note(Worked(one.namespace, one.name, "", "taken_over", TAKEN[one.taken]))
+            self._loop.call_soon_threadsafe(self._begin, one, stop)
         self._more = free <= 0
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
@@ -272,17 +273,17 @@ class Worker:
 
     # On the event loop
 
-    def _begin(self, place: Place, stop: Stop) -> None:
+    def _begin(self, claimed: Claimed, stop: Stop) -> None:
         """Work on a task that was taken."""
         assert self._loop is not None
-        work = self._loop.create_task(self._work(place, stop))
+        work = self._loop.create_task(self._work(claimed, stop))
         self._works.add(work)
         work.add_done_callback(self._works.discard)
 
-    async def _work(self, place: Place, stop: Stop) -> None:
-        began = time.monotonic()
+    async def _work(self, claimed: Claimed, stop: Stop) -> None:
+        place, began = (claimed.namespace, claimed.name), time.monotonic()
         try:
-            done = await self._outcome(place, stop)
+            done = await self._outcome(place, stop, claimed.rows)
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
             done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
@@ -300,11 +301,11 @@ class Worker:
         if self.tell is not None:
             self.tell(done)
 
-    async def _outcome(self, place: Place, stop: Stop) -> Worked:
+    async def _outcome(self, place: Place, stop: Stop, rows: list[Stored]) -> Worked:
         """Work on a task, and say what came of that."""
         shop, name = self._shop(place[0]), ""
         try:
-            log = await _in_thread(lambda: shop.logs.load(place[1]))
+            log = shop.logs.begun(place[1], rows) if rows else await _in_thread(lambda: shop.logs.load(place[1]))
             name = log.state.summary.agent
             if log.state.summary.holder != shop.logs.store.holder():
                 return Worked(*place, name, "lease_lost")  # somebody took it, or ended it, before we began

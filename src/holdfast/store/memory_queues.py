@@ -10,7 +10,7 @@ from typing import Literal
 from holdfast.core.records import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
 
 
 class MemoryEars:
@@ -56,7 +56,7 @@ class MemoryQueues:
         for ears in list(self._ears):
             ears.wake()
 
-    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
         with self._lock:
             here = [one for one in self._due() if _is_of(one.summary, wanted)]
             rows = (one.summary for one in here)
@@ -66,12 +66,12 @@ class MemoryQueues:
             due = sorted((one for one in here if is_due(one.summary, wanted)), key=_order)
             taken = queues.groups(queues.chosen(due, wanted, most, running, tokens), claim)
             if not taken:
-                return []
+                return {}
             done = self._append([group for _, group in taken])
             won = [one for (one, _), outcome in zip(taken, done, strict=True) if isinstance(outcome, tuple)]
             if wanted.rate is not None:
                 self._rates[wanted.namespace, wanted.queue] = (tokens - queues.spent(won), max(at_us, wanted.now_us))
-            return [one.summary.id for one in won]
+            return {one.summary.id: [] for one in won}
 
     def _tokens(self, wanted: Wanted) -> tuple[float, int]:
         if wanted.rate is None:

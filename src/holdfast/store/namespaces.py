@@ -28,7 +28,7 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
-from holdfast.store.queues import EVER_US, Claim, Due, Ears, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Ears, Served, Taken, Waiting, Wanted
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class TenantQueues:
         self._tenant = tenant
         self._queues = tenant.whole.queues
 
-    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
         tenant = self._tenant
 
         def inside(due: Due) -> Write | None:
@@ -48,7 +48,7 @@ class TenantQueues:
             return None if write is None else tenant.write_in(write)
 
         found = self._queues.claim(replace(wanted, namespace=tenant.namespace), inside)
-        return [tenant.outside(name) for name in found]
+        return {tenant.outside(name): rows for name, rows in found.items()}
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()

@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreError
-from holdfast.core.records import Head
+from holdfast.core.records import Head, Stored
 from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queue_queries as q
 from holdfast.store import queues
@@ -30,7 +30,7 @@ from holdfast.store.postgres_links import Links, Question
 from holdfast.store.postgres_queries import BEGIN, COMMIT
 from holdfast.store.postgres_rows import Seen, plan, to_summary
 from holdfast.store.postgres_server import Link, connect, is_lost, is_refusal, keep_alive, translated
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
 
 _PAUSE_SECONDS = 0.5
 
@@ -124,24 +124,24 @@ class PostgresQueues:
         self._links = links
         self._snapshots_kept = snapshots_kept
 
-    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
         return queues.in_rounds(wanted, lambda rest: self._try(rest, claim))
 
-    def _try(self, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
+    def _try(self, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
         """Those that were taken, and whether that is all there was to look at."""
         with self._links.writing() as link:
             try:
                 return self._claim(link, wanted, claim)
             except psycopg.Error as error:
                 if is_refusal(error):
-                    return [], True  # somebody was quicker, and nothing was written
+                    return {}, True  # somebody was quicker, and nothing was written
                 if is_lost(error, link):
                     self._links.lost()
                 raise translated(error, self._links.address) from error
             finally:
                 self._links.undo(link)
 
-    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
+    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
         running, tokens = self._begin(link, wanted)
         most = queues.allowed(wanted, running)
         reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
@@ -150,7 +150,7 @@ class PostgresQueues:
         chosen = queues.chosen(due, wanted, most, running, tokens)
         taken = queues.groups(chosen, claim)
         if not taken:
-            return [], True
+            return {}, True
         seen = Seen()
         seen.heads = {one.summary.id: one.head for one, _ in taken}
         planned = plan([group for _, group in taken], seen)
@@ -161,9 +161,13 @@ class PostgresQueues:
         failpoint("commit.before")
         left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
         rate: list[Question] = [] if wanted.rate is None else [(q.PUT_RATE, {**_place(wanted), **left})]
-        self._links.together(link, (text, bindings), *rate, (COMMIT, None))
+        found: Taken = {one.summary.id: [] for one in won}
+        short = {"names": Texts(found), "most": Int8(queues.SHORT)}
+        *_, rows, _ = self._links.together(link, (text, bindings), *rate, (q.SHORT_LOGS, short), (COMMIT, None))
         failpoint("commit.after")
-        return [one.summary.id for one in won], len(chosen) in (most, len(due))
+        for name, *row in rows.fetchall():
+            found[name].append(Stored(*row))
+        return found, len(chosen) in (most, len(due))
 
     def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
         """Begin; if the queue has limits, as the only one who counts."""

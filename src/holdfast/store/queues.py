@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core.records import Group, Head, Summary, Write
+from holdfast.core.records import Group, Head, Stored, Summary, Write
 
 
 class Rate(Struct, frozen=True, gc=False):
@@ -56,6 +56,13 @@ Claim = Callable[[Due], Write | None]
 """What to write in order to take a task; None leaves it alone. It may read the store, and writes nothing itself."""
 
 
+Taken = dict[str, list[Stored]]
+"""Tasks that were taken, by name, with the events of their logs. None are there where they have to be read."""
+
+SHORT = 16
+"""Up to how many events a log may have that comes along with the claim of its task."""
+
+
 class Waiting(Struct, frozen=True, gc=False):
     """How many tasks of a queue are ready, being worked on, or waiting for a time."""
 
@@ -95,8 +102,8 @@ class Ears(Protocol):
 class Queues(Protocol):
     """The verbs of workers."""
 
-    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
-        """Take tasks that are due, highest priority first, then oldest; gives the names of those that were taken."""
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+        """Take tasks that are due, highest priority first, then oldest; gives those that were taken."""
         ...
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
@@ -139,12 +146,12 @@ def allowed(wanted: Wanted, running: dict[str | None, int]) -> int:
     return max(0, most)
 
 
-def in_rounds(wanted: Wanted, once: Callable[[Wanted], tuple[list[str], bool]]) -> list[str]:
+def in_rounds(wanted: Wanted, once: Callable[[Wanted], tuple[Taken, bool]]) -> Taken:
     """Take tasks, and again while some were passed over for a limit that those behind them may not share."""
-    taken: list[str] = []
+    taken: Taken = {}
     while True:
         found, is_all = once(replace(wanted, limit=wanted.limit - len(taken)))
-        taken += found
+        taken |= found
         if is_all or not found or len(taken) >= wanted.limit:
             return taken
 

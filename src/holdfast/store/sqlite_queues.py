@@ -19,7 +19,7 @@ from holdfast.core.records import Group, Head
 from holdfast.store import queues
 from holdfast.store import sqlite_queries as q
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
 from holdfast.store.sqlite_file import connect, fetch_all, fetch_one
 from holdfast.store.sqlite_rows import to_summary
 
@@ -77,14 +77,14 @@ class SqliteQueues:
         self._holder = holder
         self._alive = alive
 
-    def claim(self, wanted: Wanted, claim: Claim) -> list[str]:
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
         return queues.in_rounds(wanted, lambda rest: self._claim(rest, claim))
 
-    def _claim(self, wanted: Wanted, claim: Claim) -> tuple[list[str], bool]:
+    def _claim(self, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
         """Those that were taken, and whether that is all there was to look at."""
         with self._reading() as reader:
             if not self._due(reader, wanted, [], limit=1, starts=True):
-                return [], True
+                return {}, True
         with self._changing() as writer:
             running = self._running(writer, wanted)
             tokens = self._tokens(writer, wanted)
@@ -99,7 +99,7 @@ class SqliteQueues:
             if wanted.rate is not None:
                 left = {"tokens": tokens - queues.spent(won), "now": wanted.now_us}
                 writer.execute(q.PUT_RATE, {**_place(wanted), **left})
-            return [one.summary.id for one in won], len(chosen) in (most, len(due))
+            return {one.summary.id: [] for one in won}, len(chosen) in (most, len(due))
 
     def _due(
         self, connection: apsw.Connection, wanted: Wanted, full: list[str], *, limit: int, starts: bool

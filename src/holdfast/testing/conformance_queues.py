@@ -18,7 +18,7 @@ from holdfast.core.records import Origin, Write
 from holdfast.core.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
-from holdfast.store.queues import Claim, Due, Rate, Waiting, Wanted
+from holdfast.store.queues import SHORT, Claim, Due, Rate, Waiting, Wanted
 from holdfast.testing.conformance_transact import run_threads
 from holdfast.testing.samples import (
     AT,
@@ -79,7 +79,7 @@ def wanted(**fields: Any) -> Wanted:
 
 def claim(store: Store, **fields: Any) -> list[str]:
     """Take what there is."""
-    return store.queues.claim(wanted(**fields), take(store))
+    return list(store.queues.claim(wanted(**fields), take(store)))
 
 
 class QueueConformance:
@@ -181,14 +181,22 @@ class QueueConformance:
     def test_what_is_left_alone_stays_as_it_is(self, store: Store) -> None:
         for log in ("a", "b", "c"):
             add(store, log)
-        assert store.queues.claim(wanted(), leave) == []
+        assert store.queues.claim(wanted(), leave) == {}
 
         def only_b(due: Due) -> Write | None:
             return take(store)(due) if due.summary.id == "b" else None
 
-        assert store.queues.claim(wanted(), only_b) == ["b"]
+        assert list(store.queues.claim(wanted(), only_b)) == ["b"]
         assert [len(store.read(log)) for log in ("a", "b", "c")] == [1, 2, 1]
         assert claim(store) == ["a", "c"]
+
+    def test_events_that_come_along_with_a_claim_are_the_whole_log(self, store: Store) -> None:
+        for log, events in (("short", 2), ("long", 2 * SHORT)):
+            add(store, log)
+            then(store, log, *[ev.NoteSet(key="k", value=codec.pack(1))] * events)
+        found = store.queues.claim(wanted(), take(store))
+        assert list(found) == ["short", "long"]
+        assert all(rows in ([], store.read(log)) for log, rows in found.items())
 
     def test_an_error_while_taking_leaves_everything_as_it_was(self, store: Store) -> None:
         for log in ("a", "b"):
