@@ -252,8 +252,9 @@ def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
         return task.call(pay)
 
     assert app.run(worker, id="t").result == "second"
-    assert times[1][0] - calls[1] >= 0.29
-    assert times[1][1] == pytest.approx(calls[1], abs=0.1)
+    (first, _), (second, announced) = times
+    assert second - announced >= 0.299
+    assert first <= announced <= calls[1], "it was announced again after the first answer"
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
