@@ -183,8 +183,8 @@ class Tenant:
         inside = [self.inside(name) for name in past]
         return self.whole.since(self.inside(log), seq, past=inside, upto=upto, limit=limit)
 
-    def blob(self, hash: str) -> bytes | None:
-        return self.whole.blob(hash)
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        return self.whole.blob(hash, within=self.inside(within))
 
     def blobs_of(self, log: str) -> list[Blob]:
         return self.whole.blobs_of(self.inside(log))

@@ -108,7 +108,13 @@ ERASED = "select count(*) from erasures where log = (select log from logs where 
 
 IDENTITY = "select id, key from identity"
 
-BLOB = "select data from blobs where hash = ?"
+BLOB = "select data from blobs where hash = :hash"
+BLOB_WITHIN = """
+select data from blobs where hash = :hash and exists (
+  select 1 from blob_uses cross join logs using (log)
+  where hash = :hash and substr(name, 1, length(:within)) = :within
+)
+"""
 
 BLOBS_OF = """
 select hash, data from blob_uses join blobs using (hash)
