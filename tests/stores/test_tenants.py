@@ -55,6 +55,11 @@ class TenantConformance(StoreConformance):
         add(store, "odd", agent="unknown")
         assert claim(store, namespace="another") == ["mine"]
 
+    def test_tenants_with_something_to_take_are_found(self, store):
+        assert store.queues.tenants(["default"], AT) == []
+        add(store, "one")
+        assert store.queues.tenants(["default"], AT) == ["acme"], "others are not told of"
+
     def test_depths_and_wakes_are_those_of_the_tasks_there_are(self, store):
         add(store, "one")
         add(store, "two", start_us=AT + 9)

@@ -53,8 +53,11 @@ class TenantQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         return self._queues.next_wake(self._tenant.namespace, queues, after_us)
+
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        return [one for one in self._queues.tenants(queues, now_us, lost) if one == self._tenant.namespace]
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return self._queues.depths(self._tenant.namespace)
