@@ -4,10 +4,12 @@ import threading
 import time
 
 import holdfast
-from holdfast import agent
+from holdfast import Queue, agent
+from holdfast import events as ev
+from holdfast.engine import claiming
 from holdfast.engine.draining import is_idle
 from holdfast.engine.health import Health
-from tests.engine.test_worker import LONG, double, ended, until, working
+from tests.engine.test_worker import LONG, died, double, ended, until, working
 
 STORES = ("sqlite", "postgres")
 
@@ -28,7 +30,7 @@ def test_a_worker_of_all_tenants_takes_what_a_new_one_starts_at_once(url):
                 until(ended(new, "t"))
                 waited.append(time.monotonic() - began)
         assert min(waited) < 0.5, waited
-        assert worker.counts["completed"] == 5
+        until(lambda: worker.counts["completed"] == 5)
 
 
 def test_a_worker_of_all_tenants_does_not_count_their_tasks(url, monkeypatch):
@@ -75,3 +77,78 @@ def test_who_asks_a_worker_often_how_it_is_does_not_make_it_count_often(url):
             assert len(counted) <= 3
         finally:
             health.close()
+
+
+# What a worker holds and does not work on
+
+
+def test_what_a_worker_holds_and_forgot_is_found_behind_what_it_works_on(url, monkeypatch):
+    monkeypatch.setattr(claiming, "SWEEP_SECONDS", 0.2)
+    go = threading.Event()
+
+    @agent
+    def long(task):
+        return task.step(go.wait, LONG, name="long")
+
+    with holdfast.open(url) as app:
+        for n in range(4):
+            app.start(long, id=f"long-{n}")
+        with working(app, long, double, concurrency=6) as worker:
+            until(lambda: worker.busy == 4)
+            app.start(double, id="orphan", after="1h")
+            app.append("orphan", ev.TaskClaimed(holder=app.store.holder(), lease_seconds=30.0))
+            until(ended(app, "orphan"), 5)
+            waited = []
+            for n in range(25):
+                began = time.monotonic()
+                app.start(double, id=f"d{n}")
+                until(ended(app, f"d{n}"), 5)
+                waited.append(time.monotonic() - began)
+            assert max(waited) < 0.6, "looking for what was forgotten keeps nobody else waiting"
+            go.set()
+        claims = [one for n in range(4) for one in app.events(f"long-{n}") if isinstance(one.event, ev.TaskClaimed)]
+        assert len(claims) == 4, "what it works on is not taken again"
+
+
+def test_limits_of_a_queue_hold_while_a_worker_looks_for_what_it_forgot(url, monkeypatch):
+    monkeypatch.setattr(claiming, "SWEEP_SECONDS", 0.01)
+    now, most, guard = [0], [0], threading.Lock()
+
+    @agent
+    def counted(task):
+        with guard:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with guard:
+            now[0] -= 1
+
+    with holdfast.open(url, queues=[Queue("few", concurrency=3, per_key=2)]) as app:
+        for n in range(24):
+            app.start(counted, id=f"t{n}", queue="few", key=f"k{n % 2}")
+        with working(app, counted, queues=["few"], concurrency=10):
+            until(ended(app, *(f"t{n}" for n in range(24))))
+    assert most == [3]
+
+
+def test_nothing_else_of_the_process_is_at_work_beside_a_task_that_may_kill_it(url, monkeypatch):
+    """Whoever works beside it dies with it, in another worker of the process too."""
+    monkeypatch.setattr(claiming, "IDLE_SECONDS", 0.1)
+    beside, alone = [], threading.Event()
+
+    @agent
+    def killer(task):
+        alone.set()
+        until_seconds = time.monotonic() + 0.5
+        while time.monotonic() < until_seconds:
+            beside.append(second.busy)
+            time.sleep(0.01)
+
+    with holdfast.open(url) as app, working(app, double, name="second") as second:
+        app.start(killer, id="killer")
+        died(app, "killer", 4)
+        with working(app, killer, name="first"):
+            assert alone.wait(LONG)
+            app.start(double, id="t")
+            until(ended(app, "killer", "t"))
+    assert set(beside) == {0}

@@ -127,13 +127,17 @@ class Claiming:
             self._lost[store.holder()] = "dead"
 
     def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[tuple[str, Taken]]:
-        logs, held = self._shops(tenant).logs, self._shops(tenant).held
+        shop = self._shops(tenant)
+        logs, held = shop.logs, shop.held
+        sweeps = logs.store.holder() in lost
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
 
         def claim(due: Due) -> Write | None:
             summary = due.summary
             if summary.holder == logs.store.holder() and self._is_ours(tenant, summary.id):
+                return None
+            if len(taken) >= limit:
                 return None
             pins = _pins(logs, summary) if summary.claims == 0 else NOTHING
             if pins is None:
@@ -147,7 +151,7 @@ class Claiming:
             queue=queue.name,
             namespace=tenant,
             served=self._served,
-            limit=limit,
+            limit=limit + (len(held) + len(shop.busy) if sweeps else 0),  # what we work on is found too, and left
             now_us=now_us,
             lost=tuple(lost),
             concurrency=queue.concurrency,

@@ -49,6 +49,12 @@ Place = tuple[str, str]
 """A tenant and one of its tasks."""
 
 
+_AT_WORK: set[Worker] = set()
+"""Workers of this process. What kills one kills all."""
+
+_LOCK = threading.Lock()
+
+
 class Worked(Struct, frozen=True):
     """What came of working on a task: one of the names that are counted, and why."""
 
@@ -120,6 +126,11 @@ class Worker:
         return len(self._mine)
 
     @property
+    def suspects(self) -> bool:
+        """Whether it works on a task that may kill the process."""
+        return self._suspect is not None
+
+    @property
     def stopping(self) -> bool:
         """Whether it was told to stop."""
         return self._stopping
@@ -135,7 +146,12 @@ class Worker:
         """The same, on the running event loop."""
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
         self._ears = self._home.logs.store.queues.listen()
-        with self._signals(), self._woken_by_others(), serving.announced(self._home.logs.store, self._serving()):
+        with (
+            _among_others(self),
+            self._signals(),
+            self._woken_by_others(),
+            serving.announced(self._home.logs.store, self._serving()),
+        ):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
             asker.start()
             try:
@@ -249,7 +265,7 @@ class Worker:
         assert self._loop is not None
         now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
-        if self._stopping or self._suspect is not None or free <= 0:
+        if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
             self._more = True
             return IDLE_SECONDS
         for schedule in self.plan.schedules:
@@ -339,11 +355,12 @@ class Worker:
         """
         if log.state.deaths < max(1, self.plan.max_deaths - 1):
             return True
-        if self._suspect is not None:
-            return False
-        self._suspect = place
+        with _LOCK:
+            if any(one.suspects for one in _AT_WORK):
+                return False
+            self._suspect = place
         until = time.monotonic() + ALONE_SECONDS
-        while len(self._mine) > 1 and time.monotonic() < until:
+        while sum(one.busy for one in _at_work()) > 1 and time.monotonic() < until:
             await asyncio.sleep(0.01)
         return True
 
@@ -356,6 +373,22 @@ class Worker:
         except HoldfastError as error:
             return str(error)
         return None
+
+
+@contextlib.contextmanager
+def _among_others(worker: Worker) -> Generator[None, None, None]:
+    with _LOCK:
+        _AT_WORK.add(worker)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _AT_WORK.discard(worker)
+
+
+def _at_work() -> list[Worker]:
+    with _LOCK:
+        return list(_AT_WORK)
 
 
 TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
