@@ -1,7 +1,10 @@
 """Workers where things are not as they should be: many tenants, what nobody serves, code that misbehaves."""
 
+import asyncio
 import threading
 import time
+
+import pytest
 
 import holdfast
 from holdfast import Queue, agent
@@ -152,3 +155,83 @@ def test_nothing_else_of_the_process_is_at_work_beside_a_task_that_may_kill_it(u
             app.start(double, id="t")
             until(ended(app, "killer", "t"))
     assert set(beside) == {0}
+
+
+# Agents that misbehave
+
+
+class Odd(BaseException):
+    """No Exception, and nothing that anybody expects."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), Odd("odd")], ids=repr)
+@pytest.mark.parametrize("how", ["def", "async", "branch"])
+def test_an_agent_that_raises_what_ends_a_process_ends_nothing_but_its_task(tmp_path, error, how):
+    @agent
+    def plain(task):
+        raise error
+
+    @agent
+    async def awaited(task):
+        raise error
+
+    async def inner():
+        await asyncio.sleep(0)
+        raise error
+
+    @agent
+    async def branched(task):
+        await asyncio.create_task(inner())
+
+    bad = {"def": plain, "async": awaited, "branch": branched}[how]
+    go = asyncio.Event()
+
+    @agent
+    async def beside(task):
+        await go.wait()
+        return await task.step(lambda: 7, name="seven")
+
+    with holdfast.open(str(tmp_path / "x.db")) as app, working(app, bad, beside, double) as worker:
+        app.start(beside, id="beside")
+        until(lambda: worker.busy == 1)
+        app.start(bad, id="bad")
+        until(lambda: worker.counts["quarantined"] == 1, 5)
+        app.start(double, id="after")
+        until(ended(app, "after"), 5)
+        worker._loop.call_soon_threadsafe(go.set)
+        until(ended(app, "beside"), 5)
+        assert app.get("bad").waiting.why == f"working on it raised {type(error).__name__}: {error}"
+        assert app.get("beside").result == 7
+        claims = [one for one in app.events("bad") if isinstance(one.event, ev.TaskClaimed)]
+        assert len(claims) <= 2, "it is not tried again and again"
+
+
+def test_a_program_that_runs_an_agent_which_exits_is_told(tmp_path):
+    @agent
+    async def leaver(task):
+        raise SystemExit(4)
+
+    with holdfast.open(str(tmp_path / "x.db")) as app:
+        with pytest.raises(SystemExit, match="4"):
+            app.run(leaver, id="t")
+        assert app.get("t").status == "pending"
+
+
+def test_a_task_that_can_go_on_before_its_worker_is_done_with_it_is_taken_after_that(url):
+    """The answer comes while the worker still tells that the task waits."""
+
+    @agent
+    def asks(task):
+        return task.ask("which?", name="which")
+
+    def answer(state):
+        app.answer(state.id, "which", 7)
+        time.sleep(0.3)
+
+    with holdfast.open(url, on_wait=answer) as app:
+        with working(app, asks) as worker:
+            app.start(asks, id="t")
+            until(ended(app, "t"), 5)
+            until(lambda: not worker.busy, 5)
+            assert (worker.counts["waiting"], worker.counts["completed"], worker.counts["errors"]) == (1, 1, 0)
+        assert app.get("t").result == 7

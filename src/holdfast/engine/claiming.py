@@ -63,6 +63,8 @@ class Claiming:
         self._lost: Lost = {}
         self._next_us = 0
         self._turn = 0
+        self.left_ours = False
+        """Whether the last round found a task that can go on, but is not yet done with here."""
 
     def look(self, now_us: int) -> bool:
         """Whether it is time to ask for tasks although nothing was heard: somebody is lost, or a time has come."""
@@ -82,6 +84,7 @@ class Claiming:
     def round(self, free: int, now_us: int) -> Iterator[tuple[str, str, Taken]]:
         """Take up to so many tasks: of which tenant, which one, and how it was taken from another, if it was."""
         self._look_for_lost()
+        self.left_ours = False
         tenants = self._tenants_now(now_us)
         self._turn += 1
         shift = self._turn % len(tenants) if tenants else 0
@@ -135,7 +138,8 @@ class Claiming:
 
         def claim(due: Due) -> Write | None:
             summary = due.summary
-            if summary.holder == logs.store.holder() and self._is_ours(tenant, summary.id):
+            if self._is_ours(tenant, summary.id):
+                self.left_ours = self.left_ours or summary.status != "running"
                 return None
             if len(taken) >= limit:
                 return None

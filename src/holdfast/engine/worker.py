@@ -25,7 +25,7 @@ from holdfast.core import events as ev
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.core.hot import Hot
-from holdfast.engine import execute, serving, threads
+from holdfast.engine import execute, outliving, serving, threads
 from holdfast.engine.agent import Agent
 from holdfast.engine.claiming import IDLE_SECONDS, Claiming, Shops
 from holdfast.engine.drive import THREADS
@@ -110,6 +110,7 @@ class Worker:
         self._works: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
         self._signals_seen = 0
+        self._knows_signals = False
         self.trouble = ""
         """Why the store cannot be reached, while that is so."""
         self.tell: Callable[[Worked], None] | None = None
@@ -140,7 +141,7 @@ class Worker:
 
         A second signal ends the process at once: what it worked on is taken over by others.
         """
-        asyncio.run(self.arun())
+        outliving.run(self.arun(), lambda: self._knows_signals)
 
     async def arun(self) -> None:
         """The same, on the running event loop."""
@@ -174,6 +175,7 @@ class Worker:
     @contextlib.contextmanager
     def _signals(self) -> Generator[None, None, None]:
         """Stop when the process is asked to, if signals are ours to handle."""
+        self._knows_signals = True
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -281,7 +283,7 @@ class Worker:
             if taken:
                 self._note(Worked(namespace, name, "", "taken_over", TAKEN[taken]))
             self._loop.call_soon_threadsafe(self._begin, (namespace, name), stop)
-        self._more = free <= 0
+        self._more = free <= 0 or self._claiming.left_ours
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
@@ -343,7 +345,9 @@ class Worker:
         except StoreError as error:
             execute.warn("worker %s: task %s: %s", self.name, place[1], error.message)
             return Worked(*place, name, "store_errors", error.message)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 — nothing a task's own flow expects
+        except BaseException as error:  # nothing that a task's own flow expects, whatever it is
+            if _is_being_cancelled():
+                raise
             why = f"working on it raised {type(error).__name__}: {error}"
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
@@ -428,6 +432,12 @@ def set_aside(log: Log, why: str) -> None:
             return
         except Conflict:
             log.refresh()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
