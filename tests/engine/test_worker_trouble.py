@@ -235,3 +235,14 @@ def test_a_task_that_can_go_on_before_its_worker_is_done_with_it_is_taken_after_
             until(lambda: not worker.busy, 5)
             assert (worker.counts["waiting"], worker.counts["completed"], worker.counts["errors"]) == (1, 1, 0)
         assert app.get("t").result == 7
+
+
+def test_the_next_task_of_a_limited_queue_begins_when_one_ends(url):
+    with holdfast.open(url, queues=[Queue("one", concurrency=1), Queue("keyed", per_key=1)]) as app:
+        for n in range(8):
+            app.start(double, id=f"one-{n}", queue="one")
+            app.start(double, id=f"keyed-{n}", queue="keyed", key="k")
+        with working(app, double, concurrency=50):
+            began = time.monotonic()
+            until(ended(app, *(f"{queue}-{n}" for n in range(8) for queue in ("one", "keyed"))))
+            assert time.monotonic() - began < 2, "nobody has to wait until the worker looks again by itself"

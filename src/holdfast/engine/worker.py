@@ -100,6 +100,8 @@ class Worker:
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
         self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
         self._known: dict[str, Workshop] = {}
+        self._limited = any(one.concurrency is not None or one.per_key is not None for one in plan.queues)
+        """Whether the end of a task may let another one begin."""
         self._more = False
         """Whether there may be more tasks to take than there was room for."""
         self._suspect: Place | None = None
@@ -304,7 +306,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
             done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
-        asks = self._more or self._stopping or self._suspect == place
+        asks = self._more or self._stopping or self._suspect == place or self._limited
         self._suspect = None if self._suspect == place else self._suspect
         del self._mine[place]
         self._shop(place[0]).held.discard(place[1])
