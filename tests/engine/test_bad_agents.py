@@ -451,3 +451,20 @@ def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, time
         assert (took > 0.8) == (times == 1)
     again = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30, check=True)
     assert "second" in again.stdout
+
+
+def test_options_count_also_when_a_function_is_declared_in_a_call():
+    """`tool(fn, effect="read")` is the same as the decorator, and not a tool that does something once."""
+    looked = tool(look, effect="read", name="other")
+    assert (looked.name, looked.effect) == ("other", tool(effect="read", name="other")(look).effect)
+    assert (agent(plain, version="7").version, agent(plain).version) == ("7", "")
+    with pytest.raises(TypeError):
+        agent(plain, colour="red")
+
+
+def look(city: str) -> str:
+    return city
+
+
+def plain(task):
+    return None

@@ -6,6 +6,7 @@ import shutil
 import sys
 from typing import Any, NamedTuple
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -126,6 +127,32 @@ def test_a_command_that_says_no_ends_with_its_code_and_says_why(folder, name):
     assert error["code"] == row.error and error["message"] and error["hint"]
     left = {path.name for path in folder.iterdir()} - set(before)
     assert {name for name in left if not name.startswith("holdfast.db-")} <= {"__pycache__"}, "it left something behind"
+
+
+def has_tenants(name):
+    """Whether a command is of one tenant at a time."""
+    return any("--namespace" in option.opts for option in cli.get_command(click.Context(cli), name).params)
+
+
+OF_THE_STORE = {"completion", "demo", "explain", "test"}
+
+
+def test_every_command_that_sees_tasks_can_be_kept_to_one_tenant():
+    assert {name for name in ROWS if not has_tenants(name)} == OF_THE_STORE
+
+
+@pytest.mark.parametrize("name", sorted(set(ROWS) - OF_THE_STORE))
+def test_a_command_for_one_tenant_neither_shows_nor_changes_what_is_anothers(folder, name):
+    with holdfast.open("holdfast.db") as app:
+        before = {row.id: list(app.events(row.id))[-1].digest for row in app.list()}
+    row = ROWS[name]
+    done = typed(row.typed, "--json", "--namespace", "stranger")
+    names_a_task = any(word in before for word in row.typed.split())
+    assert (done.exit_code == NOT_FOUND) == names_a_task, (done.stdout, done.stderr)
+    shown = done.stdout if name != "import" else ""  # which is given what it brings in
+    assert not any(f'"{word}"' in shown for word in (*before, "HELLO ANA")), shown
+    with holdfast.open("holdfast.db") as app:
+        assert {row.id: list(app.events(row.id))[-1].digest for row in app.list()} == before
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

@@ -362,6 +362,8 @@ USED = {
     "DUE": {"tasks_ready", "tasks_woken", "tasks_held", "tasks_pkey", "logs_pkey"},
     "RUNNING_BY_KEY": {"tasks_held"},
     "NEXT_WAKE": {"tasks_waking"},
+    "NEXT_WAKE_OF_ALL": {"tasks_waking"},
+    "TENANTS": {"tasks_ready", "tasks_waking", "tasks_held"},
     "COUNT_READY": {"tasks_ready"},
 }
 
@@ -398,6 +400,13 @@ def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
         ("RUNNING_BY_KEY", "tasks_held", "namespace=? AND queue=?"),
         ("NEXT_WAKE", "tasks_waking", "namespace=? AND queue=? AND wake>?"),
         ("COUNT_READY", "tasks_ready", "namespace=? AND queue=?"),
+        ("NEXT_WAKE_OF_ALL", "tasks_waking", "namespace=? AND queue=? AND wake>?"),
+        ("TENANTS", "tasks_ready", "namespace=? AND queue=?"),
+        ("TENANTS", "tasks_ready", "namespace>?"),
+        ("TENANTS", "tasks_waking", "namespace=? AND queue=? AND wake<?"),
+        ("TENANTS", "tasks_waking", "namespace>?"),
+        ("TENANTS", "tasks_held", "namespace=? AND queue=? AND holder=?"),
+        ("TENANTS", "tasks_held", "namespace>?"),
     ],
 )
 def test_sqlite_finds_tasks_by_index(tmp_path, name, index, how):
@@ -411,6 +420,7 @@ def test_sqlite_finds_tasks_by_index(tmp_path, name, index, how):
         "full": "[]",
         "lost": '["x"]',
         "served": "[]",
+        "queues": '["x"]',
     }
     bindings |= dict.fromkeys(("now", "limit", "starts", "after", "most"), 1)
     plan = [row[-1] for row in raw.execute(f"explain query plan {getattr(q, name)}", bindings)]

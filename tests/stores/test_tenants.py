@@ -1,6 +1,8 @@
 """Tenants of one store: each finds a store of its own, and no way to anything of another's."""
 
+import asyncio
 import os
+import re
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -10,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import Budget, InvalidId, InvalidValue, StatePatch, StoreError, TaskNotFound, agent, tool
 from holdfast.core import codec
+from holdfast.core.events import FactLearned
 from holdfast.core.records import Write
 from holdfast.store.memory import MemoryStore
 from holdfast.store.namespaces import Tenant
@@ -51,6 +54,11 @@ class TenantConformance(StoreConformance):
         add(store, "mine")
         add(store, "odd", agent="unknown")
         assert claim(store, namespace="another") == ["mine"]
+
+    def test_tenants_with_something_to_take_are_found(self, store):
+        assert store.queues.tenants(["default"], AT) == []
+        add(store, "one")
+        assert store.queues.tenants(["default"], AT) == ["acme"], "others are not told of"
 
     def test_depths_and_wakes_are_those_of_the_tasks_there_are(self, store):
         add(store, "one")
@@ -173,11 +181,14 @@ def test_what_one_does_the_other_does_not_notice(tenants, tmp_path):
         b.get("forked")
 
 
-VERBS = {
+REFUSED = {
+    "append": lambda app: app.append("lone", note("mine")),
+    "export": lambda app: app.export("lone", os.devnull),
     "get": lambda app: app.get("lone"),
     "events": lambda app: list(app.events("lone")),
     "at": lambda app: app.at("lone", 1),
     "diff": lambda app: app.diff("lone", 1, 2),
+    "step": lambda app: app.step("lone", "which#1"),
     "steps": lambda app: app.steps("lone"),
     "signal": lambda app: app.signal("lone", "go"),
     "answer": lambda app: app.answer("lone", "which", 1),
@@ -195,20 +206,117 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_another_has_cannot_be_reached_by_any_verb(verb):
+OWN = {
+    "arun": lambda app, place: asyncio.run(app.arun(quick, id="lone")),
+    "copy_to": lambda app, place: app.copy_to(str(place / "copy.db")),
+    "gc": lambda app, place: app.gc(older_than=0),
+    "import_": lambda app, place: app.import_(exported(place)),
+    "list": lambda app, place: app.list(user="ana", limit=9),
+    "run": lambda app, place: app.run(quick, id="lone", user="ana", thread="talk"),
+    "start": lambda app, place: app.start(quick, id="lone", user="ana", thread="talk"),
+    "stats": lambda app, place: app.stats(),
+    "task": lambda app, place: blocked(app),
+    "thread": lambda app, place: app.thread("talk").message({"role": "user", "content": "of b"}),
+    "user": lambda app, place: (app.user("ana").patch(StatePatch(set={"x": 1})), app.user("ana").erase(by="b")),
+    "verify": lambda app, place: app.verify(),
+    "worker": lambda app, place: drained(app.worker([asking, quick])),
+    "workers": lambda app, place: app.workers(),
+}
+"""What names no task of another's, or begins one of its own."""
+
+NEVER = {"backup": "it holds every tenant's tasks, and a tenant is refused", "close": "there is nothing to see"}
+
+
+def exported(place):
+    with holdfast.open("memory:") as app:
+        app.run(quick, id="lone", user="ana", thread="talk")
+        app.export("lone", place / "lone.jsonl")
+    return place / "lone.jsonl"
+
+
+def blocked(app):
+    with app.task("block", id="lone") as task:
+        task.fact("mine", 1)
+
+
+def drained(worker):
+    with working(worker):
+        time.sleep(0.1)
+
+
+def apart():
+    """Two tenants, one of which has something, and the store itself."""
     store = MemoryStore()
-    a, b, root = (
-        holdfast.App(Tenant(store, "a"), namespace="a"),
-        holdfast.App(Tenant(store, "b")),
-        holdfast.App(store),
-    )
-    a.run(asking, id="lone")
-    before = a.get("lone").seq
+    a, b = (holdfast.App(Tenant(store, name), namespace=name) for name in ("a", "b"))
+    a.run(asking, id="lone", user="ana", thread="talk")
+    a.start(quick, id="ready", user="ana")
+    a.thread("talk").message({"role": "user", "content": "of a"})
+    return a, b, holdfast.App(store)
+
+
+def test_every_verb_is_tried_by_a_stranger():
+    verbs = {name for name in vars(holdfast.App) if not name.startswith("_") and callable(getattr(holdfast.App, name))}
+    assert verbs == {*REFUSED, *OWN, *NEVER}, "add it: how a tenant is kept from what another has"
+
+
+@pytest.mark.parametrize("verb", REFUSED)
+def test_what_another_has_cannot_be_reached_by_any_verb(verb):
+    a, b, root = apart()
+    before = everything(a)
     for app in (b, root):
         with pytest.raises(TaskNotFound):
-            VERBS[verb](app)
-    assert a.get("lone").seq == before and b.list() == root.list() == []
+            REFUSED[verb](app)
+    assert everything(a) == before and b.list() == root.list() == []
+
+
+@pytest.mark.parametrize("verb", OWN)
+def test_what_a_tenant_does_of_its_own_changes_nothing_for_another(verb, tmp_path):
+    a, b, root = apart()
+    before = everything(a)
+    for app in (b, root):
+        (tmp_path / app.namespace).mkdir(exist_ok=True)
+        told = OWN[verb](app, tmp_path / app.namespace)
+        assert app is root or "of a" not in repr((told, *everything(app).values()))
+    assert everything(a) == before
+
+
+def test_a_large_value_is_found_by_who_refers_to_it_and_by_nobody_who_only_knows_its_hash(tenants):
+    a, b, root = tenants
+    secret = "the plan of a " * 500
+    ref, blob = codec.make_blob(codec.pack(secret))
+    a.start(quick, id="large")
+    a.append("large", FactLearned(key="plan", value=codec.pack(secret)))
+    assert a.store.blob(blob.hash) == root.store.blob(blob.hash) == blob.data and b.store.blob(blob.hash) is None
+    b.start(quick, id="thief")
+    b.append("thief", FactLearned(key="plan", value=ref))
+    with pytest.raises(holdfast.HoldfastError, match="is missing"):
+        assert b.get("thief").facts["plan"].value
+    b.start(quick, id="same-value")
+    b.append("same-value", FactLearned(key="plan", value=codec.pack(secret)))
+    assert b.store.blob(blob.hash) == blob.data, "who has the value may read it"
+
+
+def test_an_import_brings_no_values_that_nothing_in_it_refers_to(tenants, url, tmp_path):
+    """Such a value could be another's, or stand in the way of one that somebody writes later."""
+    a, b, _ = tenants
+    secret, later = "the plan of a " * 500, "what comes later " * 500
+    (_, known), (_, unknown) = (codec.make_blob(codec.pack(text)) for text in (secret, later))
+    a.start(quick, id="large")
+    a.append("large", FactLearned(key="plan", value=codec.pack(secret)))
+    b.start(quick, id="moving")
+    b.append("moving", FactLearned(key="fine", value=codec.pack("fine " * 2000)))
+    b.export("moving", tmp_path / "moving.jsonl")
+    head, real, *rest = (tmp_path / "moving.jsonl").read_bytes().splitlines(keepends=True)
+    assert b'"is":"blob"' in real
+    fake = [b'{"is":"blob","hash":"%s","data":"AAAA"}\n' % one.hash.encode() for one in (known, unknown)]
+    twice = re.sub(rb'"data":"[^"]*"', b'"data":"AAAA"', real)
+    (tmp_path / "forged.jsonl").write_bytes(b"".join([head, *fake, twice, real, *rest]))
+    with holdfast.open(url, namespace="c") as c:
+        assert c.import_(tmp_path / "forged.jsonl").logs == 1
+        assert c.get("moving").facts["fine"].value == "fine " * 2000
+        assert c.store.blob(known.hash) is None and c.store.blob(unknown.hash) is None
+    a.append("large", FactLearned(key="later", value=codec.pack(later)))
+    assert a.get("large").facts["later"].value == later
 
 
 @pytest.mark.parametrize("name", ["a!lone", "b!x", "../a", "@user/ana", "@a!x", "!", "a!@user/ana", "", " a", "a\n"])
@@ -340,4 +448,9 @@ def test_a_worker_of_one_tenant_takes_nothing_of_anothers(url):
             time.sleep(0.5)
             assert [known.serving.namespaces for known in b.workers()] == [("b",)]
             assert a.workers() == root.workers() == []
+        with working(root.worker([asking], namespaces=["a", "b"])):
+            while not root.store.queues.announced():
+                time.sleep(0.01)
+            told = [[known.serving.namespaces for known in app.workers()] for app in (a, b)]
+            assert told == [[("a",)], [("b",)]], "whom else it works for is nothing to a tenant"
         assert a.get("t").status == root.get("t").status == "pending"

@@ -24,8 +24,10 @@ from holdfast.cli.work import warnings_on
 from holdfast.core import limits, policy
 from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.app import App
+from holdfast.engine.draining import is_idle
 from holdfast.engine.health import Health
 from holdfast.engine.worker import Worked, Worker
+from holdfast.store.queues import Waiting
 
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
@@ -119,14 +121,10 @@ def worker_of(app: App, wanted: Wanted) -> Worker:
 
 def _drained(app: App, worker: Worker, over: threading.Event) -> None:
     """Stop the worker when there is nothing more for it to do, seen twice in a row."""
-    tenants = worker.plan.namespaces
-    namespace = tenants[0] if tenants is not None and len(tenants) == 1 else None
-    served = {queue.name for queue in worker.plan.queues}
     idle = 0
     while idle < 2 and not over.wait(DRAIN_SECONDS):
         with suppress(StoreError):
-            depths = [one for one in app.store.queues.depths(namespace) if one.queue in served]
-            idle = 0 if worker.busy or any(one.ready or one.running for one in depths) else idle + 1
+            idle = idle + 1 if is_idle(app.store, worker, app.clock.now_us()) else 0
     worker.stop()
 
 
@@ -176,9 +174,15 @@ def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
 
 def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
     port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
-    everyone = wanted.all_namespaces or bool(wanted.namespaces)
+    tenants = worker.plan.namespaces
+    only = tenants[0] if tenants is not None and len(tenants) == 1 else None
+
+    def depths() -> list[Waiting]:
+        found = app.store.queues.depths(only)
+        return [one for one in found if tenants is None or one.namespace in tenants]
+
     try:
-        return Health(worker, lambda: app.store.queues.depths(None if everyone else app.namespace), port)
+        return Health(worker, depths, port)
     except OSError as error:
         raise InvalidValue(
             f"--health {port}: the port cannot be had: {error.strerror}; nothing was begun",

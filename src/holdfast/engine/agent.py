@@ -240,7 +240,7 @@ class Tool:
 
 
 @overload
-def agent(fn: Callable[..., Any], /) -> Agent: ...
+def agent(fn: Callable[..., Any], /, **options: Any) -> Agent: ...
 @overload
 def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
 def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Callable[[Callable[..., Any]], Agent]:
@@ -258,11 +258,11 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Ca
     def declare(function: Callable[..., Any]) -> Agent:
         return Agent(_function(function), **options)
 
-    return declare if fn is None else Agent(_function(fn))
+    return declare if fn is None else declare(fn)
 
 
 @overload
-def tool(fn: Callable[..., Any], /) -> Tool: ...
+def tool(fn: Callable[..., Any], /, **options: Any) -> Tool: ...
 @overload
 def tool(**options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
@@ -277,7 +277,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
     def declare(function: Callable[..., Any]) -> Tool:
         return Tool(_function(function), **options)
 
-    return declare if fn is None else Tool(_function(fn))
+    return declare if fn is None else declare(fn)
 
 
 def a_machine(given: Machine | None) -> Machine | None:

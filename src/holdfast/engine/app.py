@@ -240,7 +240,7 @@ class App:
         """Workers that are alive, and what they serve."""
         from holdfast.engine import serving
 
-        return [one for one in serving.known(self.store) if one.serving.serves(self.namespace)]
+        return serving.known_to(self.store, self.namespace)
 
     def _job(
         self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]

@@ -37,8 +37,8 @@ LOST_SECONDS = 0.3
 SWEEP_SECONDS = 5.0
 """How often it looks for tasks that it holds and does not work on: the answer to a claim may have been lost."""
 
-TENANTS_SECONDS = 1.0
-"""How often it looks which tenants there are, if it works for all of them."""
+TENANTS_SHARE = 20
+"""A worker for all tenants looks which of them have something to do, then not for so many times as long as it took."""
 
 
 class Claimed(Struct, frozen=True):
@@ -68,10 +68,13 @@ class Claiming:
         self._served = served
         self._namespaces = None if namespaces is None else list(namespaces)
         self._tenants: list[str] = []
+        self._is_stale = False
         self._tenants_at = self._lost_at = self._sweep_at = 0.0
         self._lost: Lost = {}
         self._next_us = 0
         self._turn = 0
+        self.left_ours = False
+        """Whether the last round found a task that can go on, but is not yet done with here."""
 
     def look(self, now_us: int) -> bool:
         """Whether it is time to ask for tasks although nothing was heard: somebody is lost, or a time has come."""
@@ -81,17 +84,21 @@ class Claiming:
     def plan_next(self, now_us: int, others_us: list[int]) -> None:
         """Decide when to ask again at the latest: when the next task is due, or something else, or after a while."""
         names = [queue.name for queue in self._queues]
-        found = [self._shops(tenant).logs.store.queues.next_wake(tenant, names, now_us) for tenant in self._tenants]
+        whose: Sequence[str | None] = [None] if self._namespaces is None else self._namespaces
+        found = [self._shops(tenant or "").logs.store.queues.next_wake(tenant, names, now_us) for tenant in whose]
+        if self._is_stale:
+            found.append(now_us + int((self._tenants_at - time.monotonic()) * 1_000_000))
         idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
         self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
 
     def round(self, free: int, now_us: int) -> Iterator[Claimed]:
         """Take up to so many tasks."""
-        tenants = self._tenants_now()
+        self._look_for_lost()
+        self.left_ours = False
+        tenants = self._tenants_now(now_us)
         self._turn += 1
         shift = self._turn % len(tenants) if tenants else 0
         order = [(tenant, queue) for tenant in tenants[shift:] + tenants[:shift] for queue in self._queues]
-        self._look_for_lost()
         lost, self._lost = self._lost, {}
         for share in (max(1, free // max(1, len(order))), free):
             for tenant, queue in order:
@@ -108,12 +115,17 @@ class Claiming:
         looks = min(self._lost_at, self._sweep_at) - time.monotonic()
         return max(0.0, min(looks, (self._next_us - now_us) / 1_000_000))
 
-    def _tenants_now(self) -> list[str]:
+    def _tenants_now(self, now_us: int) -> list[str]:
+        """Tenants to ask for tasks: those named, or all that have any, as far as is known."""
         if self._namespaces is not None:
-            self._tenants = self._namespaces
-        elif time.monotonic() >= self._tenants_at:
-            self._tenants_at = time.monotonic() + TENANTS_SECONDS
-            self._tenants = sorted({one.namespace for one in self._shops("").logs.store.queues.depths()})
+            return self._namespaces
+        began = time.monotonic()
+        self._is_stale = began < self._tenants_at and not self._lost
+        if not self._is_stale:
+            names = [queue.name for queue in self._queues]
+            self._tenants = self._shops("").logs.store.queues.tenants(names, now_us, tuple(self._lost))
+            ended = time.monotonic()
+            self._tenants_at = ended + TENANTS_SHARE * (ended - began)
         return self._tenants
 
     def _look_for_lost(self) -> None:
@@ -128,13 +140,18 @@ class Claiming:
             self._lost[store.holder()] = "dead"
 
     def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[Claimed]:
-        logs, held = self._shops(tenant).logs, self._shops(tenant).held
+        shop = self._shops(tenant)
+        logs, held = shop.logs, shop.held
+        sweeps = logs.store.holder() in lost
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
 
         def claim(due: Due) -> Write | None:
             summary = due.summary
-            if summary.holder == logs.store.holder() and self._is_ours(tenant, summary.id):
+            if self._is_ours(tenant, summary.id):
+                self.left_ours = self.left_ours or summary.status != "running"
+                return None
+            if len(taken) >= limit:
                 return None
             pins = _pins(logs, summary) if summary.claims == 0 else NOTHING
             if pins is None:
@@ -148,7 +165,7 @@ class Claiming:
             queue=queue.name,
             namespace=tenant,
             served=self._served,
-            limit=limit,
+            limit=limit + (len(held) + len(shop.busy) if sweeps else 0),  # what we work on is found too, and left
             now_us=now_us,
             lost=tuple(lost),
             concurrency=queue.concurrency,

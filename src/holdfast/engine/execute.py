@@ -159,6 +159,9 @@ class Busy:
         self._guard = threading.Lock()
         self._ids: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def has(self, id: str) -> bool:
         """Whether this process works on it."""
         return id in self._ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,9 @@ from holdfast.store.queues import Waiting
 
 if TYPE_CHECKING:
     from holdfast.engine.worker import Worker
+
+KEPT_SECONDS = 1.0
+"""How long a count of tasks is told again: whoever asks often does not make the store count often."""
 
 COUNTED = {
     "claimed": "tasks taken",
@@ -70,6 +74,9 @@ class Health:
 
         self._worker = worker
         self._depths = depths
+        self._known: list[Waiting] = []
+        self._fresh_until = 0.0
+        self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
@@ -94,7 +101,12 @@ class Health:
         """How full queues are. While the worker cannot reach its store, nobody is kept waiting for that."""
         if self._worker.trouble:
             raise StoreUnreachable(self._worker.trouble, hint="see the worker's log")
-        return self._depths()
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._fresh_until:
+                self._known = self._depths()
+                self._fresh_until = time.monotonic() + KEPT_SECONDS
+            return self._known
 
     def _metrics(self) -> str:
         """The text that Prometheus reads."""

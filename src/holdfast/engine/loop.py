@@ -20,6 +20,7 @@ from holdfast.engine.commit import Ticket
 from holdfast.engine.entries import Entry, Stop
 from holdfast.engine.hop import hop_of
 from holdfast.engine.log import Log, Logs
+from holdfast.engine.outliving import Exited, caught
 from holdfast.engine.run import Run, Transacted
 from holdfast.engine.verbs import not_awaited
 
@@ -344,6 +345,8 @@ class LoopRun(Run):
         self._look()
         try:
             result = await self._root
+            if type(result) is Exited:
+                raise result.error
         except BaseException:  # whatever the agent raises: first comes what stopped it, if it swallowed that
             self._raise_if_over()
             raise
@@ -364,7 +367,7 @@ class LoopRun(Run):
 
     async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self._own(self.root)
-        return await body()
+        return await caught(body())
 
     # Steps that take long
 

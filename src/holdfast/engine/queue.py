@@ -20,7 +20,8 @@ class Queue(Struct, frozen=True):
     """A queue and its limits, which hold across all workers that declare it so.
 
     `concurrency` is how many of its tasks are worked on at a time, `per_key` how many of one `key=`. `rate` is how many
-    tasks begin in a while: "100/m". `max_ready` is how many may wait to be taken before `start` refuses more.
+    tasks begin in a while: "100/m". `max_ready` is how many may wait to be taken before `start` refuses more; those who
+    start at the same moment do not see each other's, so there may be as many more as there are callers.
     """
 
     name: str

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.errors import StoreError
@@ -69,6 +70,14 @@ def known(store: Store) -> list[Known]:
         with contextlib.suppress(ValueError):
             found += [Known(one.holder, serving) for serving in codec.load(one.serves.encode(), list[Serving])]
     return found
+
+
+def known_to(store: Store, namespace: str) -> list[Known]:
+    """Workers that work for a tenant. Whom else they work for is nothing to it; to the store's owner it is."""
+    found = [one for one in known(store) if one.serving.serves(namespace)]
+    return (
+        [replace(one, serving=replace(one.serving, namespaces=(namespace,))) for one in found] if namespace else found
+    )
 
 
 def why_unserved(summary: Summary, store: Store) -> str | None:

@@ -274,6 +274,7 @@ def _check_rows(one: _Incoming) -> None:
     if one.origin.parent is None and one.start != genesis:
         raise LogCorrupt(one.name, one.start.seq, "its chain does not begin where a log of this name does")
     blobs = {blob.hash: blob.data for blob in one.blobs}
+    wanted: set[str] = set()
     erased = {erasure.seq for erasure in one.erasures}
     seq, digest = one.start.seq, one.start.digest
     for row in one.rows:
@@ -286,7 +287,8 @@ def _check_rows(one: _Incoming) -> None:
         digest = codec.chain(digest, seq, row.kind, row.at_us, row.body_hash)
         if digest != row.digest:
             raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
-        _check_blobs(one.name, row, blobs)
+        _check_blobs(one.name, row, blobs, wanted)
+    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # others are of nobody knows what
     first = "task_created" if one.origin.parent is None else "task_forked"
     if one.rows[0].kind != first and not one.name.startswith("@"):
         raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")
@@ -296,8 +298,10 @@ _MAX_AT_US = 250_000_000_000_000_000
 """Times beyond the year 9000 are not times."""
 
 
-def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes]) -> None:
+def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], wanted: set[str]) -> None:
+    """Refuse values that are missing or damaged; takes note of those there are."""
     for ref in codec.blob_refs(decoded(name, row)):
+        wanted.add(ref.hash)
         if ref.hash not in blobs:
             raise LogCorrupt(name, row.seq, "a value it refers to is missing")
         try:

@@ -26,7 +26,7 @@ from holdfast.core import limits
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.core.hot import Hot
 from holdfast.core.records import Stored
-from holdfast.engine import execute, serving, threads
+from holdfast.engine import execute, outliving, serving, threads
 from holdfast.engine.agent import Agent
 from holdfast.engine.claiming import IDLE_SECONDS, Claimed, Claiming, Shops
 from holdfast.engine.drive import THREADS
@@ -48,6 +48,12 @@ PAUSE_SECONDS = 5.0
 
 Place = tuple[str, str]
 """A tenant and one of its tasks."""
+
+
+_AT_WORK: set[Worker] = set()
+"""Workers of this process. What kills one kills all."""
+
+_LOCK = threading.Lock()
 
 
 class Worked(Struct, frozen=True):
@@ -95,6 +101,8 @@ class Worker:
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
         self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
         self._known: dict[str, Workshop] = {}
+        self._limited = any(one.concurrency is not None or one.per_key is not None for one in plan.queues)
+        """Whether the end of a task may let another one begin."""
         self._more = False
         """Whether there may be more tasks to take than there was room for."""
         self._suspect: Place | None = None
@@ -105,6 +113,7 @@ class Worker:
         self._works: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
         self._signals_seen = 0
+        self._knows_signals = False
         self.trouble = ""
         """Why the store cannot be reached, while that is so."""
         self.tell: Callable[[Worked], None] | None = None
@@ -121,6 +130,11 @@ class Worker:
         return len(self._mine)
 
     @property
+    def suspects(self) -> bool:
+        """Whether it works on a task that may kill the process."""
+        return self._suspect is not None
+
+    @property
     def stopping(self) -> bool:
         """Whether it was told to stop."""
         return self._stopping
@@ -130,13 +144,18 @@ class Worker:
 
         A second signal ends the process at once: what it worked on is taken over by others.
         """
-        asyncio.run(self.arun())
+        outliving.run(self.arun(), lambda: self._knows_signals)
 
     async def arun(self) -> None:
         """The same, on the running event loop."""
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
         self._ears = self._home.logs.store.queues.listen()
-        with self._signals(), self._woken_by_others(), serving.announced(self._home.logs.store, self._serving()):
+        with (
+            _among_others(self),
+            self._signals(),
+            self._woken_by_others(),
+            serving.announced(self._home.logs.store, self._serving()),
+        ):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
             asker.start()
             try:
@@ -159,6 +178,7 @@ class Worker:
     @contextlib.contextmanager
     def _signals(self) -> Generator[None, None, None]:
         """Stop when the process is asked to, if signals are ours to handle."""
+        self._knows_signals = True
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -250,7 +270,7 @@ class Worker:
         assert self._loop is not None
         now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
-        if self._stopping or self._suspect is not None or free <= 0:
+        if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
             self._more = True
             return IDLE_SECONDS
         for schedule in self.plan.schedules:
@@ -266,7 +286,7 @@ class Worker:
             if one.taken:
                 self._note(Worked(one.namespace, one.name, "", "taken_over", TAKEN[one.taken]))
             self._loop.call_soon_threadsafe(self._begin, one, stop)
-        self._more = free <= 0
+        self._more = free <= 0 or self._claiming.left_ours
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
@@ -287,7 +307,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
             done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
-        asks = self._more or self._stopping or self._suspect == place
+        asks = self._more or self._stopping or self._suspect == place or self._limited
         self._suspect = None if self._suspect == place else self._suspect
         del self._mine[place]
         self._shop(place[0]).held.discard(place[1])
@@ -328,7 +348,9 @@ class Worker:
         except StoreError as error:
             execute.warn("worker %s: task %s: %s", self.name, place[1], error.message)
             return Worked(*place, name, "store_errors", error.message)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 — nothing a task's own flow expects
+        except BaseException as error:  # nothing that a task's own flow expects, whatever it is
+            if _is_being_cancelled():
+                raise
             why = f"working on it raised {type(error).__name__}: {error}"
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
@@ -340,11 +362,12 @@ class Worker:
         """
         if log.state.deaths < max(1, self.plan.max_deaths - 1):
             return True
-        if self._suspect is not None:
-            return False
-        self._suspect = place
+        with _LOCK:
+            if any(one.suspects for one in _AT_WORK):
+                return False
+            self._suspect = place
         until = time.monotonic() + ALONE_SECONDS
-        while len(self._mine) > 1 and time.monotonic() < until:
+        while sum(one.busy for one in _at_work()) > 1 and time.monotonic() < until:
             await asyncio.sleep(0.01)
         return True
 
@@ -357,6 +380,22 @@ class Worker:
         except HoldfastError as error:
             return str(error)
         return None
+
+
+@contextlib.contextmanager
+def _among_others(worker: Worker) -> Generator[None, None, None]:
+    with _LOCK:
+        _AT_WORK.add(worker)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _AT_WORK.discard(worker)
+
+
+def _at_work() -> list[Worker]:
+    with _LOCK:
+        return list(_AT_WORK)
 
 
 TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
@@ -396,6 +435,12 @@ def set_aside(log: Log, why: str) -> None:
             return
         except Conflict:
             log.refresh()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

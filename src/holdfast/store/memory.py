@@ -252,8 +252,12 @@ class MemoryStore:
             erased = sum(len(self._logs[name].erasures) for name in (log, *past) if name in self._logs)
             return Since(erased, self.read(log, after=seq - 1, upto=upto, limit=limit))
 
-    def blob(self, hash: str) -> bytes | None:
-        return self._blobs.get(hash)
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        with self._lock:
+            is_used = not within or any(
+                hash in one.blobs for name, one in self._logs.items() if name.startswith(within)
+            )
+            return self._blobs.get(hash) if is_used else None
 
     def blobs_of(self, log: str) -> list[Blob]:
         with self._lock:

@@ -84,11 +84,16 @@ class MemoryQueues:
             held = {one.summary.holder for one in self._due() if one.summary.status == "running"}
             return {name: "dead" for name in held if name is not None and name != self._holder()}
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         with self._lock:
             rows = (one.summary for one in self._due() if one.summary.status in ("pending", "waiting"))
-            here = (row.wake_us for row in rows if row.namespace == namespace and row.queue in queues)
+            here = (row.wake_us for row in rows if namespace in (None, row.namespace) and row.queue in queues)
             return min((wake for wake in here if wake is not None and wake > after_us), default=None)
+
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        with self._lock:
+            here = (one.summary for one in self._due() if one.summary.queue in queues)
+            return sorted({row.namespace for row in here if _can_go_on(row, now_us, lost)})
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         with self._lock:
@@ -121,13 +126,15 @@ class MemoryQueues:
 
 def is_due(row: Summary, wanted: Wanted) -> bool:
     """Whether a task may be taken now."""
-    if (row.agent, row.version) not in wanted.served:
-        return False
+    return (row.agent, row.version) in wanted.served and _can_go_on(row, wanted.now_us, wanted.lost)
+
+
+def _can_go_on(row: Summary, now_us: int, lost: Sequence[str]) -> bool:
     if row.status == "running":
-        return row.holder in wanted.lost
+        return row.holder in lost
     if row.wake_us is None:
         return row.status == "pending"
-    return row.status in ("pending", "waiting") and row.wake_us <= wanted.now_us
+    return row.status in ("pending", "waiting") and row.wake_us <= now_us
 
 
 def _is_of(row: Summary, wanted: Wanted) -> bool:

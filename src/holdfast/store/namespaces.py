@@ -53,8 +53,11 @@ class TenantQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return self._queues.lost()
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         return self._queues.next_wake(self._tenant.namespace, queues, after_us)
+
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        return [one for one in self._queues.tenants(queues, now_us, lost) if one == self._tenant.namespace]
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return self._queues.depths(self._tenant.namespace)
@@ -183,8 +186,8 @@ class Tenant:
         inside = [self.inside(name) for name in past]
         return self.whole.since(self.inside(log), seq, past=inside, upto=upto, limit=limit)
 
-    def blob(self, hash: str) -> bytes | None:
-        return self.whole.blob(hash)
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        return self.whole.blob(hash, within=self.inside(within))
 
     def blobs_of(self, log: str) -> list[Blob]:
         return self.whole.blobs_of(self.inside(log))

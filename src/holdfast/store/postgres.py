@@ -100,8 +100,8 @@ class PostgresStore:
         rows = self._links.rows(q.SINCE, {**bounds, "upto": _bound(upto), "limit": _bound(limit)})
         return Since(rows[0][0], [Stored(*row[1:]) for row in rows if row[1] is not None])
 
-    def blob(self, hash: str) -> bytes | None:
-        row = self._links.row(q.BLOB, {"hash": bytes.fromhex(hash)})
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        row = self._links.row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
         return row[0] if row else None
 
     def blobs_of(self, log: str) -> list[Blob]:

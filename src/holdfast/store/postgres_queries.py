@@ -207,6 +207,11 @@ select number, seq, kind, at, body, body_hash, digest from erased left join (
 IDENTITY = "select id, key from {s}.identity"
 
 BLOB = "select data from {s}.blobs where hash = %(hash)b"
+BLOB_WITHIN = """
+select data from {s}.blobs where hash = %(hash)b and exists (
+  select from {s}.blob_uses join {s}.logs using (log) where hash = %(hash)b and starts_with(name, %(within)s)
+)
+"""
 
 BLOBS_OF = """
 select hash, data from {s}.blob_uses join {s}.blobs using (hash)

@@ -88,6 +88,61 @@ select min(wake) from unnest(%(queues)s) as name, lateral (
   order by wake limit 1
 ) as next
 """
+# One tenant after another, each by a step through the index: so many steps as there are tenants, however many tasks.
+_WAKING = """
+waking as (
+  (select namespace from {s}.tasks where wake is not null and status in ('pending', 'waiting') order by 1 limit 1)
+  union all select (
+    select namespace from {s}.tasks
+    where wake is not null and status in ('pending', 'waiting') and namespace > waking.namespace order by 1 limit 1
+  ) from waking where namespace is not null
+)
+"""
+TENANTS = (
+    "with recursive" + _WAKING  # noqa: S608 — constants
+    + """
+, ready as (
+  (select namespace from {s}.tasks where status = 'pending' and wake is null order by 1 limit 1)
+  union all select (
+    select namespace from {s}.tasks
+    where status = 'pending' and wake is null and namespace > ready.namespace order by 1 limit 1
+  ) from ready where namespace is not null
+), held as (
+  (select namespace from {s}.tasks where status = 'running' and cardinality(%(lost)s) > 0 order by 1 limit 1)
+  union all select (
+    select namespace from {s}.tasks where status = 'running' and namespace > held.namespace order by 1 limit 1
+  ) from held where namespace is not null
+)
+select namespace from ready where exists (
+  select from unnest(%(queues)s) as name, lateral (
+    select from {s}.tasks
+    where namespace = ready.namespace and queue = name and status = 'pending' and wake is null order by agent limit 1
+  ) as one
+) union select namespace from waking where exists (
+  select from unnest(%(queues)s) as name, lateral (
+    select from {s}.tasks
+    where namespace = waking.namespace and queue = name and wake <= %(now)s and status in ('pending', 'waiting')
+    order by wake limit 1
+  ) as one
+) union select namespace from held where exists (
+  select from unnest(%(queues)s) as name, lateral (
+    select from {s}.tasks
+    where namespace = held.namespace and queue = name and holder = any(%(lost)s) and status = 'running'
+    order by holder limit 1
+  ) as one
+) order by 1
+"""
+)  # fmt: skip
+NEXT_WAKE_OF_ALL = (
+    "with recursive" + _WAKING  # noqa: S608 — constants
+    + """
+select min(wake) from waking, unnest(%(queues)s) as name, lateral (
+  select wake from {s}.tasks
+  where namespace = waking.namespace and queue = name and wake > %(after)s and status in ('pending', 'waiting')
+  order by wake limit 1
+) as next where waking.namespace is not null
+"""
+)  # fmt: skip
 DEPTHS = """
 select namespace, queue, sum(ready)::bigint, sum(running)::bigint, sum(timed)::bigint from (
   select namespace, queue, count(*) as ready, 0 as running, 0 as timed from {s}.tasks

@@ -199,9 +199,13 @@ class PostgresQueues:
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return dict(self._links.rows(q.LOST))
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
-        place = {"namespace": namespace, "queues": Texts(queues), "after": Int8(after_us)}
-        return self._links.row(q.NEXT_WAKE, place)[0]
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        asked = {"queues": Texts(queues), "now": Int8(now_us), "lost": Texts(lost)}
+        return [row[0] for row in self._links.rows(q.TENANTS, asked)]
+
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        place = {"namespace": namespace or "", "queues": Texts(queues), "after": Int8(after_us)}
+        return self._links.row(q.NEXT_WAKE_OF_ALL if namespace is None else q.NEXT_WAKE, place)[0]
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
         return [Waiting(*row) for row in self._links.rows(q.DEPTHS, {"namespace": namespace}, prepare=False)]

@@ -220,8 +220,8 @@ class Store(Protocol):
         """
         ...
 
-    def blob(self, hash: str) -> bytes | None:
-        """What is stored for a blob, still compressed."""
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        """What is stored for a blob, still compressed; if a log refers to it whose name begins with `within`."""
         ...
 
     def blobs_of(self, log: str) -> list[Blob]:

@@ -110,8 +110,15 @@ class Queues(Protocol):
         """Holders of running tasks that are gone, or have been silent for longer than their lease."""
         ...
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
-        """When the next task that waits for a time is due; with `after_us`, the next one later than that."""
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        """When the next task that waits for a time is due; with `after_us`, the next one later than that.
+
+        None is every tenant.
+        """
+        ...
+
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        """Tenants that have something to take in these queues, in order; costs nothing for each task they have."""
         ...
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:

@@ -345,8 +345,8 @@ class SqliteStore:
         with self._reading() as reader:
             return shapes.read_since(reader, self._number(reader, log), (log, *past), (seq - 1, upto, limit))
 
-    def blob(self, hash: str) -> bytes | None:
-        row = self._row(q.BLOB, (bytes.fromhex(hash),))
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        row = self._row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
         return row[0] if row else None
 
     def blobs_of(self, log: str) -> list[Blob]:

@@ -108,7 +108,13 @@ ERASED = "select count(*) from erasures where log = (select log from logs where 
 
 IDENTITY = "select id, key from identity"
 
-BLOB = "select data from blobs where hash = ?"
+BLOB = "select data from blobs where hash = :hash"
+BLOB_WITHIN = """
+select data from blobs where hash = :hash and exists (
+  select 1 from blob_uses cross join logs using (log)
+  where hash = :hash and substr(name, 1, length(:within)) = :within
+)
+"""
 
 BLOBS_OF = """
 select hash, data from blob_uses join blobs using (hash)
@@ -233,6 +239,55 @@ NEXT_WAKE = """
 select min(wake) from tasks indexed by tasks_waking
 where namespace = :namespace and queue = :queue and wake > :after and status in ('pending', 'waiting')
 """
+# One tenant after another, each by a step through the index: so many steps as there are tenants, however many tasks.
+_TENANTS = """
+ready(tenant) as (
+  select min(namespace) from tasks indexed by tasks_ready where status = 'pending' and wake is null
+  union all
+  select (
+    select min(namespace) from tasks indexed by tasks_ready
+    where status = 'pending' and wake is null and namespace > tenant
+  ) from ready where tenant is not null
+), waking(tenant) as (
+  select min(namespace) from tasks indexed by tasks_waking
+  where wake is not null and status in ('pending', 'waiting')
+  union all
+  select (
+    select min(namespace) from tasks indexed by tasks_waking
+    where wake is not null and status in ('pending', 'waiting') and namespace > tenant
+  ) from waking where tenant is not null
+), held(tenant) as (
+  select min(namespace) from tasks indexed by tasks_held where status = 'running' and :lost <> '[]'
+  union all
+  select (
+    select min(namespace) from tasks indexed by tasks_held where status = 'running' and namespace > tenant
+  ) from held where tenant is not null
+)
+"""
+TENANTS = (
+    "with recursive" + _TENANTS  # noqa: S608 — constants
+    + """
+select tenant from ready where exists (
+  select 1 from json_each(:queues) cross join tasks indexed by tasks_ready
+  on namespace = tenant and queue = json_each.value and status = 'pending' and wake is null
+) union select tenant from waking where exists (
+  select 1 from json_each(:queues) cross join tasks indexed by tasks_waking
+  on namespace = tenant and queue = json_each.value and wake <= :now and status in ('pending', 'waiting')
+) union select tenant from held where exists (
+  select 1 from json_each(:queues) cross join json_each(:lost) as gone cross join tasks indexed by tasks_held
+  on namespace = tenant and queue = json_each.value and holder = gone.value and status = 'running'
+) order by 1
+"""
+)  # fmt: skip
+NEXT_WAKE_OF_ALL = (
+    "with recursive" + _TENANTS  # noqa: S608 — constants
+    + """
+select min((
+  select min(wake) from tasks indexed by tasks_waking
+  where namespace = tenant and queue = json_each.value and wake > :after and status in ('pending', 'waiting')
+)) from waking cross join json_each(:queues) where tenant is not null
+"""
+)  # fmt: skip
 DEPTHS = """
 select namespace, queue, sum(ready), sum(running), sum(timed) from (
   select namespace, queue, count(*) as ready, 0 as running, 0 as timed from tasks indexed by tasks_ready

@@ -140,7 +140,16 @@ class SqliteQueues:
             held = [row[0] for row in fetch_all(reader, q.HOLDING)]
         return {name: "dead" for name in held if not self._alive(name)}
 
-    def next_wake(self, namespace: str, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        asked = {"queues": codec.dump(list(queues)).decode(), "lost": codec.dump(list(lost)).decode(), "now": now_us}
+        with self._reading() as reader:
+            return [row[0] for row in fetch_all(reader, q.TENANTS, asked)]
+
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        if namespace is None:
+            asked = {"queues": codec.dump(list(queues)).decode(), "lost": "[]", "after": after_us}
+            with self._reading() as reader:
+                return fetch_one(reader, q.NEXT_WAKE_OF_ALL, asked)[0]
         place: dict[str, Any] = {"namespace": namespace, "after": after_us}
         with self._reading() as reader:
             found = [fetch_one(reader, q.NEXT_WAKE, place | {"queue": one})[0] for one in queues]

@@ -25,11 +25,12 @@ from holdfast.core.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
 from holdfast.testing.conformance_queues import QueueConformance
+from holdfast.testing.conformance_tenants import TenantsConformance
 from holdfast.testing.conformance_transact import TransactConformance
 from holdfast.testing.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
 
 
-class StoreConformance(QueueConformance, TransactConformance):
+class StoreConformance(QueueConformance, TenantsConformance, TransactConformance):
     """The contract of a store: what it keeps, what it refuses, what a race or a crash leaves behind."""
 
     @pytest.fixture
