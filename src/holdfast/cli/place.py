@@ -95,6 +95,12 @@ class Place:
             after = page[-1].id
         raise TaskNotFound(LAST)
 
+    def suggesting(self, error: TaskNotFound) -> TaskNotFound:
+        """An error about an id that is not there, with the one that may have been meant."""
+        from holdfast.cli.near import suggesting
+
+        return error if self._app is None else suggesting(error, self._app)
+
     # Saying things
 
     @property
@@ -164,6 +170,14 @@ def path_of(url: str) -> str | None:
 
         return unquote(url.removeprefix("sqlite:///").partition("?")[0])
     return None if "://" in url or url.startswith("memory:") or "host=" in url else url
+
+
+def is_same(url: str, other: str) -> bool:
+    """Whether two addresses are, for all one can see, of the same store."""
+    paths = path_of(url), path_of(other)
+    if None in paths:
+        return url == other and not url.startswith("memory:")
+    return os.path.realpath(str(paths[0])) == os.path.realpath(str(paths[1]))
 
 
 def redacted(url: str) -> str:

@@ -66,6 +66,9 @@ def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
         return
     state = app.get(id)
     place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
+    cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
+    if cut_off:
+        place.say(f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on")
     place.say(f"to go on: {resume}")
 
 

@@ -467,10 +467,10 @@ class LogCorrupt(HoldfastError):
 
     code = "log-corrupt"
 
-    def __init__(self, log: str, seq: int, why: str) -> None:
+    def __init__(self, log: str, seq: int, why: str, *, hint: str = "") -> None:
         super().__init__(
-            f"the log of {log!r} is damaged at seq {seq}: {why}",
-            hint="other tasks are not affected; restore this one from a backup, or fork it before the damage",
+            f"the log of {log!r} is damaged at seq {seq}: {why}" if seq else f"{log!r} is damaged: {why}",
+            hint=hint or "other tasks are not affected; restore this one from a backup, or fork it before the damage",
             log=log,
             seq=seq,
         )

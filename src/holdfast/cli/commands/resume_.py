@@ -31,6 +31,7 @@ def resume_(place: Place, id: str, target: str | None, anyway: bool, hold: str, 
     app = place.app(agents=known)
     id = place.task(id)
     act = lambda: app.resume(id, agent, by=by, why=why, anyway=anyway, hold=hold)  # noqa: E731
-    if not place.for_programs and not quiet:
+    stands = app.store.summary(id)  # what is not there, or has ended, does not go on
+    if stands is not None and stands.status not in ("completed", "cancelled") and not (place.for_programs or quiet):
         place.say(f"{id}: goes on in {place.where}", "dim")
     work.work(place, app, id, target, act, quiet=quiet)
