@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli.refusal import CONFLICT, NOT_FOUND, STORE, USAGE
+from holdfast.cli.refusal import CONFLICT, NOT_FOUND, STORE, USAGE, WAITING
 from tests.faces import cli_agents
 from tests.faces.test_cli import call, refused
 
@@ -134,6 +134,16 @@ def test_a_store_is_not_copied_onto_itself(folder):
     for url in ("holdfast.db", "./holdfast.db", "sqlite:///holdfast.db", f"sqlite:///{folder}/holdfast.db"):
         assert "is the store itself" in refused("copy", url, code=USAGE)[1], url
     call("copy", "other.db")
+
+
+def test_a_task_that_went_on_in_both_stores_is_named_when_they_are_copied(folder):
+    call("run", "agents.py:asker", "--id", "ask", code=WAITING)
+    call("copy", "other.db")
+    for store in ("holdfast.db", "other.db"):
+        call("answer", "ask", "seat#1", f"in {store}", "--store", store)
+    code, told = refused("copy", "other.db", code=CONFLICT)
+    assert code == "task-exists" and "'ask' has another history there, as when both stores went on with it" in told
+    assert "it was not touched" in told and "into a new store" in told and "another id" not in told
 
 
 def test_a_backup_beside_the_old_wal_is_told_how_to_be_put_in_place(folder):

@@ -87,10 +87,13 @@ class TaskExists(HoldfastError):
 
     code = "task-exists"
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, *, other_history: bool = False) -> None:
+        elsewhere = f"{id!r} has another history there, as when both stores went on with it; it was not touched"
         super().__init__(
-            f"a task {id!r} is there already; nothing was written",
-            hint="choose another id, or leave it out to get a new one",
+            elsewhere if other_history else f"a task {id!r} is there already; nothing was written",
+            hint="look at both, and bring the one that is right into a new store; then use only that"
+            if other_history
+            else "choose another id, or leave it out to get a new one",
             id=id,
         )
 

@@ -228,7 +228,7 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     else:
         same = any(row.seq == head.seq and row.digest == head.digest for row in one.rows)
     if not same:
-        raise TaskExists(one.name)
+        raise TaskExists(one.name, other_history=True)
     return head
 
 
