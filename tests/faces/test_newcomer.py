@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -168,3 +169,31 @@ def test_one_remedy_is_said_once(folder):
     assert sum("sqlite:///" in line for line in told) == 1
     told = refused("run", "agents.py:greet", "-p", "name=A", "--id", "-x", code=USAGE)[1]
     assert told.count("letters, digits") == 1
+
+
+# Waiting for a command
+
+
+LOADED = """
+import sys
+from holdfast.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--version"], {"apsw", "asyncio", "holdfast.core.codec", "logging", "msgspec", "shutil", "tempfile"}),
+        (["list"], {"asyncio", "importlib.resources", "jsonpatch", "logging", "psycopg", "shutil", "zipfile"}),
+    ],
+)
+def test_a_command_that_only_looks_loads_nothing_heavy(folder, arguments, heavy):
+    with holdfast.open("holdfast.db") as app:
+        app.run(cli_agents.doubter, id="d")
+    given = [sys.executable, "-c", LOADED, *arguments]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout and not heavy & set(done.stderr.splitlines()[-1].split())
