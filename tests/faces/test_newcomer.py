@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli.refusal import CONFLICT, NOT_FOUND, STORE, USAGE, WAITING
+from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from tests.faces import cli_agents
 from tests.faces.test_cli import call, refused
 
@@ -99,6 +99,17 @@ def test_an_id_with_marks_on_its_letters_gets_one_without(folder):
     code, told = refused("run", "agents.py:greet", "-p", "name=Ana", "--id", "zürich/nönö x", code=USAGE)
     assert code == "invalid-id" and "for example 'zurich/nono-x'" in told
     assert "agents.py" not in told and "greet in holdfast.db" not in told
+
+
+def test_a_task_that_missed_its_deadline_is_resumed_with_a_new_one(folder):
+    _, told = refused("run", "agents.py:slowly", "--deadline", "30", code=USAGE)
+    assert "help: write numbers with their units: 90s, 1h30m, 2d" in told
+    _, err = call("run", "agents.py:slowly", "-p", "steps:=3", "--id", "s", "--deadline", "0.01s", code=FAILED)
+    assert "to try again: holdfast resume s agents.py:slowly --deadline TIME" in err
+    call("resume", "s", "agents.py", code=FAILED)
+    call("resume", "s", "agents.py", "--deadline", "1m")
+    code, told = refused("resume", "s", "agents.py", "--deadline", "1m", code=USAGE)
+    assert code == "usage" and "--deadline is for a task that has failed; s is completed" in told
 
 
 # Doubts

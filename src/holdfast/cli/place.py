@@ -75,9 +75,18 @@ class Place:
 
     def _refuse_missing(self) -> None:
         path = path_of(self.url)
-        if path is not None and not os.path.exists(path):
+        missing = not os.path.exists(path) if path is not None else self._is_empty_server()
+        if missing:
             hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
             raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+
+    def _is_empty_server(self) -> bool:
+        """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
+        if not self.url.startswith(("postgres:", "postgresql:")):
+            return False
+        from holdfast.engine.schema import schema_of
+
+        return schema_of(self.url, None).found == 0
 
     def close(self) -> None:
         """Let go of the store."""

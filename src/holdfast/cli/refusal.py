@@ -162,6 +162,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.fork\(id, at=…\)", "holdfast fork ID --at SEQ"),
     (r", or app\.worker\(\[…\]\)\.run\(\)", ""),
     (r"app\.list\(\)", "holdfast list"),
+    (r'write seconds, a timedelta, or text like "1h30m"', "write numbers with their units: 90s, 1h30m, 2d"),
     (r"app\.steps\(id\)", "holdfast log ID"),
     (r"app\.run\(…, wait=\"1m\"\)", "holdfast run … --wait 1m"),
     (r"app\.run\(…, user=…\)", "holdfast run … --user NAME"),

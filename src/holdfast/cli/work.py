@@ -121,7 +121,8 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, place.debug):
             place.say(line, "bad")
-        place.say(f"  what it did is kept; to try again: {resume}")
+        late = state.deadline is not None and state.updated_at >= state.deadline
+        place.say(f"  what it did is kept; to try again: {resume}{' --deadline TIME' if late else ''}")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:
