@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -472,12 +473,14 @@ def test_a_once_call_that_its_agent_gave_up_waiting_for_can_be_settled(app, how)
             task.note("gave up", True)
         return "went on"
 
+    # Since Python 3.12 wait_for makes no asyncio task, hence no branch, of what it waits for.
+    key = "pay#1" if how == "wait_for" and sys.version_info >= (3, 12) else "~1/pay#1"
     state = app.run(worker, id="t")
     if state.status == "waiting":
         assert state.waiting.kind == "doubt"
-        app.settle("t", "~1/pay#1", happened=True, result="seen")
+        app.settle("t", key, happened=True, result="seen")
         state = app.run(worker, id="t")
-    assert state.status == "completed" and state.calls["~1/pay#1"].status == "completed"
+    assert state.status == "completed" and state.calls[key].status == "completed"
 
 
 # Unique keys

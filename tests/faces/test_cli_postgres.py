@@ -41,6 +41,12 @@ def test_the_schema_of_a_server_is_looked_at_before_it_is_touched(empty):
     assert found["schema"] == f"version {would['to']} of {would['to']}"
 
 
+@pytest.mark.parametrize("command", [["list"], ["show", "t"], ["stats"], ["doctor"], ["verify"], ["inbox"]])
+def test_whoever_only_looks_makes_no_schema(empty, command):
+    error = told(*command, "--store", empty, code=STORE)["error"]
+    assert error["code"] == "not-a-store" and "nothing was made" in error["message"] and schemas(empty) == 0
+
+
 def test_a_schema_of_a_newer_version_is_refused_and_left_alone(postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as raw:
         raw.execute("insert into holdfast.migrations values (99, 'later', 'x', 0)")

@@ -104,7 +104,7 @@ def test_a_task_killed_midway_is_shown_as_interrupted_and_the_newest_is_resumed_
     (row,) = json.loads(run(folder, "list", "--json").stdout)
     assert (row["status"], row["interrupted"]) == ("running", True)
     assert "go on: holdfast resume s FILE" in run(folder, "show", "s").stdout
-    assert "1 tasks whose process is dead: s" in run(folder, "doctor").stdout
+    assert "1 task whose process is dead: s" in run(folder, "doctor").stdout
     screen = Terminal(folder, "resume", "@last", "agents.py")
     assert screen.ended() == 0
     replayed = int(re.search(r"replayed (\d) steps in \d+ ms", screen.text)[1])

@@ -338,7 +338,7 @@ def test_lines_fit_a_terminal_of_80_columns(folder, app, start):
         (["agents.py:quick,nobody"], "agents.py has no agent 'nobody'"),
         (["empty.py"], "'empty.py' declares no agent"),
         (["missing.py"], "there is no file 'missing.py'"),
-        ([], "no pyproject.toml here declares no agent"),
+        ([], "no file was named, and no pyproject.toml here names one"),
         (["agents.py", "--queue", "mial"], "agents.py declares no queue 'mial', but mail"),
         (["agents.py", "--concurrency", "0"], "--concurrency 0 cannot be"),
         (["agents.py", "--processes", "0"], "--processes 0 cannot be"),

@@ -27,7 +27,7 @@ PURE = {
         "math",
         "msgspec",
     ),
-    *("re", "struct", "sys", "traceback", "typing", "bisect", "zoneinfo"),
+    *("re", "struct", "sys", "traceback", "typing", "bisect", "unicodedata", "zoneinfo"),
 }
 MAX_FUNCTION_LINES = 50
 MAX_MODULE_LINES = 500

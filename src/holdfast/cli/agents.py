@@ -25,8 +25,7 @@ def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
     path, name = split(target or "")
     known = load(path) if path else declared()
     if not known:
-        where = f"{path!r} declares" if path else f"no {PROJECT} here declares"
-        raise InvalidValue(f"{where} no agent; nothing was written", hint=_HOW if not path else "declare one: @agent")
+        raise InvalidValue(_none_in(path), hint=_HOW if not path else "declare one: @agent")
     if not name and len(known) == 1:
         return next(iter(known.values())), list(known.values())
     found = known.get(name) or next((one for one in known.values() if one.name == name), None)
@@ -35,6 +34,11 @@ def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
         wrong = f"has no agent {name!r}" if name else "has several agents"
         raise InvalidValue(f"{path or PROJECT} {wrong}: {names}; nothing was written", hint=_name_it(path, known))
     return found, list(known.values())
+
+
+def _none_in(path: str) -> str:
+    told = f"{path!r} declares no agent" if path else f"no file was named, and no {PROJECT} here names one with agents"
+    return f"{told}; nothing was written"
 
 
 _HOW = f'name a file: holdfast run agents.py; or in {PROJECT}: [tool.holdfast] agents = ["agents.py"]'
@@ -106,9 +110,8 @@ def served(target: str | None) -> Served:
         named |= names_in(one)
     known = _of_kind(named, Agent)
     if not known:
-        where = f"{path!r} declares" if path else f"no {PROJECT} here declares"
         hint = "declare one: @agent" if path else _HOW.replace("holdfast run", "holdfast worker")
-        raise InvalidValue(f"{where} no agent; nothing was written", hint=hint)
+        raise InvalidValue(_none_in(path), hint=hint)
     agents = {name: _one_of(known, name, path) for name in chosen.split(",")} if chosen else known
     schedules = [one for one in _of_kind(named, Schedule).values() if one.agent in agents.values()]
     return Served(agents, list(_of_kind(named, Queue).values()), schedules)

@@ -21,7 +21,10 @@ _UNTOUCHED = "The store was not touched."
 
 CODES: dict[str, Code] = {
     "holdfast": Code("What was acknowledged is on record.", ("holdfast doctor   looks at the store and its place",)),
-    "task-not-found": Code(NOTHING, ("holdfast list   shows the tasks of this store", "another store: --store PATH")),
+    "task-not-found": Code(
+        NOTHING,
+        ("holdfast list   shows the tasks of this store", "holdfast list --store PATH   looks in another store"),
+    ),
     "task-exists": Code(NOTHING, ("choose another --id, or leave it out to get a new one",)),
     "task-collected": Code(NOTHING, ("start new work under a new --id: an old id never acts again",)),
     "task-finished": Code(
@@ -88,7 +91,9 @@ CODES: dict[str, Code] = {
     "invalid-event": Code(NOTHING, ("holdfast show ID   shows what the task waits for", "holdfast log ID")),
     "invalid-transition": Code(NOTHING, ("holdfast show ID   names stage and phase; declare the way there",)),
     "invalid-value": Code(NOTHING, ()),
-    "invalid-input": Code(NOTHING, ("give what the agent takes: -p name=text, -p name:=JSON or --input file.json",)),
+    "invalid-input": Code(
+        NOTHING, ("holdfast run … -p name=text, -p name:=JSON or --input file.json   gives an agent what it takes",)
+    ),
     "invalid-id": Code(NOTHING, ("letters, digits and any of _.:/~#+=,- make an id",)),
     "invalid-message": Code(_STEP, ("the path in the error names the part of the message that no provider takes",)),
     "window-too-small": Code(_STEP, ("give the window more tokens, or let it summarise",)),
@@ -105,7 +110,7 @@ CODES: dict[str, Code] = {
     "not-serializable": Code(NOTHING, ("the path in the error names the value that is not JSON",)),
     "unknown-event": Code(NOTHING, ("upgrade holdfast: a newer one has written here",)),
     "log-corrupt": Code(
-        "Nothing was changed; other tasks are not affected.",
+        "Nothing was changed.",
         ("holdfast verify   names every damaged log", "restore it from a backup, or fork it before the damage"),
     ),
     "value-damaged": Code(NOTHING, ("holdfast verify   names the events that refer to it",)),

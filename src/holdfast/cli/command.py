@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.place import LAST, Place, namespace_of, path_of, store_of, whoami
 from holdfast.cli.refusal import refusing
+from holdfast.core.errors import TaskNotFound
 
 Body = Callable[..., Any]
 
@@ -33,6 +34,8 @@ def command(
             with refusing(as_json=place.for_programs, debug=place.debug, where=where):
                 try:
                     return body(place, **given)
+                except TaskNotFound as error:
+                    raise place.suggesting(error) from None
                 finally:
                     place.close()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.core import codec
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidInput, InvalidValue
+
+if TYPE_CHECKING:
+    from holdfast.engine.agent import Agent
 
 
 def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -26,6 +29,27 @@ def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
         name, value = pair(one)
         values[name] = value
     return values
+
+
+def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
+    """Refuse input that the agent does not take. Whoever typed `days=3` for a number is told to type `days:=3`."""
+    try:
+        agent.parameters.check(input)
+    except InvalidInput as error:
+        for one in given:
+            name, equals, text = one.partition("=")
+            if equals and error.message.startswith(f"{name} does not fit") and _is_json(text):
+                hint = f"after = comes text, after := comes JSON: -p {name}:={text}"
+                raise InvalidInput(error.message, hint=hint, **error.details) from None
+        raise
+
+
+def _is_json(text: str) -> bool:
+    try:
+        codec.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def pair(given: str) -> tuple[str, Any]:
@@ -67,9 +91,10 @@ def text_of(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(
-            f"{path!r} cannot be read: {error}; nothing was written", hint="give a readable file"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        itself = path.lstrip().startswith("{")
+        hint = "give JSON itself by name, -p name:=JSON, or on stdin, --input -" if itself else "give a readable file"
+        raise InvalidValue(f"{path!r} cannot be read: {why}; nothing was written", hint=hint) from None
 
 
 def age_us(given: str | None, now_us: int) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from typing import Any, NamedTuple
 
@@ -40,8 +39,16 @@ def look_of(stream: Any) -> Look:
     terminal = forced or _is_terminal(stream)
     dumb = os.environ.get("TERM") == "dumb"
     colour = terminal and not os.environ.get("NO_COLOR") and (forced or not dumb)
-    width = shutil.get_terminal_size((80, 24)).columns if terminal else 0
+    width = _width(stream) if terminal else 0
     return Look(terminal and not (dumb and not forced), colour, width)
+
+
+def _width(stream: Any) -> int:
+    """How wide the terminal is: COLUMNS, or what it says itself. `shutil` knows too, but is slow to import."""
+    try:
+        return max(0, int(os.environ.get("COLUMNS", "0"))) or os.get_terminal_size(stream.fileno()).columns or 80
+    except (AttributeError, ValueError, OSError):  # no number, or no terminal
+        return 80
 
 
 def out_look() -> Look:

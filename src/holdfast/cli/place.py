@@ -75,9 +75,18 @@ class Place:
 
     def _refuse_missing(self) -> None:
         path = path_of(self.url)
-        if path is not None and not os.path.exists(path):
+        missing = not os.path.exists(path) if path is not None else self._is_empty_server()
+        if missing:
             hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
             raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+
+    def _is_empty_server(self) -> bool:
+        """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
+        if not self.url.startswith(("postgres:", "postgresql:")):
+            return False
+        from holdfast.engine.schema import schema_of
+
+        return schema_of(self.url, None).found == 0
 
     def close(self) -> None:
         """Let go of the store."""
@@ -94,6 +103,12 @@ class Place:
                     return row.id
             after = page[-1].id
         raise TaskNotFound(LAST)
+
+    def suggesting(self, error: TaskNotFound) -> TaskNotFound:
+        """An error about an id that is not there, with the one that may have been meant."""
+        from holdfast.cli.near import suggesting
+
+        return error if self._app is None else suggesting(error, self._app)
 
     # Saying things
 
@@ -164,6 +179,14 @@ def path_of(url: str) -> str | None:
 
         return unquote(url.removeprefix("sqlite:///").partition("?")[0])
     return None if "://" in url or url.startswith("memory:") or "host=" in url else url
+
+
+def is_same(url: str, other: str) -> bool:
+    """Whether two addresses are, for all one can see, of the same store."""
+    paths = path_of(url), path_of(other)
+    if None in paths:
+        return url == other and not url.startswith("memory:")
+    return os.path.realpath(str(paths[0])) == os.path.realpath(str(paths[1]))
 
 
 def redacted(url: str) -> str:

@@ -132,11 +132,16 @@ _SHOWN = ("recorded", "given", "mine", "theirs", "base", "path", "expected", "ac
 
 
 def _help(refused: Refused) -> list[str]:
-    """The error's own remedy if it can be typed here, and those of its code that say something else."""
+    """The error's own remedy if it can be typed here, and commands of its code that do something else."""
     hint = in_commands(refused.hint, refused.details.get("id"))
     own = [clean(hint)] if hint and not _python(hint) else []
     others = remedies(refused.code, refused.details) if refused.code in CODES else []
-    return own + [one for one in others if not own or one.split("   ")[0] not in own[0]]
+    return own + [one for one in others if not own or _adds(one, own[0])]
+
+
+def _adds(other: str, own: str) -> bool:
+    """Whether a remedy of a code says something beside the error's own: a command that is not in it already."""
+    return other.startswith("holdfast ") and other.split("   ")[0] not in own
 
 
 def _hint(refused: Refused) -> str:
@@ -157,6 +162,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.fork\(id, at=…\)", "holdfast fork ID --at SEQ"),
     (r", or app\.worker\(\[…\]\)\.run\(\)", ""),
     (r"app\.list\(\)", "holdfast list"),
+    (r'write seconds, a timedelta, or text like "1h30m"', "write numbers with their units: 90s, 1h30m, 2d"),
     (r"app\.steps\(id\)", "holdfast log ID"),
     (r"app\.run\(…, wait=\"1m\"\)", "holdfast run … --wait 1m"),
     (r"app\.run\(…, user=…\)", "holdfast run … --user NAME"),

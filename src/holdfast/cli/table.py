@@ -23,18 +23,27 @@ Row = Sequence[Cell | str]
 
 
 def table(head: Sequence[str], rows: Sequence[Row], look: Look, *, right: Sequence[int] = ()) -> Iterator[str]:
-    """The lines of a table. Columns in `right` are numbers.
+    """The lines of a table. Columns in `right` are numbers. Where room is scarce, columns without a value are left out.
 
     >>> list(table(["ID", "STATUS"], [["a", "done"]], Look()))
     ['ID  STATUS', 'a   done']
     """
     cells = [[_cell(one) for one in row] for row in rows]
-    widths = _fitted([max(len(row[i].text) for row in (*cells, _heads(head))) for i in range(len(head))], look.width)
+    widths = _widths(head, cells)
+    if look.width and sum(widths) + GAP * (len(widths) - 1) > look.width:
+        kept = [i for i in range(len(head)) if not cells or any(row[i].text for row in cells)]
+        head, cells = [head[i] for i in kept], [[row[i] for i in kept] for row in cells]
+        right = [place for place, i in enumerate(kept) if i in right]
+        widths = _fitted(_widths(head, cells), look.width)
     yield _line(_heads(head), widths, look, right)
     if look.terminal:
         yield look.paint((" " * GAP).join("─" * width for width in widths), "dim")
     for row in cells:
         yield _line(row, widths, look, right)
+
+
+def _widths(head: Sequence[str], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    return [max(len(row[i].text) for row in (*cells, _heads(head))) for i in range(len(head))]
 
 
 def _heads(head: Sequence[str]) -> list[Cell]:

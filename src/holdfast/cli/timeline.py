@@ -31,6 +31,8 @@ _SIGNS = {
     "decided": "◆",
 }
 _VERB, _ABOUT = 12, 20
+_NARROW = 60
+"""Below this, a line has no room for the time and no gap before its details."""
 
 
 def sign(verb: str) -> str:
@@ -42,12 +44,14 @@ def lines(records: Iterable[Record], fetch: Fetch, look: Look, began_us: int, *,
     """A line for every event worth one, or for every event; with what was spent up to there at the end."""
     tokens, cost = 0, 0.0
     if full or look.terminal:
-        yield look.paint(f"{'seq':>5} {'seconds':>9}  {'what':<{_VERB + (2 if look.terminal else 0)}}about", "bold")
+        time = "" if _is_narrow(look) else f" {'seconds':>9}"
+        yield look.paint(f"{'seq':>5}{time}  {'what':<{_VERB + (2 if look.terminal else 0)}}about", "bold")
     for record in records:
         line = told(record, fetch)
         tokens, cost = tokens + line.tokens, cost + (line.cost or 0.0)
         if full or not line.dull:
-            place = f"{record.seq:>5} {(record.at_us - began_us) / 1_000_000:>9.3f}  "
+            time = "" if _is_narrow(look) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
+            place = f"{record.seq:>5}{time}  "
             yield look.paint(place, "dim") + one(line, look, len(place))
     if tokens or cost:
         yield look.paint(f"{'':>17}spent {spent(tokens, cost)}", "dim")
@@ -59,9 +63,14 @@ def one(line: Told, look: Look, before: int = 0) -> str:
     head = f"{marked}{line.verb:<{_VERB}}"
     rest = clean(details(line))
     about = clean(line.about)
-    text = f"{about:<{_ABOUT}} {rest}" if rest else about
+    wide = len(about) if _is_narrow(look) else _ABOUT
+    text = f"{about:<{wide}} {rest}" if rest and wide else about or rest
     room = max(10, look.width - before - len(head)) if look.width else 0
     return (look.paint(head, line.tone) + cut(text, room)).rstrip()
+
+
+def _is_narrow(look: Look) -> bool:
+    return 0 < look.width < _NARROW
 
 
 def details(line: Told) -> str:

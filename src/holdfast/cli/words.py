@@ -15,11 +15,15 @@ def shown(value: Any) -> str:
 
     >>> shown({"item": "lamp", "count": 2})
     'item=lamp count=2'
+    >>> shown({"card": {"secret": "f598b385bcb17bb7"}})
+    'card=<secret>'
     """
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value)
         if list(pairs) == ["$messages"]:  # a window of the conversation, kept by its identity
             return f"{pairs['$messages'].get('to', '?')} messages"
+        if list(pairs) == ["secret"]:  # what is kept in a secret's place: a keyed fingerprint
+            return "<secret>"
         return " ".join(f"{name}={shown(one)}" for name, one in pairs.items())
     return value if isinstance(value, str) else codec.text(value)
 

@@ -66,6 +66,9 @@ def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
         return
     state = app.get(id)
     place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
+    cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
+    if cut_off:
+        place.say(f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on")
     place.say(f"to go on: {resume}")
 
 
@@ -118,7 +121,8 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, place.debug):
             place.say(line, "bad")
-        place.say(f"  what it did is kept; to try again: {resume}")
+        late = state.deadline is not None and state.updated_at >= state.deadline
+        place.say(f"  what it did is kept; to try again: {resume}{' --deadline TIME' if late else ''}")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:

@@ -207,7 +207,9 @@ def _approval_answered(hot: Hot, event: ev.ApprovalGiven | ev.ApprovalRefused) -
     asked = hot.approvals.get(event.key)
     if asked is None:
         pending = [one.key for one in hot.approvals.values() if one.status == "asked"]
-        raise InvalidEvent(f"nobody asked for approval of {event.key!r}", hint=f"asked for: {pending}")
+        raise InvalidEvent(
+            f"nobody asked for approval of {event.key!r}", hint=f"asked for: {', '.join(pending) or 'none'}"
+        )
     answered = {"given": "approved", "used": "approved", "refused": "refused"}.get(asked.status, "")
     whom = f" by {asked.by!r}" if asked.by else ""
     _refuse(bool(answered), f"{event.key!r} was {answered}{whom} already", "the first answer counts")

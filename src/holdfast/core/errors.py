@@ -87,10 +87,13 @@ class TaskExists(HoldfastError):
 
     code = "task-exists"
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, *, other_history: bool = False) -> None:
+        elsewhere = f"{id!r} has another history there, as when both stores went on with it; it was not touched"
         super().__init__(
-            f"a task {id!r} is there already; nothing was written",
-            hint="choose another id, or leave it out to get a new one",
+            elsewhere if other_history else f"a task {id!r} is there already; nothing was written",
+            hint="look at both, and bring the one that is right into a new store; then use only that"
+            if other_history
+            else "choose another id, or leave it out to get a new one",
             id=id,
         )
 
@@ -467,10 +470,10 @@ class LogCorrupt(HoldfastError):
 
     code = "log-corrupt"
 
-    def __init__(self, log: str, seq: int, why: str) -> None:
+    def __init__(self, log: str, seq: int, why: str, *, hint: str = "") -> None:
         super().__init__(
-            f"the log of {log!r} is damaged at seq {seq}: {why}",
-            hint="other tasks are not affected; restore this one from a backup, or fork it before the damage",
+            f"the log of {log!r} is damaged at seq {seq}: {why}" if seq else f"{log!r} is damaged: {why}",
+            hint=hint or "other tasks are not affected; restore this one from a backup, or fork it before the damage",
             log=log,
             seq=seq,
         )

@@ -87,5 +87,8 @@ def _checked(id: str, what: str) -> str:
 
 def _allowed(id: str) -> str:
     """An id that is as close as can be to one that is not allowed."""
-    close = re.sub(r"[^A-Za-z0-9_.:/~#+=,-]+", "-", id)
+    import unicodedata  # which takes a while, and is needed only here
+
+    plain = "".join(one for one in unicodedata.normalize("NFKD", id) if not unicodedata.combining(one))
+    close = re.sub(r"[^A-Za-z0-9_.:/~#+=,-]+", "-", plain)
     return re.sub(r"^[^A-Za-z0-9]+", "", close)[: min(40, limits.MAX_ID_LENGTH)].rstrip("-") or "task-1"

@@ -38,15 +38,19 @@ def seconds(value: Duration, what: str = "duration") -> float:
     elif isinstance(value, str):
         parts = _PART.findall(value)
         if not parts or "".join(number + unit for number, unit in parts) != value:
-            raise InvalidValue(f"{value!r} is not a {what}", hint='write it with its unit: "30s", "1h30m"')
+            raise InvalidValue(f"{value!r} is not {_a(what)}", hint='write it with its unit: "30s", "1h30m"')
         length = sum(float(number) * _UNITS[unit] for number, unit in parts)
     elif isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         length = float(value)
     else:
-        raise InvalidValue(f"{value!r} is not a {what}", hint='write seconds, a timedelta, or text like "1h30m"')
+        raise InvalidValue(f"{value!r} is not {_a(what)}", hint='write seconds, a timedelta, or text like "1h30m"')
     if not 0 <= length < 1e10:
-        raise InvalidValue(f"{value!r} is not a {what}", hint="give a length of time that is not negative")
+        raise InvalidValue(f"{value!r} is not {_a(what)}", hint="give a length of time that is not negative")
     return length
+
+
+def _a(what: str) -> str:
+    return f"an {what}" if what[:1] in "aeiou" else f"a {what}"
 
 
 class Retry(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -118,7 +118,7 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
         step = hot.steps.get(key)
         if step is None or step.status != "doubt":
             doubts = [one.key for one in hot.steps.values() if one.status == "doubt"]
-            raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {doubts}")
+            raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide

@@ -175,7 +175,10 @@ def _unhex(text: str) -> bytes:
 
 def _unreadable(number: int, why: str) -> InvalidValue:
     where = f"line {number}" if number else "the end"
-    return InvalidValue(f"{where} of the export cannot be read: {why}", hint="nothing was written; export it again")
+    return InvalidValue(
+        f"{where} of the export cannot be read: {why}",
+        hint="give a file that holdfast export wrote, or export it again",
+    )
 
 
 def _event_line(row: Stored, erasure: Erasure | None) -> _EventLine:
@@ -225,7 +228,7 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     else:
         same = any(row.seq == head.seq and row.digest == head.digest for row in one.rows)
     if not same:
-        raise TaskExists(one.name)
+        raise TaskExists(one.name, other_history=True)
     return head
 
 

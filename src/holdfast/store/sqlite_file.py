@@ -97,7 +97,8 @@ def _make_private_file(path: str) -> None:
         raise NotAStore(f"there is no directory {str(place.parent)!r}", hint="make it first")
     if place.exists():
         if not os.access(path, os.W_OK):
-            raise StoreReadOnly(f"{path!r} cannot be written to", hint="check its owner, its mode and its file system")
+            wrong = "cannot be written to" if os.access(path, os.R_OK) else "can neither be read nor written to"
+            raise StoreReadOnly(f"{path!r} {wrong}", hint=_RIGHTS)
         return
     try:
         make_private(path)
@@ -231,9 +232,9 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
         case apsw.NotADBError():
             return NotAStore(f"{path!r} is not a database; it was not touched", hint="choose another file")
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.AuthError():
-            return StoreReadOnly(f"{path!r} cannot be opened for writing: {error}", hint="check its place and rights")
+            return StoreReadOnly(f"{path!r} cannot be opened for writing: {error}", hint=_RIGHTS)
         case apsw.CorruptError():
-            return LogCorrupt(path, 0, f"SQLite says: {error}")
+            return LogCorrupt(path, 0, f"SQLite says: {error}", hint=_left_behind(path))
         case apsw.IOError():
             return StorePoisoned(
                 f"{path!r} met an I/O error ({error}); whether the last write is there is not known",
@@ -241,3 +242,15 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
             )
         case _:
             return StoreError(f"{path!r}: {type(error).__name__}: {error}", hint="this is a bug: please report it")
+
+
+_RIGHTS = (
+    "check owner, mode and file system of the file and its directory; to look only, copy the file and open the copy"
+)
+
+
+def _left_behind(path: str) -> str:
+    return (
+        f"if a backup was put in place: remove {path}-wal and {path}-shm, which belong to the file before it, and put "
+        "the backup there again; else restore a backup"
+    )

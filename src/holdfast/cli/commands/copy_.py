@@ -17,10 +17,13 @@ def copy_(place: Place, url: str) -> None:
 
     Example: holdfast copy sqlite:////backups/agents.db
     """
-    from holdfast.cli.place import redacted
+    from holdfast.cli.place import is_same, redacted
     from holdfast.cli.progress import Progress
     from holdfast.cli.words import times
+    from holdfast.core.errors import InvalidValue
 
+    if is_same(url, place.url):
+        raise InvalidValue(f"{redacted(url)!r} is the store itself; nothing was written", hint="name another one")
     app = place.app()
     with Progress("copied", "log", quiet=place.as_json) as progress:
         copied = app.copy_to(url, progress)

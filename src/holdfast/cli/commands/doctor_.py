@@ -35,10 +35,11 @@ def doctor_(place: Place) -> None:
         place.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])
     else:
         tones = {"ok": "good", "warn": "warn", "fail": "bad"}
+        wide = max(len(one.what) for one in found)
         for one in found:
-            place.lines([f"{place.look.paint(f'{one.level:<4}', tones[one.level])}  {one.what:<12} {one.said}"])
+            place.lines([f"{place.look.paint(f'{one.level:<4}', tones[one.level])}  {one.what:<{wide}}  {one.said}"])
             if one.remedy:
-                place.lines([f"      {'':<12} {one.remedy}"])
+                place.lines([f"      {'':<{wide}}  {one.remedy}"])
         place.say_store()
     if any(one.level == "fail" for one in found):
         raise click.exceptions.Exit(FAILED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
@@ -14,10 +16,11 @@ from holdfast.cli.place import Place
 @click.option(
     "--anyway", is_flag=True, help="Resume it though it is too old for its agent, or its log has lost events."
 )
+@click.option("--deadline", metavar="TIME", help='By when a task that has failed must be done now, such as "10m".')
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options
-def resume_(place: Place, id: str, target: str | None, anyway: bool, hold: str, quiet: bool, by: str, why: str) -> None:
+def resume_(place: Place, id: str, target: str | None, deadline: str | None, quiet: bool, **given: Any) -> None:
     """Go on with a task that was interrupted, waits or has failed.
 
     What is on record is replayed and not done again. A failed task is reopened: the step that ended it is tried
@@ -30,7 +33,10 @@ def resume_(place: Place, id: str, target: str | None, anyway: bool, hold: str, 
     agent, known = agents.agents_for(target)
     app = place.app(agents=known)
     id = place.task(id)
-    act = lambda: app.resume(id, agent, by=by, why=why, anyway=anyway, hold=hold)  # noqa: E731
-    if not place.for_programs and not quiet:
+    act = lambda: app.resume(id, agent, deadline=deadline, **given)  # noqa: E731
+    stands = app.store.summary(id)  # what is not there, or has ended, does not go on
+    if deadline is not None and stands is not None and stands.status != "failed":
+        raise click.UsageError(f"--deadline is for a task that has failed; {id} is {stands.status}")
+    if stands is not None and stands.status not in ("completed", "cancelled") and not (place.for_programs or quiet):
         place.say(f"{id}: goes on in {place.where}", "dim")
     work.work(place, app, id, target, act, quiet=quiet)

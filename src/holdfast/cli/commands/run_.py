@@ -33,13 +33,14 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     """
     from holdfast.cli import agents, work
     from holdfast.cli import given as typed
+    from holdfast.core.names import task_log
     from holdfast.engine.beginnings import new_id
 
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
-    agent.parameters.check(input)  # before a store is made for nothing
+    typed.check(agent, input, given["params"])  # before a store is made for nothing
     app = place.app(make=True, agents=known)
-    id = place.task(id) if id is not None else new_id(app.clock.now_us())
+    id = task_log(place.task(id)) if id is not None else new_id(app.clock.now_us())
     named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731

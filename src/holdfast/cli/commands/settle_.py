@@ -11,10 +11,13 @@ from holdfast.cli.place import Place
 @command("settle")
 @task_argument
 @click.argument("call")
-@click.option("--happened/--did-not-happen", "happened", default=None, help="What the destination says.")
+@click.option("--happened", is_flag=True, help="The destination says that it happened.")
+@click.option("--did-not-happen", is_flag=True, help="The destination says that it did not, and will not.")
 @click.option("--result", metavar="JSON", help="What the call gave, if it happened.")
 @by_options
-def settle_(place: Place, id: str, call: str, happened: bool | None, result: str | None, by: str, why: str) -> None:
+def settle_(
+    place: Place, id: str, call: str, happened: bool, did_not_happen: bool, result: str | None, by: str, why: str
+) -> None:
     """Say whether a call in doubt happened.
 
     Ask the destination first: what is settled is believed. One that did not happen is made when the task goes on.
@@ -24,8 +27,8 @@ def settle_(place: Place, id: str, call: str, happened: bool | None, result: str
     from holdfast.cli import given
     from holdfast.cli.outside import changed
 
-    if happened is None:
-        raise click.UsageError("say --happened or --did-not-happen")
+    if happened == did_not_happen:
+        raise click.UsageError(f"say --happened or --did-not-happen{', not both' if happened else ''}")
     if result is not None and not happened:
         raise click.UsageError("--result is for a call that happened")
     value = None if result is None else given.json_value(result, "--result")

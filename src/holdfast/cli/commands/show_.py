@@ -80,9 +80,9 @@ def _head(state: TaskState, look: Look) -> Iterator[str]:
             ("input", shown(dict(state.input)) if state.input else ""),
             ("result", shown(state.result) if state.status == "completed" and state.result is not None else ""),
             ("spent", spent(usage.input_tokens + usage.output_tokens, usage.cost)),
-            ("deadline", "" if state.deadline is None else f"{state.deadline:%Y-%m-%d %H:%M:%S}"),
-            ("created", clock(int(state.created_at.timestamp() * 1_000_000))),
-            ("updated", clock(int(state.updated_at.timestamp() * 1_000_000))),
+            ("deadline", "" if state.deadline is None else f"{state.deadline:%Y-%m-%d %H:%M:%S} UTC"),
+            ("created", f"{clock(int(state.created_at.timestamp() * 1_000_000))} UTC"),
+            ("updated", f"{clock(int(state.updated_at.timestamp() * 1_000_000))} UTC"),
         ],
         look,
     )

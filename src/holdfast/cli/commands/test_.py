@@ -41,7 +41,7 @@ def test_(
 
     input = given.parameters(params, file)
     agent, known = agents.agent_named(target)
-    agent.parameters.check(input)
+    given.check(agent, input, params)
     with redirect_stdout(Screen().stream):
         facts = _tried(agent, known, input, mock, more["user"])
         if crash and facts["passed"]:
