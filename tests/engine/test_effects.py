@@ -241,10 +241,10 @@ def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
         times.append((time.time(), call.announced_at))
         return DidNotHappen() if len(times) == 1 else Happened("second")
 
-    @tool(effect="once", timeout="20ms", reconcile=find, reconcile_after="300ms")
+    @tool(effect="once", timeout="80ms", reconcile=find, reconcile_after="300ms")
     def pay() -> str:
         calls.append(time.time())
-        time.sleep(0.1)
+        time.sleep(0.3)
         return "late"
 
     @agent
@@ -252,8 +252,8 @@ def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
         return task.call(pay)
 
     assert app.run(worker, id="t").result == "second"
-    assert times[1][0] - calls[1] >= 0.29
-    assert times[1][1] == pytest.approx(calls[1], abs=0.1)
+    assert times[1][0] - calls[-1] >= 0.29  # the first may have been given up before it began
+    assert times[1][1] == pytest.approx(calls[-1], abs=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")

@@ -256,6 +256,45 @@ def test_limits_of_a_queue_hold_for_each_key_and_across_workers(url):
     assert most == {"x": 1, "y": 1, "z": 1, "w": 1, "all": most["all"]} and most["all"] <= 3
 
 
+def test_a_rate_lets_no_more_begin_than_it_says(url):
+    with holdfast.open(url, queues=[Queue("api", rate="2/h")]) as app:
+        ids = [f"t{n}" for n in range(4)]
+        for id in ids:
+            app.start(double, id=id, queue="api")
+        app.start(double, id="free")
+        with working(app, double) as worker:
+            until(ended(app, "t0", "t1", "free"))
+            app.start(double, id="later")  # heard of, and looked for, as the others are not
+            until(ended(app, "later"))
+            assert worker.counts["completed"] == 4
+        assert [app.get(id).status for id in ids] == ["completed", "completed", "pending", "pending"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"name": "@block"}, "'@block'"),
+        ({"name": ""}, "queue's name"),
+        ({"concurrency": 0}, "concurrency=0 of queue 'q' lets nothing happen"),
+        ({"per_key": 1.5}, "per_key=1.5 of queue 'q'"),
+        ({"max_ready": -1}, "max_ready=-1 of queue 'q'"),
+        ({"rate": "fast"}, "rate='fast' of queue 'q' is not understood"),
+        ({"rate": "0/m"}, "rate='0/m' of queue 'q' is not understood"),
+    ],
+)
+def test_a_queue_that_lets_nothing_happen_is_refused(given, told):
+    with pytest.raises(InvalidValue, match=re.escape(told)):
+        Queue(**{"name": "q", **given})
+
+
+@pytest.mark.parametrize(
+    ("queues", "told"), [(["mail"], "'mail' is not a queue"), ([Queue("a")] * 2, "declared twice")]
+)
+def test_queues_are_declared_once_and_as_queues(queues, told):
+    with pytest.raises(InvalidValue, match=told):
+        holdfast.open("memory:", queues=queues)
+
+
 # What nobody takes
 
 

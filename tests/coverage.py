@@ -1,0 +1,59 @@
+"""What the tests execute of src/: `make coverage` measures it, and this prints it and asks for reasons.
+
+Whatever is not covered has its reason in coverage_reasons.toml, beside the least share of lines and branches that is
+covered. It ends with 1 if a module has less than that, or none of this although something of it is not covered.
+"""
+
+import json
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+from coverage import Coverage
+
+REASONS = Path(__file__).with_name("coverage_reasons.toml")
+PACKAGE = "src/holdfast/"
+
+
+def stated():
+    """The floor of each module, and why not more of it is covered."""
+    return {name: (one["floor"], one["why"]) for name, one in tomllib.loads(REASONS.read_text("utf-8")).items()}
+
+
+def measured():
+    """Combine what all processes measured, print the table, and give the percentage of each module."""
+    found = Coverage()
+    found.combine()
+    found.save()
+    found.report(show_missing=True, skip_covered=True)
+    place = Path(found.get_option("run:data_file")).with_name("report.json")
+    found.json_report(outfile=str(place))
+    files = json.loads(place.read_text("utf-8"))["files"]
+    return {path.rpartition(PACKAGE)[2]: one["summary"]["percent_covered"] for path, one in files.items()}
+
+
+def complaints(percents, reasons):
+    """What is wrong: a line each."""
+    for name, percent in sorted(percents.items()):
+        floor, _ = reasons.get(name, (100, ""))
+        if percent < floor:
+            said = "write a test, or say why not" if name not in reasons else f"its floor is {floor} %"
+            yield f"{name}: {percent:.1f} % is covered; {said}"
+    for name in sorted(set(reasons) - set(percents)):
+        yield f"{name}: a reason is given, but there is no such module"
+
+
+def main():
+    percents, reasons = measured(), stated()
+    print("\nWhy not everything is covered (tests/coverage_reasons.toml)\n")
+    for name, (floor, why) in sorted(reasons.items()):
+        print(f"{name}: {percents.get(name, 0):.1f} %, at least {floor} %")
+        print(textwrap.fill(why, 110, initial_indent="    ", subsequent_indent="    "))
+    wrong = list(complaints(percents, reasons))
+    print("", *wrong, sep="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
