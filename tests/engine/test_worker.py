@@ -200,6 +200,46 @@ def test_an_agent_that_fails_is_failed_and_the_worker_goes_on(app):
     ]
 
 
+def test_a_worker_takes_tasks_of_users_and_threads_that_nobody_has_met_before(app):
+    @agent
+    def greet(task, name: str):
+        task.message({"role": "user", "content": f"I am {name}"})
+        return task.step(lambda: f"hello {name}", name="greet")
+
+    app.start(greet, {"name": "ana"}, id="both", user="ana", thread="talk")
+    app.start(greet, {"name": "ben"}, id="user", user="ben")
+    app.start(greet, {"name": "cy"}, id="thread", thread="other")
+    with working(app, greet):
+        until(ended(app, "both", "user", "thread"))
+        app.start(greet, {"name": "ana"}, id="again", user="ana", thread="talk")
+        until(ended(app, "again"))
+    assert [app.get(id).result for id in ("both", "user", "thread", "again")] == [
+        "hello ana",
+        "hello ben",
+        "hello cy",
+        "hello ana",
+    ]
+    assert (app.get("both").user, app.get("both").thread) == ("ana", "talk")
+    assert app.verify().ok
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_agent_that_leaves_by_the_back_door_does_not_take_the_worker_along(app, error):
+    @agent
+    def leaves(task):
+        task.step(lambda: 1, name="one")
+        raise error("bye")
+
+    app.start(leaves, id="leaves")
+    with working(app, leaves, double) as worker:
+        until(lambda: worker.counts["failed"] + worker.counts["quarantined"] == 1)
+        app.start(double, id="next")
+        until(ended(app, "next"))
+    state = app.get("leaves")
+    told = state.failure.message if state.status == "failed" else state.waiting.why
+    assert error.__name__ in told or "bye" in told
+
+
 # Queues
 
 

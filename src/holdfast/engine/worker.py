@@ -327,7 +327,9 @@ class Worker:
         except StoreError as error:
             execute.warn("worker %s: task %s: %s", self.name, place[1], error.message)
             return Worked(*place, name, "store_errors", error.message)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 — nothing a task's own flow expects
+        except asyncio.CancelledError:
+            raise  # the event loop is ended
+        except BaseException as error:  # noqa: BLE001 — nothing a task's own flow expects
             why = f"working on it raised {type(error).__name__}: {error}"
             await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
