@@ -350,6 +350,30 @@ def test_what_a_child_spends_in_vain_counts_for_those_who_pay(app: App):
     assert done.budget.usage.input_tokens == 14 and [one["tokens"] for one in done.budget.unknown] == [30, 30]
 
 
+def test_a_grandchild_that_waits_for_more_goes_on_when_its_root_is_allowed_it(app: App):
+    @agent
+    def grandchild(task: Task) -> str:
+        for number in range(3):
+            task.step(model, f"say {number}", estimate=10)
+        return "all"
+
+    @agent
+    def child(task: Task) -> str:
+        return task.spawn(grandchild)
+
+    @agent(budget=Budget(tokens=200, on_exceed="ask"))
+    def parent(task: Task) -> str:
+        return task.spawn(child)
+
+    assert app.run(parent, id="p").status == "waiting"
+    waiting = app.get("p/child#1/grandchild#1").waiting
+    assert waiting is not None and waiting.kind == "budget"
+    app.raise_budget("p", Budget(tokens=4_000), by="ana")
+    assert app.get("p/child#1/grandchild#1").status == "pending"
+    done = app.run(parent, id="p")
+    assert done.result == "all" and done.budget.used["tokens"] == 450
+
+
 def test_a_budget_shows_what_it_limits():
     assert repr(Budget(tokens=5, wall_time="2m")) == "Budget(wall_time='2m', tokens=5)"
     assert repr(Budget(calls=1, on_exceed="ask")) == "Budget(calls=1, on_exceed='ask')"
