@@ -8,9 +8,11 @@ import json
 import sys
 import textwrap
 import tomllib
+import warnings
 from pathlib import Path
 
 from coverage import Coverage
+from coverage.exceptions import CoverageWarning
 
 REASONS = Path(__file__).with_name("coverage_reasons.toml")
 PACKAGE = "src/holdfast/"
@@ -24,7 +26,9 @@ def stated():
 def measured():
     """Combine what all processes measured, print the table, and give the percentage of each module."""
     found = Coverage()
-    found.combine()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)  # a process that was killed may have left half a file
+        found.combine()
     found.save()
     found.report(show_missing=True, skip_covered=True)
     place = Path(found.get_option("run:data_file")).with_name("report.json")
