@@ -32,7 +32,7 @@ test-all: check              ## every crash point and the long races too
 coverage: $(READY)           ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage
 	$(call PHASES,$(BIN)/python -m coverage run -m pytest)
-	$(BIN)/python -m tests.coverage
+	$(BIN)/python -m tests.covered
 
 check: $(READY)              ## format, lint, types, shape
 	$(BIN)/ruff format --check src tests benchmarks examples
