@@ -1,6 +1,7 @@
 """Mistakes of those who write agents: named, with a remedy, and without harm."""
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import signal
@@ -212,6 +213,34 @@ def test_a_bare_thread_must_name_its_steps(app):
     results.clear()
     assert app.run(worker, id="t").result == [0, 1, 2] and before == 3
     assert kinds(app).count("step_completed") == 3, "threads find their steps again"
+
+
+def test_a_thread_whose_step_has_to_wait_long_lets_the_task_wait_and_comes_back(app, clock):
+    tried = []
+
+    def flaky():
+        tried.append(1)
+        if len(tried) == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    @agent
+    def worker(task):
+        found = []
+
+        def inside():
+            with contextlib.suppress(holdfast.Suspended):  # what it ends with is for nobody to see
+                found.append(task.step(flaky, name="inside", retry=holdfast.Retry(2, first=600)))
+
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+        return found
+
+    waiting = app.run(worker, id="t", hold=0)
+    assert (waiting.status, waiting.waiting.kind, waiting.result) == ("waiting", "timer", None)
+    clock.advance(601)
+    assert app.run(worker, id="t", hold=0).result == ["done"] and len(tried) == 2
 
 
 @pytest.mark.parametrize("effect", ["read", "idempotent", "once", "transaction"])

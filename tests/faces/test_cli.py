@@ -553,6 +553,28 @@ def test_nobody_who_reads_is_no_error_to_complain_of(folder):
     assert done.stderr == "" and done.returncode in (0, 1)
 
 
+def test_a_budget_in_seconds_and_none_at_all(folder):
+    @agent(budget=holdfast.Budget(wall_time="20s"))
+    def limited(task):
+        return task.ask("go on?")
+
+    with holdfast.open(folder / "holdfast.db") as app:
+        app.start("free", id="free")
+        app.run(limited, id="limited")
+    assert call("budget", "free")[1].endswith("free has no budget\n")
+    call("budget", "limited", "wall_time=30")
+    with holdfast.open(folder / "holdfast.db") as app:
+        assert app.get("limited").budget.limits["wall_time"] == 30
+
+
+def test_an_agent_that_fails_its_test_says_why(folder):
+    (folder / "broken.py").write_text(
+        "from holdfast import agent\n\n\n@agent\ndef broken(task):\n    raise ValueError('no such city')\n"
+    )
+    out, _ = call("test", "broken.py", code=FAILED)
+    assert "broken is failed" in out and "no such city" in out
+
+
 def test_a_task_that_waits_says_for_what_and_what_to_type(folder):
     @agent
     def asker(task):
