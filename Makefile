@@ -9,20 +9,30 @@ READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check docs bench bench-peers bench-docs clean
+# The tests, quickest first; $(1) starts them.
+define PHASES
+	$(1) tests/core tests/histories -n 2
+	$(1) tests/stores tests/engine -n 3
+	$(1) tests/crash -n 3
+	$(1) tests/faces tests/docs -n 3
+endef
+
+.PHONY: demo test test-all coverage check docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	@$(BIN)/holdfast demo
 
 test: check                  ## everything, quickest checks first, some ten minutes on two cores
-	$(PYTEST) tests/core tests/histories -n 2
-	$(PYTEST) tests/stores tests/engine -n 3
-	$(PYTEST) tests/crash -n 3
-	$(PYTEST) tests/faces tests/docs -n 3
+	$(call PHASES,$(PYTEST))
 
 test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
+
+coverage: $(READY)           ## the same tests, with what they execute of src/ measured and printed; takes twice as long
+	rm -rf .cache/coverage
+	$(call PHASES,$(BIN)/python -m coverage run -m pytest)
+	$(BIN)/python -m tests.covered
 
 check: $(READY)              ## format, lint, types, shape
 	$(BIN)/ruff format --check src tests benchmarks examples

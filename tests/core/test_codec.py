@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast import agent
 from holdfast.core import codec, failures, limits
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
@@ -88,6 +89,20 @@ def test_large_values_move_into_blobs_and_come_back():
     assert sum(len(blob.data) for blob in blobs) < 600, "they are compressed"
     assert codec.unpack(drafted.event.result, fetch_from(blobs)) == "r" * 9000
     assert codec.unpack(drafted.event.input["x"], fetch_from(blobs)) == ["i" * 9000]
+
+
+@agent
+def keeper(task, value: dict):
+    task.state.kept = value
+    return task.step(lambda: value, name="keep")
+
+
+@pytest.mark.parametrize("name", ["$blob", "$json", "$append", "$messages", "$erased"])
+def test_a_large_value_that_looks_like_an_envelope_moves_into_a_blob_and_comes_back(app, name):
+    value = {name: "x" * 9000}
+    done = app.run(keeper, {"value": value}, id="t")
+    assert done.result == value and done.state["kept"] == value and dict(done.input) == {"value": value}
+    assert app.verify().ok
 
 
 def test_a_salt_changes_a_blobs_name_so_that_it_tells_nothing():

@@ -310,6 +310,69 @@ def test_the_validators_know_each_providers_own_rules():
     assert "after something else" in problems([ANTHROPIC[0], called, late], "anthropic")[0]
 
 
+@pytest.mark.parametrize(
+    ("form", "wrong", "said"),
+    [
+        ("chat", {"role": "assistant", "tool_calls": [{"type": "function"}]}, "a call without an id"),
+        ("chat", {"role": "user", "content": "a", "tool_calls": [{"id": "c"}]}, "calls, but is of the role 'user'"),
+        ("chat", {"role": "system", "content": [{"type": "image_url"}]}, "only a user's message may have"),
+        ("responses", {"type": "message", "role": "tool", "content": "a"}, "the role 'tool'"),
+        ("responses", {"type": "message", "role": "user", "content": []}, "no content"),
+        ("responses", {"role": "user", "content": [{"type": "output_text", "text": "a"}]}, "type 'output_text'"),
+        ("anthropic", {"role": "user", "content": "a", "name": "ana"}, "fields ['name'], which are not taken"),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "a b", "input": {}}]}, "'a b'"),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]}, "not an object"),
+        ("anthropic", {"role": "assistant", "content": [{"type": "image"}]}, "has a image, which only a user's"),
+        ("anthropic", {"role": "user", "content": [{"type": "tool_use", "id": "c"}]}, "which only the assistant's"),
+    ],
+)
+def test_the_validators_look_into_every_message(form, wrong, said):
+    found = problems([wrong], form)
+    assert any(said in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("form", "wrong", "said"),
+    [
+        ("chat", {"role": "assistant", "tool_calls": [{"id": "c", "type": "magic"}]}, "is 'magic'"),
+        ("responses", {"type": "message", "role": "tool", "content": "a"}, "function_call_output"),
+        ("responses", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": 7}]}, "int"),
+        ("anthropic", {"role": "tool", "content": "a"}, "results are blocks of a user message"),
+        (
+            "anthropic",
+            {"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a"}]},
+            "a tool result in a message of the role 'assistant'",
+        ),
+        ("anthropic", {"role": "user", "content": [{"type": "image", "source": {"type": "fax"}}]}, "is 'fax'"),
+        (
+            "anthropic",
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c",
+                        "content": [{"type": "tool_use", "id": "d", "name": "df", "input": {}}],
+                    }
+                ],
+            },
+            "holds a call, a result or reasoning",
+        ),
+    ],
+)
+def test_what_no_form_knows_is_refused_where_it_stands(form, wrong, said):
+    with pytest.raises(InvalidValue) as refused:
+        parse(wrong, form)
+    assert said in str(refused.value), refused.value
+
+
+def test_a_picture_kept_by_the_provider_is_read_and_written_by_its_name():
+    given = {"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f1"}}]}
+    [message] = parse_all([given], "anthropic")
+    assert message.parts == (Image(file="f1"),)
+    assert render([message], "anthropic") == [given]
+
+
 def test_a_result_may_come_without_its_call_when_the_provider_holds_that():
     output = [{"type": "function_call_output", "call_id": "c1", "output": "91 %"}]
     assert problems(output, "responses", held={"c1"}) == []

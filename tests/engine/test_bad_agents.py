@@ -1,6 +1,7 @@
 """Mistakes of those who write agents: named, with a remedy, and without harm."""
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import signal
@@ -43,6 +44,62 @@ def test_what_is_no_agent_or_no_tool_is_refused(app):
     assert "not a tool" in failed.failure.message
     failed = app.run(agent(name="x")(lambda task: task.spawn(print)), id="u")
     assert "not an agent" in failed.failure.message
+
+
+def test_agents_and_tools_are_functions_that_a_plain_test_may_call():
+    """No store, no app: what is decorated can be called with a stand-in for the task."""
+
+    @tool
+    def twice(x: int) -> int:
+        return 2 * x
+
+    @agent
+    def worker(task, x: int):
+        return task.call(twice, x=x) + 1
+
+    class Plain:
+        def call(self, one, **arguments):
+            return one(**arguments)
+
+    assert twice(4) == 8 and worker(Plain(), 4) == 9 and worker(Plain(), x=1) == 3
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (lambda: agent(stages="abc", name="x")(lambda task: 1), "stages='abc' is one text"),
+        (lambda: agent(stages=["a", "a"], name="x")(lambda task: 1), "are not names"),
+        (lambda: agent(accepts="12", name="x")(lambda task: 1), "accepts='12' is not a list of versions"),
+        (lambda: agent(accepts=[1], name="x")(lambda task: 1), r"accepts=\[1\] is not a list of versions"),
+        (lambda: tool(effect="read", unique="k", name="x")(lambda: 1), "only reads"),
+        (lambda: tool(effect="read", reconcile=print, name="x")(lambda: 1), "can be repeated"),
+        (lambda: tool(unique="k-{x}", name="x")(lambda y: 1), "names 'x'"),
+        (lambda: agent(name="a")(lambda task: 1).read_state(7), "not a task's state"),
+    ],
+)
+def test_a_declaration_that_means_nothing_is_refused(declare, told):
+    with pytest.raises(holdfast.InvalidValue, match=told) as refused:
+        declare()
+    assert refused.value.hint
+
+
+def test_a_step_that_cannot_be_called_like_that_says_how(app, either):
+    def add(a, *, b):
+        return a + b
+
+    @either()
+    def worker(task):
+        caught = []
+        for wrong in (lambda: task.step(add, 1, c=2), lambda: task.step(add, 1, 2, b=3)):
+            try:
+                yield wrong()
+            except holdfast.InvalidInput as error:
+                caught.append(str(error))
+        return caught
+
+    done = app.run(worker, id="t")
+    assert done.status == "completed" and len(done.result) == 2, done.failure
+    assert all("add" in told and "(a, *, b)" in told for told in done.result) and not done.steps
 
 
 def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app, either):
@@ -156,6 +213,34 @@ def test_a_bare_thread_must_name_its_steps(app):
     results.clear()
     assert app.run(worker, id="t").result == [0, 1, 2] and before == 3
     assert kinds(app).count("step_completed") == 3, "threads find their steps again"
+
+
+def test_a_thread_whose_step_has_to_wait_long_lets_the_task_wait_and_comes_back(app, clock):
+    tried = []
+
+    def flaky():
+        tried.append(1)
+        if len(tried) == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    @agent
+    def worker(task):
+        found = []
+
+        def inside():
+            with contextlib.suppress(holdfast.Suspended):  # what it ends with is for nobody to see
+                found.append(task.step(flaky, name="inside", retry=holdfast.Retry(2, first=600)))
+
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+        return found
+
+    waiting = app.run(worker, id="t", hold=0)
+    assert (waiting.status, waiting.waiting.kind, waiting.result) == ("waiting", "timer", None)
+    clock.advance(601)
+    assert app.run(worker, id="t", hold=0).result == ["done"] and len(tried) == 2
 
 
 @pytest.mark.parametrize("effect", ["read", "idempotent", "once", "transaction"])

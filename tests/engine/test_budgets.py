@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -15,6 +16,8 @@ from holdfast import (
     BudgetExceeded,
     InvalidValue,
     Price,
+    Retry,
+    StepFailed,
     Task,
     UnknownPrice,
     Usage,
@@ -314,6 +317,66 @@ def test_a_tree_of_tasks_shares_the_budget_of_its_root(app: App, asks: bool):
     else:
         assert done.status == "failed" and done.failure is not None and "450 of 400 tokens" in done.failure.message
         assert done.budget.used["tokens"] == 450
+
+
+def test_what_a_child_spends_in_vain_counts_for_those_who_pay(app: App):
+    """Attempts that failed and calls that failed for good count; of one that said nothing, what it was estimated at."""
+
+    @tool(effect="idempotent", retry=Retry(2, first=0.01))
+    def breaks() -> None:
+        holdfast.report_usage(input_tokens=7)
+        raise RuntimeError("cut off")
+
+    def says_nothing() -> None:
+        raise RuntimeError("gone")
+
+    @agent
+    def child(task: Task) -> None:
+        for attempt in (
+            lambda: task.call(breaks),
+            lambda: task.step(says_nothing, estimate=30, retry=Retry(2, first=0.01)),
+        ):
+            with contextlib.suppress(StepFailed):
+                attempt()
+
+    @agent(budget=Budget(tokens=1_000, calls=5))
+    def parent(task: Task) -> None:
+        task.spawn(child)
+
+    done = app.run(parent, id="p")
+    own = app.get("p/child#1").budget
+    assert done.status == "completed" and done.budget.used["tokens"] == own.used["tokens"] == 2 * 7 + 2 * 30
+    assert done.budget.used["calls"] == own.used["calls"] == 1
+    assert done.budget.usage.input_tokens == 14 and [one["tokens"] for one in done.budget.unknown] == [30, 30]
+
+
+def test_a_grandchild_that_waits_for_more_goes_on_when_its_root_is_allowed_it(app: App):
+    @agent
+    def grandchild(task: Task) -> str:
+        for number in range(3):
+            task.step(model, f"say {number}", estimate=10)
+        return "all"
+
+    @agent
+    def child(task: Task) -> str:
+        return task.spawn(grandchild)
+
+    @agent(budget=Budget(tokens=200, on_exceed="ask"))
+    def parent(task: Task) -> str:
+        return task.spawn(child)
+
+    assert app.run(parent, id="p").status == "waiting"
+    waiting = app.get("p/child#1/grandchild#1").waiting
+    assert waiting is not None and waiting.kind == "budget"
+    app.raise_budget("p", Budget(tokens=4_000), by="ana")
+    assert app.get("p/child#1/grandchild#1").status == "pending"
+    done = app.run(parent, id="p")
+    assert done.result == "all" and done.budget.used["tokens"] == 450
+
+
+def test_a_budget_shows_what_it_limits():
+    assert repr(Budget(tokens=5, wall_time="2m")) == "Budget(wall_time='2m', tokens=5)"
+    assert repr(Budget(calls=1, on_exceed="ask")) == "Budget(calls=1, on_exceed='ask')"
 
 
 def test_async_children_count_too(app: App):

@@ -155,6 +155,42 @@ def test_a_recorded_fork_uses_mocks_and_says_what_it_does_not_know(app, either):
     assert failed.state["mocked"] == ["pretended", "pretended 3"] and did == []
 
 
+def test_a_recorded_fork_fails_as_its_mock_does(app, either):
+    def broken(n):
+        raise ValueError(f"no {n}")
+
+    @tool(effect="once", mock=broken)
+    def pay(n: int) -> str:
+        pytest.fail("nothing is touched")
+
+    @either()
+    def worker(task):
+        yield task.wait("go", timeout=0)
+        yield task.call(pay, n=3)
+
+    app.start(worker, id="t")
+    app.fork("t", id="f", effects="recorded")
+    failed = app.run(worker, id="f")
+    assert failed.status == "failed" and "ValueError: no 3" in failed.failure.message
+    assert app.run(worker, id="f").failure == failed.failure
+
+
+def test_an_open_call_that_was_inherited_fails_as_it_did_for_the_parent(app, either):
+    @tool(effect="once", retry_on=[], reconcile=lambda call: pytest.fail("the parent knows"), reconcile_after=0)
+    def pay() -> str:
+        raise holdfast.NotDone("no money")
+
+    @either()
+    def worker(task):
+        return (yield task.call(pay))
+
+    failed = app.run(worker, id="t")
+    assert failed.status == "failed"
+    (announced,) = [record.seq for record in app.events("t") if record.kind == "step_started"]
+    app.fork("t", at=announced, id="f", effects="live")
+    assert app.run(worker, id="f").failure.message == failed.failure.message
+
+
 def test_a_recorded_fork_does_not_answer_for_another_call(app):
     """Patched, it comes to pay for another order; its parent never did."""
     did = []

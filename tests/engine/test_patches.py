@@ -176,6 +176,60 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
     assert app.patch("t", mine).seq == seen + 2, "without expect the newest state is the one that counts"
 
 
+@pytest.mark.parametrize(
+    ("verb", "clashing", "fitting"),
+    [
+        (lambda task: setattr(task.state, "n", 2), {"set": {"n": 3}}, {"set": {"n": 2}}),
+        (lambda task: delattr(task.state, "n"), {"increment": {"n": 1}}, {"delete": ["n"]}),
+        (lambda task: task.state.increment("n"), {"set": {"n": 3}}, {"increment": {"n": 4}}),
+        (lambda task: task.state.append("l", 1), {"delete": ["l"]}, {"append": {"l": 2}}),
+        (
+            lambda task: task.fact("k", 1),
+            {"append_facts": [{"key": "k", "value": 2}]},
+            {"append_facts": [{"key": "k", "value": 1}]},
+        ),
+        (lambda task: task.plan(["x"]), {"complete_plan_step": "one"}, {"replace_plan": ["x"]}),
+        (lambda task: task.done("one"), {"replace_plan": ["x"]}, {"complete_plan_step": "two"}),
+        (lambda task: task.question("why"), {"close_question": "why"}, {"add_questions": ["why"]}),
+        (lambda task: task.flag("f"), {"clear_flags": ["f"]}, {"raise_flags": ["f"]}),
+        (lambda task: task.stage("later"), None, {"set": {"n": 3}}),
+    ],
+)
+def test_what_an_agent_did_itself_clashes_with_whoever_has_not_seen_it(app, verb, clashing, fitting):
+    @agent
+    def busy(task):
+        verb(task)
+        task.ask("go on?")
+
+    app.start(busy, id="t")
+    app.patch("t", StatePatch(set={"n": 1, "l": []}, replace_plan=["one", "two"]))
+    seen = app.get("t").seq
+    before = app.run(busy, id="t")
+    assert before.status == "waiting"
+    if clashing is not None:
+        with pytest.raises(PatchConflict) as refused:
+            app.patch("t", StatePatch(**clashing), expect=seen)
+        assert refused.value.details["mine"] and refused.value.details["theirs"]
+    assert app.get("t").to_dict() == before.to_dict()
+    assert app.patch("t", StatePatch(**fitting), expect=seen).seq == before.seq + 1
+
+
+@pytest.mark.parametrize(
+    ("event", "mine"),
+    [
+        (ev.QuestionClosed(question="why"), {"add_questions": ["why"]}),
+        (ev.FlagCleared(flag="f"), {"raise_flags": ["f"]}),
+    ],
+)
+def test_what_is_appended_by_hand_clashes_with_whoever_has_not_seen_it(app, event, mine):
+    app.start("a", id="t")
+    seen = app.patch("t", StatePatch(add_questions=["why"], raise_flags=["f"])).seq
+    app.append("t", event)
+    with pytest.raises(PatchConflict):
+        app.patch("t", StatePatch(**mine), expect=seen)
+    assert app.get("t").seq == seen + 1
+
+
 def test_a_rollback_clashes_with_whoever_has_not_seen_it(app):
     app.start("a", id="t")
     for number in (1, 2):

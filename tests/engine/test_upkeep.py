@@ -1,5 +1,6 @@
 """Looking after a store: verify, export and import, retention, backups, copies, erasure."""
 
+import json
 import os
 import threading
 from datetime import timedelta
@@ -88,6 +89,39 @@ def test_a_damaged_export_is_refused_and_nothing_is_written(app, tmp_path, damag
         with pytest.raises((holdfast.LogCorrupt, holdfast.InvalidValue)):
             other.import_(broken)
         assert other.list() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda lines: [line.decode() for line in lines], "lines are bytes"),
+        (lambda lines: [lines[0], b'{"is":"end","events":0}\n'], "the log has no events"),
+        (lambda lines: [edited(lines[0], prev="00" * 32), *lines[1:]], "does not begin where a log of this name does"),
+        (lambda lines: [lines[0], edited(lines[1], data="a"), *lines[2:]], "line 2"),
+        (lambda lines: [lines[0], edited(lines[1], data="AAAA"), *lines[2:]], "big#1|stored|damaged|value"),
+        (lambda lines: [lines[0], *lines[2:]], "a value it refers to is missing"),
+        (lambda lines: [*lines[:2], edited(lines[2], at=9 * 10**17), *lines[3:]], "it is not what was written"),
+        (lambda lines: [*lines[:2], edited(lines[2], digest="00" * 32), *lines[3:]], "digest does not follow"),
+        (lambda lines: [edited(lines[0], format=99), *lines[1:]], "another version"),
+        (
+            lambda lines: [edited(lines[0], parent="nobody", base=3), *lines[1:]],
+            "its past in 'nobody'|what was written",
+        ),
+    ],
+)
+def test_an_export_that_was_tampered_with_says_what_is_wrong(app, tmp_path, damage, why):
+    finished(app, "t")
+    app.export("t", tmp_path / "t.jsonl")
+    lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["is"] for line in lines] == ["log", "blob", *["event"] * 3, "end"]
+    with holdfast.open("memory:") as other:
+        with pytest.raises((holdfast.LogCorrupt, holdfast.InvalidValue), match=why):
+            other.import_(damage(lines))
+        assert other.list() == [] and other.verify().tasks == 0
+
+
+def edited(line, **fields):
+    return json.dumps({**json.loads(line), **fields}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def test_an_import_never_overwrites_another_history(app, tmp_path):

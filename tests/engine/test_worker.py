@@ -200,6 +200,46 @@ def test_an_agent_that_fails_is_failed_and_the_worker_goes_on(app):
     ]
 
 
+def test_a_worker_takes_tasks_of_users_and_threads_that_nobody_has_met_before(app):
+    @agent
+    def greet(task, name: str):
+        task.message({"role": "user", "content": f"I am {name}"})
+        return task.step(lambda: f"hello {name}", name="greet")
+
+    app.start(greet, {"name": "ana"}, id="both", user="ana", thread="talk")
+    app.start(greet, {"name": "ben"}, id="user", user="ben")
+    app.start(greet, {"name": "cy"}, id="thread", thread="other")
+    with working(app, greet):
+        until(ended(app, "both", "user", "thread"))
+        app.start(greet, {"name": "ana"}, id="again", user="ana", thread="talk")
+        until(ended(app, "again"))
+    assert [app.get(id).result for id in ("both", "user", "thread", "again")] == [
+        "hello ana",
+        "hello ben",
+        "hello cy",
+        "hello ana",
+    ]
+    assert (app.get("both").user, app.get("both").thread) == ("ana", "talk")
+    assert app.verify().ok
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_agent_that_leaves_by_the_back_door_does_not_take_the_worker_along(app, error):
+    @agent
+    def leaves(task):
+        task.step(lambda: 1, name="one")
+        raise error("bye")
+
+    app.start(leaves, id="leaves")
+    with working(app, leaves, double) as worker:
+        until(lambda: worker.counts["failed"] + worker.counts["quarantined"] == 1)
+        app.start(double, id="next")
+        until(ended(app, "next"))
+    state = app.get("leaves")
+    told = state.failure.message if state.status == "failed" else state.waiting.why
+    assert error.__name__ in told or "bye" in told
+
+
 # Queues
 
 
@@ -254,6 +294,45 @@ def test_limits_of_a_queue_hold_for_each_key_and_across_workers(url):
         with working(app, one), working(app, one, name="second"):
             until(ended(app, *ids))
     assert most == {"x": 1, "y": 1, "z": 1, "w": 1, "all": most["all"]} and most["all"] <= 3
+
+
+def test_a_rate_lets_no_more_begin_than_it_says(url):
+    with holdfast.open(url, queues=[Queue("api", rate="2/h")]) as app:
+        ids = [f"t{n}" for n in range(4)]
+        for id in ids:
+            app.start(double, id=id, queue="api")
+        app.start(double, id="free")
+        with working(app, double) as worker:
+            until(ended(app, "t0", "t1", "free"))
+            app.start(double, id="later")  # heard of, and looked for, as the others are not
+            until(ended(app, "later"))
+            assert worker.counts["completed"] == 4
+        assert [app.get(id).status for id in ids] == ["completed", "completed", "pending", "pending"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"name": "@block"}, "'@block'"),
+        ({"name": ""}, "queue's name"),
+        ({"concurrency": 0}, "concurrency=0 of queue 'q' lets nothing happen"),
+        ({"per_key": 1.5}, "per_key=1.5 of queue 'q'"),
+        ({"max_ready": -1}, "max_ready=-1 of queue 'q'"),
+        ({"rate": "fast"}, "rate='fast' of queue 'q' is not understood"),
+        ({"rate": "0/m"}, "rate='0/m' of queue 'q' is not understood"),
+    ],
+)
+def test_a_queue_that_lets_nothing_happen_is_refused(given, told):
+    with pytest.raises(InvalidValue, match=re.escape(told)):
+        Queue(**{"name": "q", **given})
+
+
+@pytest.mark.parametrize(
+    ("queues", "told"), [(["mail"], "'mail' is not a queue"), ([Queue("a")] * 2, "declared twice")]
+)
+def test_queues_are_declared_once_and_as_queues(queues, told):
+    with pytest.raises(InvalidValue, match=told):
+        holdfast.open("memory:", queues=queues)
 
 
 # What nobody takes

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -13,8 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+from holdfast import agent
 from holdfast.cli.main import COMMANDS, cli
 from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING, refusing
+from holdfast.testing.clock import FakeClock
 from tests.faces import cli_agents
 
 ROOT = Path(__file__).parents[2]
@@ -522,6 +525,76 @@ def test_a_store_is_copied_backed_up_counted_and_looked_after(told):
     os.chmod("holdfast.db", 0o644)
     out, _ = call("doctor")
     assert re.search(r"^warn  rights .*644", out, re.M) and "chmod 600 holdfast.db" in out
+
+
+def test_the_doctor_says_what_is_wrong_with_a_file_and_its_times(folder):
+    ahead = FakeClock(int((time.time() + 3600) * 1_000_000))
+    with holdfast.open(folder / "holdfast.db", clock=ahead) as app:
+        app.start("later", id="t")
+    (folder / "holdfast.db").chmod(0o644)
+    found = {one["what"]: one for one in data("doctor")}
+    assert found["rights"]["level"] == "warn" and "chmod 600" in found["rights"]["remedy"]
+    assert found["clock"]["level"] == "warn" and "in the future" in found["clock"]["said"]
+    assert call("doctor")[0].count("warn") >= 2
+
+
+def test_nobody_who_reads_is_no_error_to_complain_of(folder):
+    """As with `holdfast list | head -1`: the reader leaves first."""
+    with holdfast.open(folder / "holdfast.db") as app:
+        for number in range(300):
+            app.start("a" * 100, id=f"{number}-{'x' * 100}")
+    command = [sys.executable, "-m", "holdfast", "list", "--limit", "300", "--json"]
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = subprocess.run(command, cwd=folder, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(writes)
+    assert done.stderr == "" and done.returncode in (0, 1)
+
+
+def test_a_budget_in_seconds_and_none_at_all(folder):
+    @agent(budget=holdfast.Budget(wall_time="20s"))
+    def limited(task):
+        return task.ask("go on?")
+
+    with holdfast.open(folder / "holdfast.db") as app:
+        app.start("free", id="free")
+        app.run(limited, id="limited")
+    assert call("budget", "free")[1].endswith("free has no budget\n")
+    call("budget", "limited", "wall_time=30")
+    with holdfast.open(folder / "holdfast.db") as app:
+        assert app.get("limited").budget.limits["wall_time"] == 30
+
+
+def test_an_agent_that_fails_its_test_says_why(folder):
+    (folder / "broken.py").write_text(
+        "from holdfast import agent\n\n\n@agent\ndef broken(task):\n    raise ValueError('no such city')\n"
+    )
+    out, _ = call("test", "broken.py", code=FAILED)
+    assert "broken is failed" in out and "no such city" in out
+
+
+def test_a_task_that_waits_says_for_what_and_what_to_type(folder):
+    @agent
+    def asker(task):
+        return task.wait("go")
+
+    @agent
+    def parent(task):
+        return task.spawn(asker)
+
+    @agent
+    def sleeper(task):
+        task.sleep(7200)
+
+    with holdfast.open(folder / "holdfast.db") as app:
+        app.run(parent, id="p")
+        app.run(sleeper, id="s", hold=0)
+    assert "waits for its child p/asker#1" in call("show", "p")[0]
+    out, _ = call("show", "p/asker#1")
+    assert "waits for the signal 'go'" in out and "holdfast signal p/asker#1 go VALUE" in out
+    assert re.search(r"sleeps until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", call("show", "s")[0])
 
 
 def test_settings_say_where_they_come_from(folder):

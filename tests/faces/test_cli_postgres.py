@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.main import cli
-from holdfast.cli.refusal import STORE
+from holdfast.cli.refusal import FAILED, STORE
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -45,6 +45,19 @@ def test_the_schema_of_a_server_is_looked_at_before_it_is_touched(empty):
 def test_whoever_only_looks_makes_no_schema(empty, command):
     error = told(*command, "--store", empty, code=STORE)["error"]
     assert error["code"] == "not-a-store" and "nothing was made" in error["message"] and schemas(empty) == 0
+
+
+def test_the_doctor_names_an_index_that_is_not_valid(postgres_url):
+    with psycopg.connect(postgres_url, autocommit=True) as raw:
+        [name] = raw.execute(
+            "select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
+            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = 'holdfast' order by 1 limit 1"
+        ).fetchone()
+        raw.execute("update pg_index set indisvalid = false where indexrelid = %s::regclass", [f"holdfast.{name}"])
+    doctor = CliRunner().invoke(cli, ["doctor", "--store", postgres_url, "--json"])
+    [found] = [one for one in json.loads(doctor.stdout) if one["what"] == "indexes"]
+    assert found["level"] == "fail" and name in found["said"] and found["remedy"].startswith("reindex index")
+    assert doctor.exit_code == FAILED
 
 
 def test_a_schema_of_a_newer_version_is_refused_and_left_alone(postgres_url):

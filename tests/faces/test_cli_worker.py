@@ -21,6 +21,7 @@ from holdfast.cli.look import bare
 from holdfast.cli.refusal import FAILED, STORE, USAGE
 from tests.faces import worker_agents as agents
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT, Terminal
+from tests.postgres_server import Server, binaries
 
 LONG = 60
 STORES = ("sqlite", "postgres")
@@ -150,6 +151,17 @@ def test_a_worker_serves_a_file_says_what_it_does_and_stops_when_asked(folder, a
     assert re.search(r"failed +f \(failer\) .* ValueError: no such city", worker.err)
     last = worker.err.splitlines()[-1]
     assert re.search(r"stopped after .*: 3 tasks worked on \(2 completed, 1 failed\); none is held$", last)
+
+
+def test_schedules_of_a_file_are_served(folder, app, start):
+    with (folder / "agents.py").open("a") as file:
+        file.write('\n\nfrom holdfast import Schedule\n\noften = Schedule("often", quick, "every 1s", {"x": 3})\n')
+    worker = start("worker", "agents.py")
+    worker.says("schedules often")
+    until(lambda: len(app.list(status="completed", agent="quick")) >= 2)
+    assert worker.ends() == 0 and "completed" in worker.err
+    assert all(re.fullmatch(r"often/20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", one.id) for one in app.list())
+    assert {app.get(one.id).result for one in app.list(status="completed")} == {6}
 
 
 def test_programs_read_lines_or_one_document(folder, app, start):
@@ -364,6 +376,30 @@ def test_a_store_that_cannot_be_reached_ends_the_command(folder):
         assert json.loads(refused.stderr)["error"]["code"] == "store-unreachable"
     for command in (["doctor"], ["migrate", "--dry-run"], ["workers"]):
         assert "error[store-unreachable]" in run(folder, *command, "--store", away, code=STORE).stderr
+
+
+def test_a_wrong_password_ends_the_command_and_is_not_shown(folder):
+    pytest.importorskip("psycopg")
+    found = binaries()
+    if found is None:
+        pytest.skip("there is no PostgreSQL")
+    server = Server(found, password="right")
+    try:
+        for password, more in (("mistyped", []), ("mistyped", ["--processes", "2"]), ("", [])):
+            wrong = server.url().replace("postgres@", f"postgres:{password}@")
+            refused = run(folder, "worker", "agents.py", "--store", wrong, *more, code=STORE)
+            assert refused.stdout == "" and "error[store-unreachable]" in refused.stderr
+            assert "password" in refused.stderr and "mistyped" not in refused.stderr
+            assert "Traceback" not in refused.stderr and "it keeps trying" not in refused.stderr
+    finally:
+        server.stop()
+
+
+def test_a_host_that_is_not_there_ends_the_command(folder):
+    pytest.importorskip("psycopg")
+    refused = run(folder, "worker", "agents.py", "--store", "postgresql://ana:mistyped@db.invalid/x", code=STORE)
+    assert "error[store-unreachable]" in refused.stderr and "db.invalid" in refused.stderr
+    assert refused.stdout == "" and "mistyped" not in refused.stderr and "Traceback" not in refused.stderr
 
 
 # People

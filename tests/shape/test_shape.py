@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,11 @@ def test_a_migration_that_was_released_is_never_edited():
     pinned = Path(__file__).with_name("migrations.txt").read_text().split()
     found = [one.checksum for dialect in ("sqlite", "postgres") for one in migrations(dialect)]
     assert found == pinned, "add a new file instead"
+
+
+def test_what_is_not_covered_has_a_reason_in_a_sentence():
+    reasons = tomllib.loads((SOURCE.parents[1] / "tests" / "coverage_reasons.toml").read_text("utf-8"))
+    assert 90 <= reasons["default"]["floor"] < 100
+    for name, one in reasons.items():
+        assert name == "default" or (SOURCE / name).is_file(), f"there is no module {name}"
+        assert 0 < one["floor"] < 100 and one["why"].endswith(".") and len(one["why"]) > 20, name

@@ -294,7 +294,7 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
     if data.startswith(b'{"$json"'):
         data = data[9:-1]
     hashed = sha256(salt.encode() + data).hexdigest()
-    ref = BlobRef(hashed, len(data), shape(Raw(data)), salt)
+    ref = BlobRef(hashed, len(data), shape(raw), salt)
     return Raw(_encode_struct(ref)), Blob(hashed, zstd().compress(data, 3))
 
 

@@ -270,12 +270,12 @@ class Worker:
         assert self._loop is not None
         now_us = self._home.logs.clock.now_us()
         free = self.plan.concurrency - len(self._mine)
+        for schedule in () if self._stopping else self.plan.schedules:  # also if there is no room: others may have some
+            if schedule.begin_due(now_us, self._start):
+                self.counts.add("scheduled")
         if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
             self._more = True
             return IDLE_SECONDS
-        for schedule in self.plan.schedules:
-            if schedule.begin_due(now_us, self._start):
-                self.counts.add("scheduled")
         if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
         for one in self._claiming.round(free, now_us):
