@@ -17,8 +17,8 @@ from holdfast.core.records import Write
 from holdfast.store.queues import Rate
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance_queues import add, claim, take, then, wanted
 from holdfast.testing.conformance_transact import run_threads
+from holdfast.testing.queue_samples import add, claim, take, then, wanted
 from holdfast.testing.samples import AT, check_chain, draft, group, note, summary_of, within
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 20
 CHILD = """
 import sys, time
 from holdfast.engine.urls import open_store
-from holdfast.testing.conformance_queues import add, claim, take, wanted
+from holdfast.testing.queue_samples import add, claim, take, wanted
 store = open_store(sys.argv[1], durability=None, snapshots_kept=2, at_us=0)
 print("open", flush=True)
 for line in sys.stdin:

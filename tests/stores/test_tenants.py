@@ -19,7 +19,7 @@ from holdfast.store.namespaces import Tenant
 from holdfast.store.queues import Waiting
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import StoreConformance
-from holdfast.testing.conformance_queues import add, claim
+from holdfast.testing.queue_samples import add, claim
 from holdfast.testing.samples import AT, created, draft, group, note
 
 
