@@ -201,13 +201,14 @@ def test_a_task_is_followed_from_another_terminal_until_it_ends(folder):
 
 
 def test_a_task_that_somebody_else_has_is_busy(folder):
-    screen = Terminal(folder, "run", "agents.py:slowly", "--id", "s")
+    work = ("run", "agents.py:slowly", "-p", "steps:=14", "--id", "s")  # long enough for another process to start
+    screen = Terminal(folder, *work)
     screen.until("done.*slow#1")
-    other = run(folder, "run", "agents.py:slowly", "--id", "s")
+    other = run(folder, *work)
     assert other.returncode == 4 and "error[task-busy]" in other.stderr and "holdfast log s --follow" in other.stderr
-    waited = run(folder, "run", "agents.py:slowly", "--id", "s", "--wait", "30s")
-    assert waited.returncode == 0 and waited.stdout == "15\n" and screen.ended() == 0
-    assert len(done_slowly(folder)) == 6
+    waited = run(folder, *work, "--wait", "30s")
+    assert waited.returncode == 0 and waited.stdout == "91\n" and screen.ended() == 0
+    assert len(done_slowly(folder)) == 14
 
 
 def test_the_tour_is_true(folder):
