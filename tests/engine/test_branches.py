@@ -145,6 +145,40 @@ def test_a_branch_belongs_to_the_one_that_started_it_whoever_uses_a_verb_first(a
     assert len(did) == 4
 
 
+@pytest.mark.parametrize("limit", [30, None, 0])
+def test_what_wait_for_waits_for_is_no_branch_whatever_the_python(app, did, limit):
+    """Until Python 3.12 it makes an asyncio task of it, and a task that was begun before then goes on after."""
+
+    @agent
+    async def worker(task):
+        def step(name):
+            return task.step(lambda: did.append(name), name=name)
+
+        async def reader():
+            await step("d")
+            return task.state.seen
+
+        async def both():
+            await asyncio.wait_for(step("b"), 30)
+            task.state.seen = 1
+            await asyncio.wait_for(step("b"), 30)
+            return await asyncio.gather(step("c"), reader())
+
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(step("a"), limit)
+        found = await asyncio.wait_for(asyncio.wait_for(both(), 30), 40)
+        await asyncio.gather(step("e"))
+        await asyncio.wait_for(task.wait("go"), 30)
+        return found
+
+    state = replayed(app, worker)
+    assert state.status == "completed" and state.result == [None, 1]
+    skipped = 1 if limit == 0 else 0
+    keys = ["a#1"] * (1 - skipped) + ["b#1", "b#2", *(f"~{n + skipped}/{name}#1" for n, name in enumerate("cde", 1))]
+    assert sorted(state.steps) == sorted([*keys, "go#1"])
+    assert sorted(did) == sorted(key.partition("#")[0][-1] for key in keys), "nothing was done again"
+
+
 def test_a_branch_in_the_background_keeps_its_number_when_nothing_lets_it_begin(app, did):
     @agent
     async def worker(task):

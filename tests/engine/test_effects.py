@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -472,8 +471,7 @@ def test_a_once_call_that_its_agent_gave_up_waiting_for_can_be_settled(app, how)
             task.note("gave up", True)
         return "went on"
 
-    # Since Python 3.12 wait_for makes no asyncio task, hence no branch, of what it waits for.
-    key = "pay#1" if how == "wait_for" and sys.version_info >= (3, 12) else "~1/pay#1"
+    key = "pay#1" if how == "wait_for" else "~1/pay#1"
     state = app.run(worker, id="t")
     if state.status == "waiting":
         assert state.waiting.kind == "doubt"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import sys
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -68,13 +70,43 @@ def _factory(inner: Any) -> Any:
     def make(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
         context: Context | None = given.get("context")
         here = _here.get() if context is None else context.get(_here)
-        if here is not None and CALLER.get() is None:
+        stands_in = here is not None and _is_waited_for()
+        if here is not None and not stands_in and CALLER.get() is None:
             context = copy_context() if context is None else context.copy()
             context.run(_here.set, here.run.born(here))
             given["context"] = context
-        return asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
+        made = asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
+        if stands_in:
+            _stand_ins[made] = _whose(asyncio.current_task())
+        return made
 
     return make
+
+
+# Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. What is begun under one Python goes
+# on under another, so that one is no branch: it stands in for the one that waits, which does nothing meanwhile.
+
+_WAIT_FOR: object = asyncio.wait_for.__code__ if sys.version_info < (3, 12) else None
+_FRAMES = 7  # from here up to it, at the most
+_stand_ins: weakref.WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any] | None] = weakref.WeakKeyDictionary()
+
+
+def _is_waited_for() -> bool:
+    """Whether it is `wait_for` that starts an asyncio task, here and now, in order to wait for it."""
+    frame = None if _WAIT_FOR is None else inspect.currentframe()
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code is _WAIT_FOR:
+            timeout: float | None = frame.f_locals["timeout"]
+            return timeout is not None and timeout > 0
+        frame = frame.f_back
+    return False
+
+
+def _whose(task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
+    """Whom an asyncio task stands in for, or itself."""
+    return task if task is None else _stand_ins.get(task, task)
 
 
 class LoopRun(Run):
@@ -125,6 +157,9 @@ class LoopRun(Run):
             here = Here(self, self.root, self.root.seen, self.root.own)
         if here.branch.owner is task:
             return here.branch
+        if task is not None and here.branch.owner is _whose(task):
+            self._tasks.add(task)
+            return here.branch
         if here.branch.turn != self.root.turn:
             raise Suspended  # a branch that outlived its turn
         if here.branch.owner is None and here.branch is not self.root:
@@ -136,11 +171,15 @@ class LoopRun(Run):
 
     def born(self, here: Here) -> Here:
         """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
-        branch = here.branch.child(seen=here.seen, own=here.own)
+        parent, seen, own = here.branch, here.seen, here.own
+        if parent.owner is not None and parent.owner is _whose(asyncio.current_task()):
+            seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
+        branch = parent.child(seen=seen, own=own)
         return Here(self, branch, branch.seen, branch.own)
 
     def _own(self, branch: Branch) -> None:
-        branch.owner = task = asyncio.current_task()
+        task = asyncio.current_task()
+        branch.owner = _whose(task)
         if task is not None:
             self._tasks.add(task)
         self.moved(branch)
