@@ -2,7 +2,6 @@
 
 import json
 import os
-import posix
 import sqlite3
 import subprocess
 import sys
@@ -102,9 +101,10 @@ def test_a_tally_counts_points_not_deeds():
 
 
 @pytest.fixture
-def killing(monkeypatch):
+def killing():
     found = pytest.importorskip("killing")
-    monkeypatch.setattr(os, "_exit", posix._exit)  # under coverage it writes first, and that would be counted too
+    if "COVERAGE_PROCESS_CONFIG" in os.environ:
+        pytest.skip("what is measured is written down, and those writes would be counted too")
     try:
         found.live(lambda: None)
     except found.Untraceable as error:

@@ -309,8 +309,9 @@ class Worker:
             execute.warn("worker %s: task %s: %s", self.name, place[1], done.why)
         asks = self._more or self._stopping or self._suspect == place or self._limited
         self._suspect = None if self._suspect == place else self._suspect
-        del self._mine[place]
-        self._shop(place[0]).held.discard(place[1])
+        if self._mine.get(place) is stop:  # else it could be taken again, and was, before we came to this
+            del self._mine[place]
+            self._shop(place[0]).held.discard(place[1])
         self._note(replace(done, seconds=time.monotonic() - began))
         if asks and self._ears is not None:
             self._ears.wake()
