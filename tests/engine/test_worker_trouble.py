@@ -10,7 +10,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast import Queue, agent
+from holdfast import Queue, Schedule, agent
 from holdfast import events as ev
 from holdfast.engine import claiming
 from holdfast.engine import health as health_module
@@ -286,3 +286,74 @@ def test_who_asks_badly_or_slowly_keeps_nobody_from_asking(monkeypatch, capfd):
 def answers(health):
     with contextlib.suppress(OSError):
         return ask(health, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
+
+
+# By the clock
+
+
+def begun(app, name):
+    return sorted(row.id for row in app.list(limit=100) if row.id.startswith(f"{name}/"))
+
+
+def test_a_schedule_begins_each_task_once_however_many_workers_declare_it(url):
+    def schedule():
+        return Schedule("tick", double, "every 1s", {"x": 4})
+
+    with (
+        holdfast.open(url) as app,
+        holdfast.open(url) as other,
+        working(app, double, schedules=(schedule(),), name="one") as one,
+        working(other, double, schedules=(schedule(),), name="two") as two,
+    ):
+        until(lambda: len(begun(app, "tick")) >= 2 and ended(app, *begun(app, "tick"))(), 6)
+        one.stop(), two.stop()
+        ids = begun(app, "tick")
+        assert one.counts["scheduled"] + two.counts["scheduled"] == len(ids) == len(set(ids))
+        assert {app.get(id).result for id in ids[:2]} == {8}
+
+
+def test_a_schedule_begins_tasks_while_its_worker_has_no_room(tmp_path):
+    go = threading.Event()
+
+    @agent
+    def long(task):
+        return task.step(go.wait, LONG, name="long")
+
+    with holdfast.open(tmp_path / "x.db") as app:
+        app.start(long, id="long")
+        with working(app, long, double, concurrency=1, schedules=(Schedule("tick", double, "every 2s"),)) as worker:
+            until(lambda: worker.busy == 1)
+            known = len(begun(app, "tick"))
+            until(lambda: len(begun(app, "tick")) > known, 5)
+            assert app.get("long").status == "running"
+            go.set()
+
+
+def test_a_schedule_whose_queue_is_full_is_tried_again_and_ends_no_worker(tmp_path, caplog):
+    with holdfast.open(tmp_path / "x.db", queues=[Queue("few", max_ready=1)]) as app:
+        other = agent(lambda task: None, name="other")
+        app.start(other, id="in-the-way", queue="few")
+        schedule = Schedule("tick", double, "every 1h", queue="few", late="1h")
+        with working(app, double, schedules=(schedule,)) as worker:
+            until(lambda: worker.counts["errors"] == 1, 5)
+            app.start(double, id="well")
+            until(ended(app, "well"), 5)
+            app.cancel("in-the-way")
+            until(lambda: begun(app, "tick") and ended(app, *begun(app, "tick"))(), 5)
+        assert len([one for one in caplog.messages if "wait in queue 'few'" in one]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"queue": "fwe"}, "there is no queue 'fwe'"),
+        ({"prioritty": 3}, "a task has no 'prioritty'"),
+        ({"input": {"y": 1}}, "'y'"),
+        ({"key": ""}, "key"),
+    ],
+)
+def test_a_schedule_whose_tasks_could_not_begin_is_refused_before_the_worker_does(tmp_path, given, told):
+    with holdfast.open(tmp_path / "x.db", queues=[Queue("few")]) as app:
+        with pytest.raises(holdfast.HoldfastError, match=told):
+            app.worker([double], schedules=(Schedule("tick", double, "every 1h", **given),))
+        assert app.list() == []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.errors import InvalidValue, TaskCollected, TaskExists
+from holdfast.engine import beginnings
 from holdfast.engine.agent import Agent
 from holdfast.engine.log import Logs
 from holdfast.engine.queue import Queue
@@ -38,6 +39,8 @@ def worker(
                 f"{schedule!r} starts tasks of agent {schedule.agent.name!r}, which this worker does not know",
                 hint="give it to the worker too",
             )
+        _ = app.queues[schedule.given.get("queue", "default")]
+        beginnings.first(shop, schedule.name, schedule.agent, schedule.input, dict(schedule.given))
 
     def shops(namespace: str) -> Workshop:
         if namespace == app.namespace:
