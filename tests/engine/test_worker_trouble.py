@@ -1,6 +1,9 @@
 """Workers where things are not as they should be: many tenants, what nobody serves, code that misbehaves."""
 
 import asyncio
+import contextlib
+import socket
+import struct
 import threading
 import time
 
@@ -10,6 +13,7 @@ import holdfast
 from holdfast import Queue, agent
 from holdfast import events as ev
 from holdfast.engine import claiming
+from holdfast.engine import health as health_module
 from holdfast.engine.draining import is_idle
 from holdfast.engine.health import Health
 from tests.engine.test_worker import LONG, died, double, ended, until, working
@@ -246,3 +250,39 @@ def test_the_next_task_of_a_limited_queue_begins_when_one_ends(url):
             began = time.monotonic()
             until(ended(app, *(f"{queue}-{n}" for n in range(8) for queue in ("one", "keyed"))))
             assert time.monotonic() - began < 2, "nobody has to wait until the worker looks again by itself"
+
+
+# Those who ask how a worker is
+
+
+def ask(health, request, seconds=5):
+    with socket.create_connection(("127.0.0.1", health.port), seconds) as link:
+        link.sendall(request)
+        return link.makefile("rb").read()
+
+
+def test_who_asks_badly_or_slowly_keeps_nobody_from_asking(monkeypatch, capfd):
+    monkeypatch.setattr(health_module, "SLOW_SECONDS", 0.3)
+    with holdfast.open("memory:") as app, contextlib.ExitStack() as stack:
+        health = stack.enter_context(contextlib.closing(Health(app.worker([double]), app.store.queues.depths)))
+        assert ask(health, b"GET /healthz?from=probe HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
+        told = ask(health, b"HEAD /healthz HTTP/1.0\r\n\r\n")
+        assert told.startswith(b"HTTP/1.0 200 ") and told.endswith(b"\r\n\r\n")
+        assert b" 501 " in ask(health, b"POST /healthz HTTP/1.0\r\n\r\n")
+        assert b" 431 " in ask(health, b"GET /healthz HTTP/1.0\r\nX: " + b"x" * 70_000 + b"\r\n\r\n")
+        assert b" 404 " in ask(health, b"GET /../../etc/passwd HTTP/1.0\r\n\r\n")
+        before = threading.active_count()
+        slow = [socket.create_connection(("127.0.0.1", health.port)) for _ in range(100)]
+        for link in slow:
+            link.sendall(b"GET /hea")
+        assert threading.active_count() <= before + health_module.MOST_ASKING
+        slow[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for link in slow:
+            link.close() if link is slow[0] else stack.callback(link.close)
+        until(lambda: answers(health), 5)
+    assert capfd.readouterr().err == ""
+
+
+def answers(health):
+    with contextlib.suppress(OSError):
+        return ask(health, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")

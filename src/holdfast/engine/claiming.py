@@ -88,6 +88,8 @@ class Claiming:
         found = [self._shops(tenant or "").logs.store.queues.next_wake(tenant, names, now_us) for tenant in whose]
         if self._is_stale:
             found.append(now_us + int((self._tenants_at - time.monotonic()) * 1_000_000))
+        if self.left_ours:
+            found.append(now_us + 20_000)  # it will be done with in a moment
         idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
         self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = 1.0
 """How long a count of tasks is told again: whoever asks often does not make the store count often."""
+
+SLOW_SECONDS = 5.0
+"""How long one waits for the rest of a request."""
+
+MOST_ASKING = 32
+"""How many are answered at a time."""
 
 COUNTED = {
     "claimed": "tasks taken",
@@ -54,6 +61,32 @@ class Counts:
         return {name: self._counts[name] for name in COUNTED}
 
 
+class _Server(ThreadingHTTPServer):
+    """Answers so many at a time; others are turned away. Whoever hangs up is not worth a line."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._places = threading.BoundedSemaphore(MOST_ASKING)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class Health:
     """`/healthz` and `/metrics` of a worker, on 127.0.0.1."""
 
@@ -61,13 +94,17 @@ class Health:
         health = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = SLOW_SECONDS
+
             def do_GET(self) -> None:
-                status, kind, body = health.answer(self.path)
+                status, kind, body = health.answer(self.path.partition("?")[0])
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(body if self.command == "GET" else b"")
+
+            do_HEAD = do_GET
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nobody wants to read of every look."""
@@ -77,8 +114,7 @@ class Health:
         self._known: list[Waiting] = []
         self._fresh_until = 0.0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True).start()
 

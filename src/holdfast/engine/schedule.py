@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core import cron, names
-from holdfast.core.errors import InvalidValue, QueueFull
+from holdfast.core.errors import InvalidValue
 from holdfast.core.policy import Duration, seconds
 from holdfast.core.records import moment
 from holdfast.engine.agent import Agent
-from holdfast.engine.execute import warn
 
 Starter = Callable[["Schedule", str], bool]
 """Starts the task of that id for a schedule; whether nobody had. A queue may be full."""
@@ -47,7 +46,7 @@ class Schedule:
         self.given = given
         self._times, self._zone = cron.times(when, zone), cron.zone_of(zone)
         self._late_us = int(seconds(late, "late") * 1_000_000)
-        self._begun_us = self._refused_us = 0
+        self._begun_us = 0
 
     def __repr__(self) -> str:
         return f"<schedule {self.name}: {self.when}>"
@@ -57,19 +56,10 @@ class Schedule:
         return self._times.next(now_us, self._zone)
 
     def begin_due(self, now_us: int, start: Starter) -> bool:
-        """Start the task of the last time that has come, unless it was; whether that was here and now.
-
-        While its queue is full it is tried again, until it is too late.
-        """
+        """Start the task of the last time that has come, unless it was; whether that was here and now."""
         due_us = self._times.last(now_us, self._zone)
         if due_us <= self._begun_us or now_us - due_us > self._late_us:
             return False
-        try:
-            begun = start(self, f"{self.name}/{moment(due_us):%Y-%m-%dT%H:%M:%SZ}")
-        except QueueFull as error:
-            if self._refused_us != due_us:
-                warn("schedule %s: %s; it keeps trying", self.name, error.message)
-            self._refused_us = due_us
-            return False
+        begun = start(self, f"{self.name}/{moment(due_us):%Y-%m-%dT%H:%M:%SZ}")
         self._begun_us = due_us
         return begun

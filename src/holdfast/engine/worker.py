@@ -105,6 +105,8 @@ class Worker:
         """Whether the end of a task may let another one begin."""
         self._more = False
         """Whether there may be more tasks to take than there was room for."""
+        self._hindered: dict[str, str] = {}
+        """Schedules whose task cannot be started, and why."""
         self._suspect: Place | None = None
         self._stopping = False
         self._ears: Ears | None = None
@@ -269,10 +271,9 @@ class Worker:
         """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
         assert self._loop is not None
         now_us = self._home.logs.clock.now_us()
+        if not self._stopping:
+            self._begin_scheduled(now_us)
         free = self.plan.concurrency - len(self._mine)
-        for schedule in () if self._stopping else self.plan.schedules:  # also if there is no room: others may have some
-            if schedule.begin_due(now_us, self._start):
-                self.counts.add("scheduled")
         if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
             self._more = True
             return IDLE_SECONDS
@@ -290,6 +291,21 @@ class Worker:
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
+
+    def _begin_scheduled(self, now_us: int) -> None:
+        """Start what a schedule says, also while there is no room here. One that cannot be is tried again a while."""
+        for schedule in self.plan.schedules:
+            try:
+                if schedule.begin_due(now_us, self._start):
+                    self.counts.add("scheduled")
+                self._hindered.pop(schedule.name, None)
+            except StoreError:
+                raise
+            except HoldfastError as error:
+                if self._hindered.get(schedule.name) != error.message:
+                    self._hindered[schedule.name] = error.message
+                    self.counts.add("errors")
+                    execute.warn("worker %s: schedule %s: %s; it keeps trying", self.name, schedule.name, error.message)
 
     # On the event loop
 

@@ -39,6 +39,7 @@ def worker(
                 f"{schedule!r} starts tasks of agent {schedule.agent.name!r}, which this worker does not know",
                 hint="give it to the worker too",
             )
+        _ = app.queues[schedule.given.get("queue", "default")]
         beginnings.first(shop, schedule.name, schedule.agent, schedule.input, dict(schedule.given))  # now, not at eight
 
     def shops(namespace: str) -> Workshop:

@@ -33,7 +33,7 @@ def worker_(place: Place, target: str | None, processes: int, child: int | None,
     What happens is told on stderr; --jsonl tells it on stdout, --json gives one document at the end. SIGTERM or
     Ctrl-C once: takes no more tasks, each stops after its step and is let go of; ends with 0. Twice, or after --grace:
     ends at once with 130, and others take over. With --processes, one that dies is started anew. With --drain it stops
-    by itself when no task of its queues is ready or being worked on.
+    by itself when no task that it serves is ready, and none of its queues is being worked on.
 
     Example: holdfast worker agents.py:travel --queue default --concurrency 20 --health 9100
     """
