@@ -43,6 +43,9 @@ T = TypeVar("T")
 ALONE_SECONDS = 5.0
 """How long a task that may kill waits for the others to be done or let go of."""
 
+HANDFUL_SECONDS = 0.005
+"""How long after it has asked for tasks a worker that has some asks for more."""
+
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
 
@@ -240,10 +243,13 @@ class Worker:
     def _ask_on(self) -> None:
         """Ask for tasks until there is nothing more to do."""
         assert self._ears is not None and self._loop is not None and self._done is not None
-        pause, heard = 0.0, True
+        pause, heard, asked = 0.0, True, 0.0
         try:
             while not self._stopping or self._mine:
+                if self._mine:  # while it is at work, what comes one by one is taken by the handful
+                    time.sleep(max(0.0, asked + HANDFUL_SECONDS - time.monotonic()))
                 try:
+                    asked = time.monotonic()
                     wait, pause = self._ask(heard), 0.0
                 except StoreError as error:
                     self._ill(error)
@@ -355,7 +361,7 @@ class Worker:
                 why = "it is tried again with nothing else beside it"
                 await _in_thread(lambda: let_go(log, why))
                 return Worked(*place, name, "released", why)
-            job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop)
+            job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
             done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
             return Worked(*place, name, *_became(done.state))
         except Stopped:

@@ -27,7 +27,10 @@ _FOR_PEOPLE = ("person", "doubt", "budget", "diverged")
 
 
 class Job:
-    """A task to be worked on: by whom, how it is found or begun, how long it is held, and what may stop it."""
+    """A task to be worked on: by whom, how it is found or begun, how long it is held, and what may stop it.
+
+    `held` is its log, if it was claimed already.
+    """
 
     def __init__(
         self,
@@ -37,8 +40,10 @@ class Job:
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
         first: contracts.First | None = None,
+        held: Log | None = None,
     ) -> None:
         self.id = id
+        self.held = held
         self.agent = agent
         self.prepare = prepare
         self.first = first
@@ -118,7 +123,7 @@ class Workshop:
         with self.busy.with_(job.id):
             alone = job.first is not None and job.first[0].user is None and job.first[0].thread is None
             alone = alone and job.id not in self.logs.heads
-            begun = await begin_async(self.logs, job.id, self._first(*job.first)) if job.first and alone else None
+            begun = await begin_async(self.logs, job.id, self._first(*job.first)) if job.first and alone else job.held
             log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
             if go_on:
                 run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
