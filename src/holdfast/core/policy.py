@@ -38,7 +38,7 @@ def seconds(value: Duration, what: str = "duration") -> float:
     elif isinstance(value, str):
         parts = _PART.findall(value)
         if not parts or "".join(number + unit for number, unit in parts) != value:
-            raise InvalidValue(f"{value!r} is not {_a(what)}", hint='write it with its unit: "30s", "1h30m"')
+            raise InvalidValue(f"{value!r} is not {_a(what)}", hint='write seconds, a timedelta, or text like "1h30m"')
         length = sum(float(number) * _UNITS[unit] for number, unit in parts)
     elif isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         length = float(value)

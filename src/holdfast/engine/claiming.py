@@ -93,8 +93,8 @@ class Claiming:
         idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
         self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
 
-    def round(self, free: int, now_us: int) -> Iterator[Claimed]:
-        """Take up to so many tasks."""
+    def round(self, free: int, now_us: int) -> Iterator[list[Claimed]]:
+        """Take up to so many tasks, some at a time."""
         self._look_for_lost()
         self.left_ours = False
         tenants = self._tenants_now(now_us)
@@ -106,9 +106,9 @@ class Claiming:
             for tenant, queue in order:
                 if free <= 0:
                     return
-                for claimed in self._claim(tenant, queue, min(share, free), lost, now_us):
-                    free -= 1
-                    yield claimed
+                claimed = self._claim(tenant, queue, min(share, free), lost, now_us)
+                free -= len(claimed)
+                yield claimed
             if len(order) < 2:
                 return
 

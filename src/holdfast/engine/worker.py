@@ -285,18 +285,27 @@ class Worker:
             return IDLE_SECONDS
         if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
-        for one in self._claiming.round(free, now_us):
-            free -= 1
-            stop = self._mine[one.namespace, one.name] = Stop()
+        for some in self._claiming.round(free, now_us):
+            free -= len(some)
+            self._take_up(some)
+            if any(one.suspects for one in _at_work()):
+                break
+        self._more = free <= 0 or self._claiming.left_ours
+        self._well()
+        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        return self._claiming.rest_seconds(now_us)
+
+    def _take_up(self, claimed: list[Claimed]) -> None:
+        """Begin tasks, when all of them are known to be under way: one that may kill looks who is beside it."""
+        assert self._loop is not None
+        stops = {(one.namespace, one.name): Stop() for one in claimed}
+        self._mine |= stops
+        for one, stop in zip(claimed, stops.values(), strict=True):
             stop.asked = self._stopping
             self.counts.add("claimed")
             if one.taken:
                 self._note(Worked(one.namespace, one.name, "", "taken_over", TAKEN[one.taken]))
             self._loop.call_soon_threadsafe(self._begin, one, stop)
-        self._more = free <= 0 or self._claiming.left_ours
-        self._well()
-        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
-        return self._claiming.rest_seconds(now_us)
 
     def _begin_scheduled(self, now_us: int) -> None:
         """Start what a schedule says, also while there is no room here. One that cannot be is tried again a while."""
