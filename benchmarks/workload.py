@@ -49,7 +49,7 @@ def say(text: str) -> None:
     print(text, end=" ", file=sys.stderr, flush=True)
 
 
-def best(rounds: int, **subjects: Callable[[], float]) -> dict[str, float]:
+def best(rounds: int, /, **subjects: Callable[[], float]) -> dict[str, float]:
     """The least that each subject gave. They take turns, so that a busy moment of the machine meets all of them.
 
     The first round warms up and does not count.
@@ -57,7 +57,7 @@ def best(rounds: int, **subjects: Callable[[], float]) -> dict[str, float]:
     return {name: min(values) for name, values in in_turns(rounds, **subjects).items()}
 
 
-def in_turns(rounds: int, warm: int = 1, **subjects: Callable[[], float]) -> dict[str, list[float]]:
+def in_turns(rounds: int, warm: int = 1, /, **subjects: Callable[[], float]) -> dict[str, list[float]]:
     """All that each subject gave, without the rounds that warm up. They take turns: a busy moment meets all of them."""
     found: dict[str, list[float]] = {name: [] for name in subjects}
     for _ in range(warm + min(rounds, MOST_ROUNDS)):

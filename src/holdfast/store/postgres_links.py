@@ -11,11 +11,12 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store import postgres_queries as q
 from holdfast.store.postgres_presence import Presence
-from holdfast.store.postgres_quick import Answer, Quick, roll_back
+from holdfast.store.postgres_quick import Answer, Insert, Quick, roll_back
 from holdfast.store.postgres_server import (
     Address,
     Durability,
@@ -31,6 +32,8 @@ from holdfast.store.protocol import written_inside
 _READ_TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
+
+_EVENT = (int, bytes, str, bytes, str, int, bytes, bytes)
 
 Parameters = Mapping[str, Any]
 Question = tuple[LiteralString, Parameters | None]
@@ -50,6 +53,7 @@ class Links:
         self.durability: Durability = durability
         self.texts = q.Texts(address.schema)
         self._quick = Quick()
+        self._append_event = Insert("holdfast_append", self.texts[q.APPEND_EVENT], _EVENT)
         self._pid = os.getpid()
         self._presence: Presence | None = None
         self._lock = threading.Lock()
@@ -180,6 +184,14 @@ class Links:
         if not self.address.pooled:
             return self.run(link, text, bindings).rowcount
         return self.together(link, (q.BEGIN, None), (text, bindings), (q.COMMIT, None))[1].rowcount
+
+    def write_event(self, link: Link, *row: Any) -> int:
+        """One event in one round trip, its columns in the order in which `APPEND_EVENT` names them."""
+        if self.address.pooled:
+            names = ("seq", "digest", "name", "before", "kind", "at", "body", "body_hash")
+            values = [Int8(value) if type(value) is int else value for value in row]
+            return self.write(link, q.APPEND_EVENT, dict(zip(names, values, strict=True)))
+        return self._append_event.run(link, row)
 
     def rows(self, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True) -> list[Any]:
         """Everything a query gives. Reading again on a new connection is always safe."""

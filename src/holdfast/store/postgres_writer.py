@@ -98,8 +98,7 @@ class Writer:
         group = Group((Write(log, (draft,), expect),))
         seq = expect.seq + 1
         digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-        row: dict[str, Any] = {"name": log, "seq": seq, "kind": draft.kind, "at": draft.at_us}
-        row |= {"body": draft.body, "body_hash": draft.body_hash, "digest": digest, "before": expect.digest}
+        row = (seq, digest, log, expect.digest, draft.kind, draft.at_us, draft.body, draft.body_hash)
         failpoint("append.before")
         places: Places = None
         try:
@@ -118,11 +117,11 @@ class Writer:
         assert isinstance(outcome, Conflict)
         return outcome
 
-    def _insert(self, row: dict[str, Any]) -> bool:
+    def _insert(self, row: tuple[Any, ...]) -> bool:
         with self._links.writing() as link:
             failpoint("commit.before")
             try:
-                written = self._links.write(link, q.APPEND_EVENT, row) == 1
+                written = self._links.write_event(link, *row) == 1
             except psycopg.Error as error:
                 raise self._reason(error, link) from error
         if written:
