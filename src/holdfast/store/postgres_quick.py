@@ -83,12 +83,7 @@ class Insert:
     def run(self, link: PatientConnection, values: Sequence[Any]) -> int:
         """Run it to its end, in one round trip; gives how many rows it wrote."""
         encoded = [encode(value) for encode, value in zip(self._encoders, values, strict=True)]
-        with _whole(link):
-            try:
-                return _run(link, self._prepared, encoded).rowcount
-            except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
-                link.quick.clear()
-                return _run(link, self._prepared, encoded).rowcount
+        return _run(link, self._prepared, encoded).rowcount
 
 
 class Quick:
@@ -101,34 +96,11 @@ class Quick:
 
     def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Answer:
         """Run a statement to its end, in one round trip."""
-        prepared, encoded = self._encoded(text, values)
-        with _whole(link):
-            try:
-                return _run(link, prepared, encoded)
-            except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
-                link.quick.clear()
-                if link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
-                    raise
-                return _run(link, prepared, encoded)
+        return _run(link, *self._encoded(text, values))
 
     def together(self, link: PatientConnection, statements: Sequence[Statement]) -> list[Answer]:
         """Run statements one after the other, in one round trip. When one fails, those after it are not run."""
-        ready = [self._encoded(text, values) for text, values in statements]
-        connection = link.pgconn
-        with _whole(link):
-            for prepared, _ in ready:
-                _prepare(link, prepared)
-            connection.enter_pipeline_mode()
-            for prepared, encoded in ready:
-                connection.send_query_prepared(prepared.name, encoded, prepared.formats, result_format=pq.Format.BINARY)
-            connection.pipeline_sync()
-            answers, error = _answers(link)
-            connection.exit_pipeline_mode()
-        if isinstance(error, psycopg.errors.InvalidSqlStatementName):
-            link.quick.clear()
-        if error is not None:
-            raise error
-        return answers
+        return _together(link, [self._encoded(text, values) for text, values in statements])
 
     def _encoded(self, text: bytes, values: Values | None) -> tuple[_Prepared, list[bytes | None]]:
         read = self._read.get(text)
@@ -181,17 +153,44 @@ def _whole(link: PatientConnection) -> Generator[None, None, None]:
 
 
 def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> Answer:
-    _prepare(link, prepared)
-    link.pgconn.send_query_prepared(prepared.name, values, prepared.formats, result_format=pq.Format.BINARY)
-    return _answer(link)
-
-
-def _prepare(link: PatientConnection, prepared: _Prepared) -> None:
-    """Have the server know a statement."""
     if prepared.name not in link.quick:
-        link.pgconn.send_prepare(prepared.name, prepared.text, prepared.types)
-        _answer(link)
-        link.quick.add(prepared.name)
+        return _together(link, [(prepared, values)])[0]
+    try:
+        with _whole(link):
+            _send(link, prepared, values)
+            return _answer(link)
+    except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
+        link.quick.clear()
+        if link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            raise
+        return _together(link, [(prepared, values)])[0]
+
+
+def _send(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> None:
+    link.pgconn.send_query_prepared(prepared.name, values, prepared.formats, result_format=pq.Format.BINARY)
+
+
+def _together(link: PatientConnection, ready: Sequence[tuple[_Prepared, Sequence[bytes | None]]]) -> list[Answer]:
+    """Statements in one round trip, also those that this connection does not know yet."""
+    connection = link.pgconn
+    sent: list[bytes | None] = []  # the name of what was prepared, or None for what was asked
+    with _whole(link):
+        connection.enter_pipeline_mode()
+        for prepared, values in ready:
+            if prepared.name not in link.quick and prepared.name not in sent:
+                connection.send_prepare(prepared.name, prepared.text, prepared.types)
+                sent.append(prepared.name)
+            _send(link, prepared, values)
+            sent.append(None)
+        connection.pipeline_sync()
+        results, error = _answers(link)
+        connection.exit_pipeline_mode()
+    link.quick.update(name for name in sent[: len(results)] if name is not None)
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        link.quick.clear()
+    if error is not None:
+        raise error
+    return [_loaded(link, result) for result, name in zip(results, sent, strict=True) if name is None]
 
 
 def _answer(link: PatientConnection) -> Answer:
@@ -209,9 +208,9 @@ def _answer(link: PatientConnection) -> Answer:
     return _loaded(link, last)
 
 
-def _answers(link: PatientConnection) -> tuple[list[Answer], psycopg.Error | None]:
-    """Wait for the answers to all that was sent in a pipeline, and the first error."""
-    found: list[Answer] = []
+def _answers(link: PatientConnection) -> tuple[list[pq.abc.PGresult], psycopg.Error | None]:
+    """Wait for the answers to all that was sent in a pipeline, up to the first error."""
+    found: list[pq.abc.PGresult] = []
     error: psycopg.Error | None = None
     _flush(link)
     while True:
@@ -222,7 +221,7 @@ def _answers(link: PatientConnection) -> tuple[list[Answer], psycopg.Error | Non
         elif result.status == pq.ExecStatus.PIPELINE_SYNC:
             return found, error
         elif result.status in _OKAY:
-            found.append(_loaded(link, result))
+            found.append(result)
         elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
             error = error or psycopg.errors.error_from_result(result)
 
