@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -18,21 +17,8 @@ from holdfast import agent
 from holdfast.cli.main import COMMANDS, cli
 from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING, refusing
 from holdfast.testing.clock import FakeClock
-from tests.faces import cli_agents
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty place with agents.py in it."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_BY", "ana")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    shutil.copy(cli_agents.__file__, tmp_path / "agents.py")
-    return tmp_path
 
 
 def call(*arguments, code=0, input=None, **environment):

@@ -141,7 +141,7 @@ def _executed(path: Path) -> Any:
     try:
         with redirect_stdout(sys.stderr):  # stdout is for data
             spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # whatever the file raises is told with its line
         raise _broken(path, error) from error
     except SystemExit as error:
         raise InvalidValue(

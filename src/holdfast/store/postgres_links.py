@@ -188,9 +188,8 @@ class Links:
     def write_event(self, link: Link, *row: Any) -> int:
         """One event in one round trip, its columns in the order in which `APPEND_EVENT` names them."""
         if self.address.pooled:
-            names = ("seq", "digest", "name", "before", "kind", "at", "body", "body_hash")
             values = [Int8(value) if type(value) is int else value for value in row]
-            return self.write(link, q.APPEND_EVENT, dict(zip(names, values, strict=True)))
+            return self.write(link, q.APPEND_EVENT, dict(zip(self._append_event.parameters, values, strict=True)))
         return self._append_event.run(link, row)
 
     def rows(self, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True) -> list[Any]:

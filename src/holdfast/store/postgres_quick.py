@@ -77,7 +77,8 @@ class Insert:
 
     def __init__(self, name: str, text: bytes, types: Sequence[type]) -> None:
         oids = tuple(_TYPES[one][0] for one in types)
-        self._prepared = _Prepared(name.encode(), _parsed(text)[0], oids, [pq.Format.BINARY] * len(types))
+        read, self.parameters = _parsed(text)
+        self._prepared = _Prepared(name.encode(), read, oids, [pq.Format.BINARY] * len(types))
         self._encoders = [_TYPES[one][1] for one in types]
 
     def run(self, link: PatientConnection, values: Sequence[Any]) -> int:
