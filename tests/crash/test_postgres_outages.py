@@ -335,3 +335,62 @@ def test_of_400_payments_over_connections_that_are_cut_after_commit_each_is_made
         assert recorded == {"step_started": 400, "step_completed": 400}
     paid_once(world, ids, 40)
     assert proxy.cuts > 10 and audit(postgres_url) == []
+
+
+# Claims, which nobody waits for
+
+
+def test_a_claim_that_went_down_with_the_server_was_never_made(servers, world):
+    """The server flushes only what somebody waits for, so that the claim is surely lost when it is killed."""
+    primary = servers.primary(wal_writer_delay="10s", wal_writer_flush_after="1GB")
+    entered, down = [], threading.Event()
+
+    def slow():
+        entered.append(1)
+        assert down.wait(60)
+        return "done"
+
+    @agent
+    async def clerk(task):
+        await task.step(slow)
+        return await task.step(world.request, "pay", key=task.id)
+
+    with holdfast.open(primary.url()) as app:
+        app.start(clerk, id="t")
+        worker = app.worker([clerk])
+        thread = threading.Thread(target=worker.run, daemon=True)
+        thread.start()
+        try:
+            _wait(lambda: entered)
+            assert app.get("t").status == "running"
+            primary.kill()
+            primary.start()
+            assert _again(lambda: [one.kind for one in app.events("t")]) == ["task_created"], "the claim is gone"
+            down.set()
+            _wait(lambda: _again(lambda: app.get("t").status) == "completed")
+        finally:
+            down.set()
+            worker.stop()
+            thread.join(60)
+        assert len(entered) == 2
+        assert worker.counts["lease_lost"] == 1
+        assert len(world.requests("pay")) == 1
+        assert app.verify().ok and audit(primary.url()) == []
+
+
+def _wait(true):
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def _again(read):
+    """Read, as often as it takes a server to come back."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return read()
+        except AGAIN:
+            assert time.monotonic() < until, "the server did not come back"
+            time.sleep(0.05)

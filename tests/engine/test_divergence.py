@@ -1,8 +1,11 @@
 """Logs that lost acknowledged events under a living process: noticed, named, frozen, and never built upon."""
 
 import asyncio
+import contextlib
 import copy
 import itertools
+import threading
+import time
 
 import apsw
 import pytest
@@ -10,6 +13,7 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Diverged, Happened, agent, tool
 from holdfast import events as ev
+from holdfast.core import codec
 from holdfast.engine import inbox
 
 COPIES = itertools.count(1)
@@ -80,6 +84,25 @@ class Till:
             return "paid"
 
         return pay
+
+
+@contextlib.contextmanager
+def at_work(worker):
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def wait_for(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
 
 
 def kinds(app, id, after=0):
@@ -495,3 +518,60 @@ def test_somebody_who_built_upon_the_loss_unawares_is_stopped_when_another_notic
         other.run(second, id="t")
     assert inner["noticed"]
     assert kinds(app, "t")[-1] == "task_diverged" and app.get("t").waiting.kind == "diverged"
+
+
+# Claims, which nobody waits for
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_worker_whose_claim_is_lost_lets_go_of_the_task_and_it_is_done_all_the_same(app, past, is_async):
+    till, entered = Till(), []
+    pay = till.tool(reconcile=till.find)
+
+    def work():
+        entered.append(1)
+        past.restore()
+        return len(entered)
+
+    @agent
+    def plain(task):
+        return task.step(work), task.call(pay, amount=2)
+
+    @agent
+    async def on_loop(task):
+        return await task.step(work), await task.call(pay, amount=2)
+
+    worker = app.worker([on_loop if is_async else plain])
+    app.start(on_loop if is_async else plain, id="t")
+    past.keep()
+    with at_work(worker):
+        wait_for(lambda: app.get("t").status == "completed")
+    assert app.get("t").result == [2, "paid"]
+    assert len(till.paid) == 1, "what can be done once only is announced first, and an announcement is waited for"
+    assert kinds(app, "t").count("step_observed") == 1, "the late result is kept apart"
+    assert worker.counts["lease_lost"] == 1
+    assert app.verify().ok
+
+
+def test_somebody_who_saw_a_claim_that_is_lost_reads_what_is_there_instead(app, past):
+    app.start("nobody", id="t")
+    past.keep()
+    app.logs.load("t").claim()
+    seen = app.logs.load("t")
+    assert (seen.head.seq, seen.state.summary.status) == (2, "running")
+    past.restore()
+    assert seen.refresh() == []
+    assert (seen.head.seq, seen.state.summary.status) == (1, "pending")
+    seen.append([ev.NoteSet(key="k", value=codec.pack(1))])
+    assert kinds(app, "t") == ["task_created", "note_set"]
+
+
+def test_more_than_a_claim_is_lost_with_everything_that_entails(app, past):
+    past_of_all = app.logs.create("t", [ev.TaskCreated(agent="nobody", seed="s")])
+    past.keep()
+    past_of_all.append([ev.NoteSet(key="k", value=codec.pack(1))])
+    app.logs.load("t").claim()
+    seen = app.logs.load("t")
+    past.restore()
+    with pytest.raises(Diverged, match="events 2 to 3"):
+        seen.refresh()

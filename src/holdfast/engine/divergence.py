@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.core import codec, limits
 from holdfast.core import events as ev
-from holdfast.core.errors import Conflict, Diverged, KeyTaken, TaskNotFound, ValueDamaged
+from holdfast.core.errors import Conflict, Diverged, KeyTaken, LeaseLost, TaskNotFound, ValueDamaged
 from holdfast.core.events import Event, Fields
 from holdfast.core.hot import Hot, Step
 from holdfast.core.records import Head, Origin, Stored, Take
@@ -37,6 +37,8 @@ def behind(logs: Logs, log: Log) -> list[Stored]:
     """The head of a log in memory is not in the store: freeze the task, unless its log was removed as a whole."""
     if logs.store.tombstone(log.name) is not None:
         return []
+    if log.unclaimed is not None and _has(logs, log.name, log.unclaimed):
+        raise LeaseLost(f"task {log.name!r}: its claim at seq {log.head.seq} went down with the server")
     if log.name[0] == "@":
         raise Diverged(log.name, log.head.seq, logs.head(log.name).seq, frozen=False)
     error = freeze(logs, log.name, Memory(log.head, log.state.turn, log.state))
@@ -46,10 +48,14 @@ def behind(logs: Logs, log: Log) -> list[Stored]:
 
 def confirm(logs: Logs, log: Log, known: Known) -> None:
     """Before anything is written to a log that was just read: what was acknowledged here must be in it."""
-    head = known.head
-    row = logs.store.read(log.name, after=head.seq - 1, upto=head.seq)
-    if not row or row[0].digest != head.digest:
-        raise freeze(logs, log.name, Memory(head, known.turn))
+    if not _has(logs, log.name, known.head):
+        raise freeze(logs, log.name, Memory(known.head, known.turn))
+
+
+def _has(logs: Logs, name: str, head: Head) -> bool:
+    """Whether a log has that event."""
+    row = logs.store.read(name, after=head.seq - 1, upto=head.seq)
+    return bool(row) and row[0].digest == head.digest
 
 
 def refuse_lost(logs: Logs, name: str, first: Event) -> None:

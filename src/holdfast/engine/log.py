@@ -16,6 +16,7 @@ from holdfast.core import codec, decide, limits
 from holdfast.core.errors import (
     Conflict,
     InvalidValue,
+    LeaseLost,
     LogCorrupt,
     SeqOutOfRange,
     TaskBusy,
@@ -79,7 +80,10 @@ class Logs:
         return log
 
     def news(self, log: Log) -> list[Stored]:
-        """What others have written to a log since it was read; Diverged if what was read is gone."""
+        """What others have written to a log since it was read.
+
+        Diverged if what was read is gone; LeaseLost if that is no more than a claim that nobody built upon.
+        """
         head = log.head
         rows = self.store.read(log.name, after=head.seq - 1)
         if rows and rows[0].seq == head.seq and rows[0].digest == head.digest:
@@ -264,6 +268,7 @@ class Log:
         self.hot: Hot | None = None
         self.tail: list[Told] | None = None
         self.ground: Ground | None = Ground()
+        self._claimed: tuple[Head, Head] | None = None
         self._size = self._sized_at = 0
         self.promised: Known | None = None
         self.lost = False
@@ -277,6 +282,14 @@ class Log:
         """The state; a log that was loaded or created has one."""
         assert self.hot is not None
         return self.hot
+
+    @property
+    def unclaimed(self) -> Head | None:
+        """The head before the claim that was read last, if nothing has come after it.
+
+        The claims of workers are not waited for: a server that goes down may lose one, until something else is written.
+        """
+        return None if self._claimed is None or self._claimed[0] is not self.head else self._claimed[1]
 
     def append(
         self,
@@ -374,12 +387,16 @@ class Log:
 
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""
-        if not self.lost:
+        if not self.lost and self.unclaimed is None:
             self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
 
     def refresh(self) -> list[Stored]:
         """Read what others have appended since; Diverged if what is known of it is gone."""
-        rows = self._logs.news(self)
+        try:
+            rows = self._logs.news(self)
+        except LeaseLost:  # nothing but somebody's claim is gone
+            vars(self).update(vars(self._logs.load(self.name)))
+            return []
         self.follow(rows, self.name)
         return rows
 
@@ -411,7 +428,9 @@ class Log:
                 self.tail.append(Told(seq, row.at_us, event))
             weight += len(row.body or b"")
         if rows:
+            before = self.head if len(rows) == 1 else Head(rows[-2].seq, rows[-2].digest)
             self.hot, self.head = hot, Head(seq, rows[-1].digest)
+            self._claimed = (self.head, before) if rows[-1].kind == "task_claimed" else None
             self._weight += weight
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -423,7 +442,7 @@ class Log:
 
     def kept(self) -> Kept | None:
         """A copy of the state for a cache; None if it is not known what it stands on."""
-        if self.hot is None or self.ground is None or self.hot.seq != self.head.seq:
+        if self.hot is None or self.ground is None or self.hot.seq != self.head.seq or self.unclaimed is not None:
             return None
         if self._weight - self._sized_at > max(limits.CACHE_SIZED_BYTES, self._size):
             self._size, self._sized_at = len(codec.dump(self.hot)), self._weight

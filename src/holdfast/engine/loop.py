@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core import events as ev
 from holdfast.core import limits
-from holdfast.core.errors import NestedStep, Suspended, UnnamedThread
+from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
 from holdfast.core.records import Group, Stored
 from holdfast.core.waits import foremost
 from holdfast.core.wishes import Branch, Record
@@ -227,7 +227,7 @@ class LoopRun(Run):
         def read(done: asyncio.Future[list[Stored]]) -> None:
             try:
                 self._refused(batch, done.result())
-            except Exception as error:  # noqa: BLE001 — it belongs to those who wait
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 — it belongs to those who wait
                 self._broke(batch, error)
             self.next_flight()
 

@@ -220,11 +220,12 @@ def observed(event: ev.StepCompleted | ev.StepFailed, holder: str) -> ev.StepObs
 
 
 def keep_late(logs: Logs, id: str, events: Sequence[Event]) -> None:
-    """Results that came too late are kept as observations, and used by nobody."""
+    """Results that came too late are kept as observations, if that is possible, and used by nobody."""
     done = [one for one in events if isinstance(one, ev.StepCompleted | ev.StepFailed)]
     late = [observed(one, logs.store.holder()) for one in done]
-    if late:
-        change(logs, id, lambda hot: late)
+    with contextlib.suppress(HoldfastError):
+        if late:
+            change(logs, id, lambda hot: late)
 
 
 def taken(hot: Hot, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:

@@ -200,6 +200,8 @@ class Run:
         if isinstance(error, Exception):
             self._failed = error
         settle(batch, error)
+        if isinstance(error, LeaseLost):
+            outside.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
 
     def _next_batch(self) -> tuple[list[Entry], list[Event]]:
         """What can be written together now: what was said, and the queued records that still hold."""
@@ -245,9 +247,7 @@ class Run:
         try:
             self._follow(rows)
         except LeaseLost as lost:
-            done = [one for entry in batch for one in entry.record.events]
-            outside.keep_late(self.logs, self.log.name, done)
-            settle([*batch, *self._queue], lost)
+            self._broke([*batch, *self._queue], lost)
             self._queue.clear()
             return
         for entry in reversed(batch):
@@ -260,7 +260,7 @@ class Run:
         """What others have written, unless the log has lost what was written here: then nothing more is."""
         try:
             return self.logs.news(self.log)
-        except Diverged as error:
+        except (Diverged, LeaseLost) as error:
             self._failed = error
             raise
 

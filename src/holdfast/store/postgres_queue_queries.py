@@ -43,14 +43,13 @@ DUE = (
     " select place, taken.* from due, lateral (" + _LOCKED + ") as taken limit %(limit)s"
 )  # fmt: skip
 
-# Logs that are short, and whole by themselves: whoever takes a task needs its log next.
+# Logs that are short: whoever takes a task needs its log next.
 SHORT_LOGS = """
-select logs.name, own.* from unnest(%(names)s) as asked (name) join {s}.logs using (name), lateral (
-  select seq, kind, at, body, body_hash, digest from {s}.events where events.log = logs.log order by seq
-) as own
-where logs.seq <= %(most)s and logs.parent is null and not exists (select from {s}.erasures where log = logs.log)
-order by logs.log, own.seq
+select log, seq, kind, at, body, body_hash, digest from {s}.events where log = any(%(logs)s) order by log, seq
 """
+
+# The commit does not wait for the disk.
+LAZY = "set local synchronous_commit to off"
 
 # One worker at a time counts what a queue with limits allows.
 LOCK_QUEUE = "select pg_advisory_xact_lock(hashtextextended(%(schema)s || ' ' || %(namespace)s || ' ' || %(queue)s, 7))"

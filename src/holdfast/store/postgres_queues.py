@@ -3,6 +3,10 @@
 A claim is one transaction of two round trips: find tasks that nobody else is at, then write to their logs that they are
 taken. Rows that another worker has locked are passed over, so any number of workers find different tasks. The same
 locks keep everybody who appends out of those logs meanwhile.
+
+Nobody waits until a claim is on the disk. One that the server loses as it goes down was never made: nothing that counts
+is written after it without writing it too, and whoever made it learns with the first write that the task is not its
+own. A task that is taken from another holder is waited for, so that never two claims in a row can be lost.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from holdfast.core.records import Head, Stored
 from holdfast.failpoints import failpoint
 from holdfast.store import postgres_queue_queries as q
 from holdfast.store import queues
-from holdfast.store.postgres_arrays import Texts
+from holdfast.store.postgres_arrays import Ints, Texts
 from holdfast.store.postgres_links import Links, Question
 from holdfast.store.postgres_queries import BEGIN, COMMIT
 from holdfast.store.postgres_rows import Seen, plan, to_summary
@@ -146,7 +150,7 @@ class PostgresQueues:
         most = queues.allowed(wanted, running)
         reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
         starts = queues.may_start(wanted, tokens)
-        due = self._due(link, wanted, queues.full_keys(wanted, running), **reach, starts=starts) if most else []
+        due = self._due(link, wanted, queues.full_keys(wanted, running), **reach, starts=starts) if most else {}
         chosen = queues.chosen(due, wanted, most, running, tokens)
         taken = queues.groups(chosen, claim)
         if not taken:
@@ -161,13 +165,16 @@ class PostgresQueues:
         failpoint("commit.before")
         left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
         rate: list[Question] = [] if wanted.rate is None else [(q.PUT_RATE, {**_place(wanted), **left})]
-        found: Taken = {one.summary.id: [] for one in won}
-        short = {"names": Texts(found), "most": Int8(queues.SHORT)}
-        *_, rows, _ = self._links.together(link, (text, bindings), *rate, (q.SHORT_LOGS, short), (COMMIT, None))
+        lazy: list[Question] = [] if any(one.summary.status == "running" for one in won) else [(q.LAZY, None)]
+        short = {due[one]: one.summary.id for one in won if one.head.seq < queues.SHORT}
+        *_, rows, _ = self._links.together(
+            link, (text, bindings), *rate, *lazy, (q.SHORT_LOGS, {"logs": Ints(short)}), (COMMIT, None)
+        )
         failpoint("commit.after")
-        for name, *row in rows.fetchall():
-            found[name].append(Stored(*row))
-        return found, len(chosen) in (most, len(due))
+        found: Taken = {one.summary.id: [] for one in won}
+        for log, *row in rows.fetchall():
+            found[short[log]].append(Stored(*row))
+        return {name: rows if _is_whole(rows) else [] for name, rows in found.items()}, len(chosen) in (most, len(due))
 
     def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
         """Begin; if the queue has limits, as the only one who counts."""
@@ -187,14 +194,14 @@ class PostgresQueues:
             return running, 0.0
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
-    def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> list[Due]:
-        """Tasks to take, locked: those that were lost first, then by priority, then the oldest."""
+    def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> dict[Due, int]:
+        """Tasks to take and their logs, locked: those that were lost first, then by priority, then the oldest."""
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
         bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
         begun: list[Question] = [] if wanted.is_limited else [(BEGIN, None)]
         rows = self._links.together(link, *begun, (q.DUE, bindings))[-1].fetchall()
         rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
-        return [Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])) for row in rows]
+        return {Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])): row[1] for row in rows}
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
         return dict(self._links.rows(q.LOST))
@@ -225,6 +232,11 @@ class PostgresQueues:
 
 
 _PRIORITY = 13
+
+
+def _is_whole(rows: list[Stored]) -> bool:
+    """Whether rows are all there is of a log: a fork's past is another's, and a body may have been erased."""
+    return bool(rows) and rows[0].seq == 1 and all(row.body is not None for row in rows)
 
 
 def _place(wanted: Wanted) -> dict[str, str]:
