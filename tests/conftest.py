@@ -1,6 +1,8 @@
 """Fixtures shared by all tests."""
 
+import importlib
 import os
+import pkgutil
 import signal
 import sys
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import holdfast
+import holdfast.engine
 from holdfast.testing.clock import FakeClock
 from tests.postgres_server import pgbouncer, pooled_url, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
@@ -19,6 +22,12 @@ ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 settings.register_profile("quick", max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("all", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("all" if ALL else "quick")
+
+
+# pytest parses what a plugin's package consists of as it is imported, and Python 3.11 cannot parse in two threads at
+# once (SystemError: AST constructor recursion depth mismatch). So what is imported late is imported here.
+for module in pkgutil.iter_modules(holdfast.engine.__path__, "holdfast.engine."):
+    importlib.import_module(module.name)
 
 
 @pytest.fixture

@@ -58,15 +58,22 @@ class Parameters:
         """Input as the function wants it: nothing missing, nothing unknown, every type right."""
         if self._signature is None:
             return dict(input)
-        known = {name: one for name, one in self._signature.parameters.items() if name not in self.given}
-        loose = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
-        unknown = [name for name in input if name not in known]
-        if unknown and not loose:
-            raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}", hint=self._usage())
-        missing = [name for name, one in known.items() if _is_required(one) and name not in input]
-        if missing:
-            raise InvalidInput(f"{self.name} needs {missing[0]!r}", hint=self._usage())
+        known, required, is_loose = self._wanted
+        if not (is_loose or known >= input.keys()):
+            unknown = next(name for name in input if name not in known)
+            raise InvalidInput(f"{self.name} has no parameter {unknown!r}", hint=self._usage())
+        for name in required:
+            if name not in input:
+                raise InvalidInput(f"{self.name} needs {name!r}", hint=self._usage())
         return {name: self._typed(name, value) for name, value in input.items()}
+
+    @functools.cached_property
+    def _wanted(self) -> tuple[frozenset[str], list[str], bool]:
+        """The names that users fill in, those they have to, and whether any other will do."""
+        parameters: Mapping[str, inspect.Parameter] = {} if self._signature is None else self._signature.parameters
+        known = {name: one for name, one in parameters.items() if name not in self.given}
+        required = [name for name, one in known.items() if _is_required(one)]
+        return frozenset(known), required, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
 
     @property
     def names(self) -> set[str] | None:

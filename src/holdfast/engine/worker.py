@@ -43,8 +43,11 @@ T = TypeVar("T")
 ALONE_SECONDS = 5.0
 """How long a task that may kill waits for the others to be done or let go of."""
 
-HANDFUL_SECONDS = 0.005
-"""How long after it has asked for tasks a worker that has some asks for more."""
+HANDFUL_SECONDS = 0.001
+"""How long after it has asked for tasks a worker asks for more, for each task that it has."""
+
+MAX_HANDFUL_SECONDS = 0.02
+"""How long that is at the most."""
 
 PAUSE_SECONDS = 5.0
 """How long it waits at the most before it tries a store again that could not be reached."""
@@ -246,8 +249,9 @@ class Worker:
         pause, heard, asked = 0.0, True, 0.0
         try:
             while not self._stopping or self._mine:
-                if self._mine:  # while it is at work, what comes one by one is taken by the handful
-                    time.sleep(max(0.0, asked + HANDFUL_SECONDS - time.monotonic()))
+                # While it is at work, what comes one by one is taken by the handful.
+                rest = min(MAX_HANDFUL_SECONDS, HANDFUL_SECONDS * len(self._mine))
+                time.sleep(max(0.0, asked + rest - time.monotonic()))
                 try:
                     asked = time.monotonic()
                     wait, pause = self._ask(heard), 0.0
