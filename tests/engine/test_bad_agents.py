@@ -215,6 +215,64 @@ def test_a_bare_thread_must_name_its_steps(app):
     assert kinds(app).count("step_completed") == 3, "threads find their steps again"
 
 
+def test_what_a_thread_asks_awaits_or_spawns_is_told_apart_by_its_name(app):
+    refused = []
+
+    @agent
+    def child(task):
+        return task.wait("child may go")
+
+    @agent
+    def worker(task):
+        found = {}
+
+        def unnamed():
+            try:
+                task.ask("who is this?")
+            except holdfast.HoldfastError as error:
+                refused.append(error)
+
+        def keep(key, verb, *args, **options):
+            with contextlib.suppress(holdfast.Suspended):  # what it ends with is for nobody to see
+                found[key] = verb(*args, **options)
+
+        threads = [
+            threading.Thread(target=unnamed),
+            threading.Thread(target=keep, args=("who", task.ask, "who?"), kwargs={"name": "who"}),
+            threading.Thread(target=keep, args=("may", task.approve, "may it?"), kwargs={"name": "may"}),
+            threading.Thread(target=keep, args=("bell", task.wait, "bell")),
+            threading.Thread(target=keep, args=("child", task.spawn, child), kwargs={"name": "child"}),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+    waiting = app.run(worker, id="t", hold=0).waiting
+    assert waiting.kind == "person" and refused[0].code == "unnamed-thread"
+    assert {one["key"] for one in waiting.on} == {"~who/who#1", "~may/may#1", "~bell/bell#1", "~child/child#1"}
+    app.answer("t", "who", "Ana")
+    app.approve("t", "may")
+    app.signal("t", "bell", 3)
+    app.signal("t/~child/child#1", "child may go", 7)
+    app.resume("t/~child/child#1", child)
+    assert app.run(worker, id="t", hold=0).result == {"who": "Ana", "may": True, "bell": 3, "child": 7}
+
+
+def test_a_thread_may_have_the_same_name_in_every_turn(app):
+    did = []
+
+    @agent(loop=True)
+    def worker(task):
+        thread = threading.Thread(target=lambda: did.append(task.step(lambda: task.turn, name="work")))
+        thread.start()
+        thread.join()
+        return "done" if task.turn == 3 else None
+
+    assert app.run(worker, id="t").result == "done" and did == [1, 2, 3]
+
+
 def test_a_thread_whose_step_has_to_wait_long_lets_the_task_wait_and_comes_back(app, clock):
     tried = []
 
