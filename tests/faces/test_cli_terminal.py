@@ -150,11 +150,22 @@ def test_ctrl_c_stops_what_takes_long_at_once_and_it_can_be_resumed(folder, agen
         assert app.get("s").status in ("pending", "running", "waiting") and app.verify().ok
 
 
+def test_the_live_line_names_the_step_its_time_its_attempt_and_what_was_spent(folder):
+    screen = Terminal(folder, "run", "agents.py:tries", "--id", "t", columns=120)
+    assert screen.ended() == 0
+    lines = re.findall(r"working [^\r\x1b]*", bare(screen.text))
+    assert any(re.fullmatch(r"working [^·]* · balky#1 \d{3} ms", line) for line in lines), lines
+    long = r"working [^·]* · balky#1 1\.[2345]\d s"
+    assert any(re.fullmatch(long, line) for line in lines), "counted from its beginning, not from when it was told"
+    second = r"working [^·]* · balky#1 attempt 2 [^·]* · 1,000 tok · \$0\.25\d*"
+    assert any(re.fullmatch(second, line) for line in lines), lines
+
+
 def test_a_terminal_gets_colours_one_live_line_and_signs(folder):
     screen = Terminal(folder, "run", "agents.py:slowly", "-p", "steps:=3", "--id", "s")
     assert screen.ended() == 0
     assert "\x1b[32m✓ done" in screen.text and "\r\x1b[K" in screen.text
-    assert re.search(r"working .*\d+ ms", screen.text)
+    assert re.search(r"working .*\d+ ms · slow#1 \d+ ms", bare(screen.text)), "also before a step announces itself"
     for line in re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", screen.text).replace("\r", "\n").splitlines():
         assert len(line) <= 80, line
 
