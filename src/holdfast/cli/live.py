@@ -73,7 +73,7 @@ class Live:
             try:
                 self._look()
                 took = time.monotonic() - began
-            except HoldfastError:  # the task's own thread meets it too, and says so
+            except (HoldfastError, BrokenPipeError):  # the task's own thread, or the last look, meets it too
                 return
 
     def _look(self, *, last: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,8 +137,9 @@ class Place:
             self.data(list(found))
 
     def say(self, text: str, tone: str = "plain") -> None:
-        """Something beside the data, on stderr."""
-        click.echo(err_look().paint(text, tone), err=True, color=True)
+        """Something beside the data, on stderr, if anybody reads it."""
+        with suppress(BrokenPipeError):
+            click.echo(err_look().paint(text, tone), err=True, color=True)
 
     def say_store(self) -> None:
         """Say which store is used."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -224,8 +222,3 @@ def misused(error: click.ClickException, arguments: Sequence[str]) -> int:
         click.echo(f"{look.paint('error[usage]', 'bad')}: {clean(refused.message)}\n  {NOTHING}", err=True, color=True)
         click.echo(f"{look.paint('help', 'head')}: {refused.hint}", err=True, color=True)
     return error.exit_code
-
-
-def nobody_reads() -> None:
-    """Whoever read us has had enough: let nothing complain at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
