@@ -70,6 +70,10 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
         refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=error.details)
         show(refused, as_json=as_json)
         raise click.exceptions.Exit(code) from None
+    except OverflowError as error:
+        message = f"a number is larger than any there can be: {error}; nothing was written"
+        show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
+        raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
         show(Refused("lease-lost", f"somebody else has taken the task: {lost}", where=where), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
