@@ -14,7 +14,7 @@ define PHASES
 	$(1) tests/core tests/histories -n 2
 	$(1) tests/stores tests/engine -n 3
 	$(1) tests/crash -n 3
-	$(1) tests/faces tests/docs -n 4
+	$(1) tests/faces tests/docs -n 3
 endef
 
 .PHONY: demo test test-all coverage check docs bench bench-peers bench-docs clean
