@@ -9,12 +9,12 @@ READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-# The tests, quickest first; $(1) starts them.
+# The tests, quickest first; $(1) starts them. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
 	$(1) tests/core tests/histories -n 2
 	$(1) tests/stores tests/engine -n 3
 	$(1) tests/crash -n 3
-	$(1) tests/faces tests/docs -n 3
+	$(1) tests/docs tests/faces -n 3
 endef
 
 .PHONY: demo test test-all coverage check docs bench bench-peers bench-docs clean
@@ -37,8 +37,8 @@ coverage: $(READY)           ## the same tests, with what they execute of src/ m
 check: $(READY)              ## format, lint, types, shape
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/pyright
-	$(PYTEST) tests/shape
+	$(BIN)/pyright --threads 2
+	$(PYTEST) tests/shape -n 2
 
 docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
 	$(DOCS)/bin/zensical build --strict --clean

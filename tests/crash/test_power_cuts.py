@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.testing.auditor import audit
 from holdfast.testing.faults import PowerCut, PowerCutVFS
-from tests.crash.workload import assert_goes_on, assert_whole, eager_checkpoints, open_on, sample, work
+from tests.crash.workload import THOROUGH, assert_goes_on, assert_whole, eager_checkpoints, open_on, sample, work
 from tests.crash.writer import Acks
 
 PARTS = 4
@@ -84,7 +84,7 @@ def test_a_first_open_cut_off_anywhere_can_be_repeated(tmp_path):
     whole = Trial(tmp_path / "whole").run(rest)
     assert whole.vfs.operations > 30
     for cut_at in range(1, whole.vfs.operations + 1):
-        for seed in (None, cut_at):
+        for seed in (None, cut_at) if THOROUGH else (None if cut_at % 2 else cut_at,):
             trial = Trial(tmp_path / f"{cut_at} {seed}", cut_at=cut_at, seed=seed).run(rest)
             assert trial.vfs.off
             assert_goes_on(trial.shadow)

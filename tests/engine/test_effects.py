@@ -251,7 +251,7 @@ def test_a_second_call_in_doubt_is_not_asked_about_too_early_either(app):
         return task.call(pay)
 
     assert app.run(worker, id="t").result == "second"
-    (first, _), (second, announced) = times
+    (first, _), (second, announced), *_ = times  # a late answer in between has it asked once more
     assert second - announced >= 0.299
     assert first <= announced, "it was announced again after the first answer"
 

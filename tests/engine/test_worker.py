@@ -138,16 +138,18 @@ def test_the_highest_priority_goes_first_then_the_oldest(app):
 
 
 def test_a_task_for_later_begins_when_its_time_has_come_and_says_so_before(app):
+    assert app.list() == []  # so that connecting does not take from its time
     began = time.time()
-    state = app.start(double, {"x": 2}, id="later", after="0.4s")
+    state = app.start(double, {"x": 2}, id="later", after="1s")
     assert state.waiting.kind == "timer"
     app.start(double, id="now")
     with working(app, double):
         until(ended(app, "now"))
-        assert app.get("later").status == "pending"
+        early = app.get("later").status == "pending"
+        assert early or time.time() >= began + 1, "it began before its time"
         until(ended(app, "later"))
     first = next(one for one in app.events("later") if isinstance(one.event, ev.TaskClaimed))
-    assert 0.4 <= first.at.timestamp() - began < 10
+    assert 1 <= first.at.timestamp() - began < 20
 
 
 def test_a_timed_wait_ends_in_a_worker_without_anybody_asking(app):

@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from holdfast import AsyncTask, Budget, Retry, Task, agent, report_usage, tool
+from holdfast import AsyncTask, Budget, Retry, Task, agent, current_call, report_usage, tool
 
 
 def shout(text: str) -> str:
@@ -113,6 +113,19 @@ async def napping(task: AsyncTask, steps: int = 6) -> int:
 def stuck(task: Task) -> int:
     task.step(shout, "before", name="shout")
     return task.step(time.sleep, 60, name="stuck")
+
+
+def balky() -> str:
+    report_usage(input_tokens=1_000, cost=0.25)
+    time.sleep(1.5)
+    if current_call().attempt == 1:
+        raise ConnectionError("503")
+    return "got it"
+
+
+@agent
+def tries(task: Task) -> str:
+    return task.step(balky, retry=Retry(2, first=0.01))
 
 
 @agent

@@ -139,7 +139,7 @@ def test_ctrl_c_stops_an_async_agent_after_its_step_too(folder):
 @pytest.mark.parametrize(("agent", "presses"), [("stuck", 2), ("sleeper", 1)])
 def test_ctrl_c_stops_what_takes_long_at_once_and_it_can_be_resumed(folder, agent, presses):
     screen = Terminal(folder, "run", f"agents.py:{agent}", "--id", "s")
-    screen.until(r"working 1\.\d\d s")
+    screen.until(r"working \d+\.\d+ s")
     for _ in range(presses):
         screen.process.send_signal(signal.SIGINT)
         screen.until("stops after this step")
@@ -150,11 +150,27 @@ def test_ctrl_c_stops_what_takes_long_at_once_and_it_can_be_resumed(folder, agen
         assert app.get("s").status in ("pending", "running", "waiting") and app.verify().ok
 
 
+def seconds(shown):
+    number, unit = shown.split()
+    return float(number) / (1000 if unit == "ms" else 1)
+
+
+def test_the_live_line_names_the_step_its_time_its_attempt_and_what_was_spent(folder):
+    screen = Terminal(folder, "run", "agents.py:tries", "--id", "t", columns=120)
+    assert screen.ended() == 0
+    lines = re.findall(r"working [^\r\x1b]*", bare(screen.text))
+    first = [found.groups() for line in lines if (found := re.fullmatch(r"working ([^·]*) · balky#1 (\d[^·]*)", line))]
+    late = [seconds(whole) - seconds(step) for whole, step in first]
+    assert late and max(late) < 1, "named and counted from its beginning, not from when it announced itself"
+    second = r"working [^·]* · balky#1 attempt 2 [^·]* · 1,000 tok · \$0\.25\d*"
+    assert any(re.fullmatch(second, line) for line in lines), lines
+
+
 def test_a_terminal_gets_colours_one_live_line_and_signs(folder):
     screen = Terminal(folder, "run", "agents.py:slowly", "-p", "steps:=3", "--id", "s")
     assert screen.ended() == 0
     assert "\x1b[32m✓ done" in screen.text and "\r\x1b[K" in screen.text
-    assert re.search(r"working .*\d+ ms", screen.text)
+    assert re.search(r"working .*\d+ ms · slow#1 \d+ ms", bare(screen.text)), "also before a step announces itself"
     for line in re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", screen.text).replace("\r", "\n").splitlines():
         assert len(line) <= 80, line
 

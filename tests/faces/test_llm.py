@@ -294,7 +294,7 @@ def test_a_script_that_is_too_short_says_so(app):
 
 def test_without_the_sdk_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[llm\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'path/to/holdfast\[llm\]'"):
         loop_agent("x", "gpt-5")
 
 

@@ -45,6 +45,35 @@ def test_text_that_is_no_json_is_not_said_to_be(folder):
     assert "-p times:=2" in told
 
 
+HUGE = "9" * 20
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (f"show a --at {HUGE}", "seq-out-of-range"),
+        (f"diff a 1 {HUGE}", "seq-out-of-range"),
+        (f"fork a --at {HUGE}", "seq-out-of-range"),
+        (f"rollback a --to {HUGE} --yes", "seq-out-of-range"),
+        (f"gc --keep {HUGE} --yes", "invalid-value"),
+        ("log a --for 3s", "invalid-value"),
+    ],
+)
+def test_a_number_that_no_store_can_hold_is_refused_as_one_that_is_not_there(folder, command, error):
+    call("run", "agents.py:greet", "-p", "name=Ana", "--id", "a")
+    code, told = refused(*command.split(), code=NOT_FOUND if error == "seq-out-of-range" else USAGE)
+    assert code == error and "Traceback" not in told
+    call("log", "a", "--after", HUGE)
+    call("audit", "--limit", HUGE)
+
+
+def test_whoever_resumes_without_a_file_is_told_what_to_type(folder):
+    call("run", "agents.py:asker", "--id", "q", code=WAITING)
+    call("answer", "q", "seat#1", "x")
+    _, told = refused("resume", "@last", code=USAGE)
+    assert "holdfast resume q FILE" in told
+
+
 def test_json_in_place_of_its_file_is_told_where_it_belongs(folder):
     _, told = refused("run", "agents.py:greet", "--input", '{"name": "Ana"}', code=USAGE)
     assert "-p name:=JSON" in told and "--input -" in told and "Errno" not in told

@@ -1,6 +1,7 @@
 """The shape of the code: layers, sizes, and what is deliberately absent."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -38,12 +39,18 @@ def name_of(path):
     return str(path.relative_to(SOURCE)).removesuffix(".py").replace("/", ".")
 
 
+@functools.cache
 def tree_of(path):
     return ast.parse(path.read_text("utf-8"))
 
 
+@functools.cache
+def nodes_of(path):
+    return list(ast.walk(tree_of(path)))
+
+
 def imports_of(path):
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -53,7 +60,7 @@ def imports_of(path):
 
 def functions_of(path):
     found = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, found)]
+    return [node for node in nodes_of(path) if isinstance(node, found)]
 
 
 every_module = pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -88,7 +95,7 @@ def test_only_the_codec_serializes(path):
 
 @every_module
 def test_nothing_is_executed_from_data(path):
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in ("eval", "exec", "compile", "__import__")
     names = set(imports_of(path))
@@ -104,7 +111,7 @@ def test_only_stores_hold_sql(path):
     sql = re.compile(
         r"\s*(select\s.+\sfrom\s|insert\s+into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)", re.I
     )
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not sql.match(node.value), node.value
 
@@ -113,7 +120,7 @@ def test_only_stores_hold_sql(path):
 def test_sql_is_never_built_from_values(path):
     if not name_of(path).startswith("store."):
         return
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "execute":
             assert not isinstance(node.args[0], ast.JoinedStr | ast.BinOp), ast.dump(node)
 

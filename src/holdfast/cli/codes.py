@@ -137,7 +137,7 @@ CODES: dict[str, Code] = {
         ),
     ),
     "store-closed": Code(_SAFE, ("open it again; a forked process opens its own",)),
-    "missing-extra": Code(_UNTOUCHED, ('install it: pip install "holdfast[…]"',)),
+    "missing-extra": Code(_UNTOUCHED, ("from a checkout of Holdfast: pip install 'path/to/holdfast[…]'",)),
     "usage": Code(NOTHING, ("holdfast COMMAND --help",)),
     "lease-lost": Code(
         "What was recorded before is kept; nothing more is written here.",

@@ -8,11 +8,19 @@ from typing import Any
 
 import click
 
-from holdfast.cli.place import LAST, Place, namespace_of, path_of, store_of, whoami
+from holdfast.cli.place import LAST, Place, path_of, store_of, whoami
 from holdfast.cli.refusal import refusing
-from holdfast.core.errors import TaskNotFound
+from holdfast.core.errors import HoldfastError, TaskNotFound
 
 Body = Callable[..., Any]
+
+LOOKING = frozenset(
+    (
+        *("audit", "backup", "budget", "copy", "diff", "doctor", "export"),
+        *("inbox", "list", "log", "show", "stats", "verify", "workers"),
+    )
+)
+"""Commands that write nothing to the store, or need not: a file that can only be read will do for them."""
 
 
 def command(
@@ -29,7 +37,8 @@ def command(
             common = {"as_json": given.pop("as_json"), "debug": given.pop("debug")}
             if namespace:
                 common["namespace"] = given.pop("namespace", None)
-            place = Place(given.pop("store", None), jsonl=given.pop("jsonl", False), **common)
+            common |= {"jsonl": given.pop("jsonl", False), "looks": name in LOOKING}
+            place = Place(given.pop("store", None), **common)
             where = place.where if store else ""
             with refusing(as_json=place.for_programs, debug=place.debug, where=where):
                 try:
@@ -79,7 +88,10 @@ def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[st
     path = path_of(url)
     if path is None or not os.path.exists(path):
         return [LAST]
-    import holdfast
-
-    with holdfast.open(url, namespace=namespace_of(ctx.params.get("namespace"))[0]) as app:
-        return [id for id in (LAST, *(row.id for row in app.list())) if id.startswith(incomplete)]
+    place = Place(url, namespace=ctx.params.get("namespace"), looks=True)
+    try:
+        return [id for id in (LAST, *(row.id for row in place.app().list())) if id.startswith(incomplete)]
+    except HoldfastError:  # a shell that completes is no place to tell of it
+        return []
+    finally:
+        place.close()

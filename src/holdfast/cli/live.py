@@ -73,7 +73,7 @@ class Live:
             try:
                 self._look()
                 took = time.monotonic() - began
-            except HoldfastError:  # the task's own thread meets it too, and says so
+            except (HoldfastError, BrokenPipeError):  # the task's own thread, or the last look, meets it too
                 return
 
     def _look(self, *, last: bool = False) -> None:
@@ -112,7 +112,7 @@ class Live:
         event: Any = record.event
         match event:
             case ev.StepStarted():
-                self._running[event.key] = (time.monotonic(), event.attempt)
+                self._begin(event.key, event.attempt, time.monotonic())
             case ev.WaitStarted():
                 self._running[event.key] = (time.monotonic(), 1)
             case ev.StepCompleted() | ev.StepFailed() | ev.AttemptFailed():
@@ -126,6 +126,11 @@ class Live:
             self._tokens += usage.input_tokens + usage.output_tokens
             self._cost += usage.cost or 0.0
 
+    def _begin(self, key: str, attempt: int, since: float) -> None:
+        """A step is under way. One that announces itself late began when it was first seen."""
+        if self._running.get(key, (0.0, 0))[1] != attempt:
+            self._running[key] = (since, attempt)
+
     def _show_status(self, printed: bool) -> None:
         now = time.monotonic()
         if printed:
@@ -138,7 +143,9 @@ class Live:
 
     def _status(self, now: float) -> str:
         """The live line: how long, what is under way, what was spent, what is left."""
-        look = self._screen.look
+        look, logs = self._screen.look, self._app.logs
+        for step in logs.watch.under_way(self._id):
+            self._begin(step.key, step.attempt, now - (logs.clock.now_us() - step.started_us) / 1_000_000)
         parts = [length(int((now - self._began) * 1_000_000))]
         for key, (since, attempt) in list(self._running.items())[:3]:
             tried = f" attempt {attempt}" if attempt > 1 else ""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from holdfast import __version__
-from holdfast.cli.refusal import INTERRUPTED, misused, nobody_reads
+from holdfast.cli.refusal import INTERRUPTED, misused
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Work": {
@@ -93,7 +93,10 @@ class Lazy(click.Group):
                 formatter.write_dl(list(commands.items()))
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
-        """Run a command; what is not understood is told like every other error."""
+        """Run a command; what is not understood is told like every other error.
+
+        Where nobody reads any more (`holdfast log ID | head`), click ends the command quietly, with 1.
+        """
         if not given.pop("standalone_mode", True):
             return super().main(args, *rest, standalone_mode=False, **given)
         try:
@@ -102,9 +105,6 @@ class Lazy(click.Group):
             code = misused(error, sys.argv[1:] if args is None else args)
         except click.Abort:
             code = INTERRUPTED
-        except BrokenPipeError:
-            nobody_reads()
-            code = 1
         sys.exit(code if isinstance(code, int) else 0)
 
 

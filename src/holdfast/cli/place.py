@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.look import Look, err_look, out_look
-from holdfast.core.errors import InvalidValue, NotAStore, TaskNotFound
+from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast import App
@@ -33,10 +33,12 @@ class Place:
         as_json: bool = False,
         jsonl: bool = False,
         debug: bool = False,
+        looks: bool = False,
     ) -> None:
+        """`looks` says that nothing is to be written: then a file that can only be read will do."""
         self.url, self.source = store_of(store)
         self.namespace, self.namespace_source = namespace_of(namespace)
-        self.as_json, self.jsonl, self.debug = as_json, jsonl, debug
+        self.as_json, self.jsonl, self.debug, self.looks = as_json, jsonl, debug, looks
         self.look: Look = out_look()
         self._open = ExitStack()
         self._app: App | None = None
@@ -67,13 +69,21 @@ class Place:
             import holdfast
 
             if not make:
-                self._refuse_missing()
-            self._app = self._open.enter_context(
-                holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
-            )
+                self.refuse_missing()
+            try:
+                app = holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
+            except StoreReadOnly:
+                path = path_of(self.url)
+                if not self.looks or path is None:
+                    raise
+                from holdfast.engine.looking import look
+
+                app = look(path, self.namespace)
+            self._app = self._open.enter_context(app)
         return self._app
 
-    def _refuse_missing(self) -> None:
+    def refuse_missing(self) -> None:
+        """Whoever only looks makes no store."""
         path = path_of(self.url)
         missing = not os.path.exists(path) if path is not None else self._is_empty_server()
         if missing:
@@ -137,8 +147,9 @@ class Place:
             self.data(list(found))
 
     def say(self, text: str, tone: str = "plain") -> None:
-        """Something beside the data, on stderr."""
-        click.echo(err_look().paint(text, tone), err=True, color=True)
+        """Something beside the data, on stderr, if anybody reads it."""
+        with suppress(BrokenPipeError):
+            click.echo(err_look().paint(text, tone), err=True, color=True)
 
     def say_store(self) -> None:
         """Say which store is used."""

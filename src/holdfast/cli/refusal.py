@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -72,6 +70,10 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
         refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=error.details)
         show(refused, as_json=as_json)
         raise click.exceptions.Exit(code) from None
+    except OverflowError as error:
+        message = f"a number is larger than any there can be: {error}; nothing was written"
+        show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
+        raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
         show(Refused("lease-lost", f"somebody else has taken the task: {lost}", where=where), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
@@ -224,8 +226,3 @@ def misused(error: click.ClickException, arguments: Sequence[str]) -> int:
         click.echo(f"{look.paint('error[usage]', 'bad')}: {clean(refused.message)}\n  {NOTHING}", err=True, color=True)
         click.echo(f"{look.paint('help', 'head')}: {refused.hint}", err=True, color=True)
     return error.exit_code
-
-
-def nobody_reads() -> None:
-    """Whoever read us has had enough: let nothing complain at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import threading
@@ -43,9 +44,11 @@ class Screen:
         return "\r\x1b[K" if self._status else ""
 
     def _write(self, text: str) -> None:
+        """Write it, if anybody reads: the work that is shown goes on without."""
         if text:
-            self._stream.write(text)
-            self._stream.flush()
+            with contextlib.suppress(BrokenPipeError):
+                self._stream.write(text)
+                self._stream.flush()
 
     def fileno(self) -> int:
         """The descriptor of the stream behind it."""

@@ -99,6 +99,9 @@ UNIQUE_POLL_US = 50_000
 UNIQUE_WAIT_US = 5_000_000
 """How long the task then waits before it looks again."""
 
+MAX_SEQ = 2**63 - 1
+"""The highest position that stores can speak of."""
+
 ANNOUNCE_SECONDS = 1.0
 """A step that runs longer than this announces itself."""
 

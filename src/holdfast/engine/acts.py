@@ -48,6 +48,16 @@ class Acting:
         return given
 
     @property
+    def task(self) -> str:
+        """The task whose step it is."""
+        return self._run.log.name
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt it is, from 1."""
+        return self._act.attempt
+
+    @property
     def call(self) -> Call:
         """What the function may know of the call it is in."""
         act, want = self._act, self.want

@@ -236,7 +236,7 @@ class Conversation(Sequence[Any]):
         Without a limit it is all of it. What a provider would refuse (a call that was cut off) is mended, and named.
         With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and `.uncovered`
         tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens; without one,
-        replies count as their provider reported, the rest exactly if `holdfast[tokens]` is installed, else by estimate.
+        replies count as their provider reported, the rest exactly if the extra `tokens` is installed, else by estimate.
         """
         limits = Limits(NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter).checked()
         with self._counted.lock:

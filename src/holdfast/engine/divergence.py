@@ -79,8 +79,8 @@ def freeze(logs: Logs, name: str, memory: Memory) -> Diverged:
             except (Conflict, KeyTaken):
                 continue  # others write meanwhile: look again
         raise Conflict(name, memory.head.seq, None)
-    except BaseException:
-        logs.heads.remember(name, memory.head, memory.turn)  # the loss is not on record: whoever is next tells it
+    except BaseException:  # also Ctrl-C: the loss is not on record, and whoever is next has to tell it
+        logs.heads.remember(name, memory.head, memory.turn)
         raise
 
 

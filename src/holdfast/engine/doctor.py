@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from msgspec import Struct
 
 from holdfast.core import limits
+from holdfast.core.error import HoldfastError
 from holdfast.engine.log import Logs
+from holdfast.engine.schema import schema_of
 from holdfast.store.protocol import Query
 
 SAFE_SQLITE = (3, 51, 3)
@@ -32,17 +34,48 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
 
 
-def findings(logs: Logs, path: str | None) -> Iterator[Finding]:
-    """Everything there is to look at; `path` is the file of a store that is one."""
+def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
+    """Everything there is to look at; `path` is the file of a store that is one.
+
+    A file that cannot be opened is a finding; a server that does not answer leaves nothing to look at.
+    """
     if path is not None:
         yield _library()
         yield _file_system(path)
         yield _room(path)
         yield _sync(path)
         yield _rights(path)
-    yield _integrity(logs)
-    yield _interrupted(logs)
-    yield _clock(logs)
+    try:
+        logs = opened()
+    except HoldfastError as error:
+        if path is None:
+            raise
+        yield _failing("integrity", error)
+        return
+    for what, look in (("integrity", _integrity), ("interrupted", _interrupted), ("clock", _clock)):
+        try:
+            yield look(logs)
+        except HoldfastError as error:  # it is damaged where this look needs it; the others may do without
+            yield _failing(what, error)
+
+
+def schema(url: str, path: str | None) -> Finding:
+    """How far the schema is."""
+    try:
+        found = schema_of(url, path)
+    except HoldfastError as error:
+        if path is None:
+            raise
+        return _failing("schema", error)
+    return Finding("schema", "ok", f"version {found.found} of {found.known}")
+
+
+def _failing(what: str, error: HoldfastError) -> Finding:
+    """What kept one from looking, as something to mend."""
+    remedy = (
+        "if it was a store: restore a backup; else choose another file" if error.code == "not-a-store" else error.hint
+    )
+    return Finding(what, "fail", error.message, remedy)
 
 
 def _library() -> Finding:

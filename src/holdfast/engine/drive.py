@@ -10,6 +10,8 @@ from typing import Any
 from holdfast.core import events as ev
 from holdfast.core import limits
 from holdfast.core.errors import Suspended, TimeLimit
+from holdfast.core.flows import earliest
+from holdfast.core.waits import foremost
 from holdfast.core.wishes import (
     Act,
     Ask,
@@ -165,10 +167,13 @@ def drive_in_thread(flow: Part, run: Run) -> Any:
 
 def suspend_for_threads(run: Run) -> None:
     """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay."""
-    while run.thread_waits:
-        wish = run.thread_waits[0]
-        _park(wish, run)
-        run.thread_waits[0] = Park(wish.why, run.logs.clock.now_us())  # what it waits for may have come: look soon
+    if not run.thread_waits:
+        return
+    run.idle()  # others may come to a wait meanwhile
+    why = foremost([one.why for one in run.thread_waits])
+    _park(Park(why, earliest(*(one.wake_us for one in run.thread_waits))), run)
+    while True:  # what one of them waits for may have come: look soon
+        _park(Park(why, run.logs.clock.now_us()), run)
 
 
 def _body(wish: Body, run: Run) -> Any:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def load(logs: Logs, log: Log, upto: int | None) -> Log:
     """A log and its state, at its head or at an earlier seq."""
+    if upto is not None and upto > limits.MAX_SEQ:
+        raise SeqOutOfRange(log.name, upto, logs.head(log.name).seq)
     if _from_memory(logs, log, upto) or (upto is None and _from_tier(logs, log)):
         if upto is not None and log.head.seq != upto:
             raise SeqOutOfRange(log.name, upto, log.head.seq)

@@ -113,7 +113,19 @@ class LoopRun(Run):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
-        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
+        *(
+            "__weakref__",
+            "_closing",
+            "_idle",
+            "_looking",
+            "_loop",
+            "_over",
+            "_parked",
+            "_root",
+            "_settling",
+            "_tasks",
+            "acting",
+        ),
         *("active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
     )
 
@@ -413,6 +425,7 @@ class LoopRun(Run):
     def look_later(self) -> None:
         """See to it that a step that takes long announces itself."""
         if self._looking is None:
+            self.logs.watch.loops[self.log.name] = self
             self._looking = self._loop.call_later(limits.ANNOUNCE_SECONDS / 4, self._announce_long)
 
     def _announce_long(self) -> None:

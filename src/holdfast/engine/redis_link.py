@@ -157,7 +157,8 @@ def require() -> None:
         import redis  # noqa: F401 # pyright: ignore[reportUnusedImport] — 200 ms, and few programs need it
     except ImportError as error:
         raise MissingExtra(
-            f"a cache in Redis needs {error.name}, which is not installed", hint="pip install 'holdfast[redis]'"
+            f"a cache in Redis needs {error.name}, which is not installed",
+            hint="from a checkout: pip install 'path/to/holdfast[redis]'",
         ) from error
 
 

@@ -91,7 +91,7 @@ class Run:
         self.landed_once = threading.Condition(self.lock)
         self.deliver: Resolve = _deliver
         self._failed: BaseException | None = None
-        self._names: set[str] = set()
+        self._names: set[tuple[int, str]] = set()
         self._refusals = 0
         self._counted: Counted | None = None
         self.beside = Beside(logs, log)
@@ -147,7 +147,7 @@ class Run:
             self.log.append(events, also=self.beside.writes(events) if self.beside.linked else ())
         except Conflict:
             return False
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, also Ctrl-C: nobody knows what was written
             self._broke([], error)
             raise
         self._buffer.clear()
@@ -182,7 +182,7 @@ class Run:
             self._behind(batch)
         except KeyTaken as taken:
             batch[0].settle(taken)
-        except BaseException as error:
+        except BaseException as error:  # the same; and those who wait for the batch must hear of it
             self._broke(batch, error)
             raise
         else:
@@ -233,7 +233,7 @@ class Run:
     def _behind(self, batch: list[Entry]) -> None:
         try:
             self._refused(batch, self._read())
-        except BaseException as error:
+        except BaseException as error:  # a log that cannot be read, or Ctrl-C: those who wait must hear of it
             self._broke(batch, error)
             raise
 
@@ -467,9 +467,9 @@ class Run:
         if not name:
             raise UnnamedThread(verb, "without a name")
         with self.lock:
-            if name in self._names:
+            if (self.root.turn, name) in self._names:
                 raise UnnamedThread(verb, f"under the name {name!r}, which another has")
-            self._names.add(name)
+            self._names.add((self.root.turn, name))
             return self.root.child(name)
 
     # Undoing

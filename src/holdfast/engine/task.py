@@ -132,17 +132,19 @@ class Task:
 
         return self._together("map", works, typed, limit)
 
-    def ask(self, question: str, *, name: str = "ask", timeout: Duration | None = None) -> Any:
+    def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person and wait for the answer; None if nobody answered in time."""
-        return self._drive("ask", None, waits.wait, name, "person", pack(question), _seconds(timeout))
+        asked = "ask" if name is None else name
+        return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
 
-    def approve(self, question: str, *, name: str = "approve", timeout: Duration | None = None) -> Any:
+    def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person to agree. False if they refuse, or do not answer in time."""
-        return self._drive("approve", None, waits.approve, name, pack(question), _seconds(timeout))
+        asked = "approve" if name is None else name
+        return self._drive("approve", None, waits.approve, asked, pack(question), _seconds(timeout), name=name)
 
     def wait(self, signal: str, *, timeout: Duration | None = None) -> Any:
         """Wait for a signal; gives its value, or None if it did not come in time."""
-        return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout))
+        return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout), name=signal)
 
     def sleep(self, length: Duration) -> Any:
         """Let time pass, also across restarts."""
@@ -151,7 +153,7 @@ class Task:
     def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
         """Give work to a child task with a log of its own, and wait for its result."""
         given = self._child_input(agent, input or {})
-        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given)
+        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given, name=name)
 
     def summarise(
         self,

@@ -51,7 +51,7 @@ class Verification(Struct, frozen=True):
 
 def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
     """A task's events in order, a fork's inherited ones included."""
-    rows = logs.rows(id, after=after)
+    rows = logs.rows(id, after=min(after, limits.MAX_SEQ))
     for count, (log, row) in enumerate(rows):
         if limit is not None and count >= limit:
             return

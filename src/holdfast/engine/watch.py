@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
+from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.core import limits
@@ -15,9 +17,25 @@ LOOKS = 4
 class Watched(Protocol):
     """A step under way."""
 
+    key: str
+    started_us: int
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
     def announce(self) -> None:
         """Tell others."""
         ...
+
+
+class Loop(Protocol):
+    """A task on an event loop, which looks after its steps itself."""
+
+    @property
+    def acting(self) -> Iterable[Watched]: ...
 
 
 class Watch:
@@ -33,6 +51,15 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self._closed = False
+        self.loops: weakref.WeakValueDictionary[str, Loop] = weakref.WeakValueDictionary()
+
+    def under_way(self, task: str) -> list[Watched]:
+        """The steps of a task that are under way in this process and have not announced themselves yet."""
+        loop = self.loops.get(task)
+        return [
+            *(one for one in self._running.copy() if one.task == task),
+            *(() if loop is None else list(loop.acting)),
+        ]
 
     def begin(self, step: Watched) -> None:
         """A step begins; it is told to announce itself if it takes long."""

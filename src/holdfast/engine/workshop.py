@@ -82,6 +82,7 @@ class Workshop:
             raise InvalidValue(
                 f"this app does not know the agent {name!r} of task {log.name!r}",
                 hint="give it: app.resume(id, agent), or open(…, agents=[…])",
+                id=log.name,
             )
         return self.agents.get(name) or nobody(name)
 

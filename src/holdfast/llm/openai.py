@@ -52,7 +52,9 @@ class OpenAIModel:
         **options: Any,
     ) -> None:
         if find_spec("openai") is None:
-            raise MissingExtra("the openai SDK is not installed", hint="pip install 'holdfast[llm]'")
+            raise MissingExtra(
+                "the openai SDK is not installed", hint="from a checkout: pip install 'path/to/holdfast[llm]'"
+            )
         self.model = model
         self._base_url = base_url
         self._key = Secret(api_key) if isinstance(api_key, str) else api_key

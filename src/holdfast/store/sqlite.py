@@ -34,8 +34,8 @@ _IDLE_READERS, _KNOWN_LOGS = 8, 100_000
 class SqliteStore:
     """Logs in one file."""
 
-    waits = True
-    lease_seconds = limits.LEASE_SECONDS
+    waits, lease_seconds = True, limits.LEASE_SECONDS
+    _prepare = staticmethod(prepare)
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class SqliteStore:
         self._readers: list[apsw.Connection] = []
         self._poison: StorePoisoned | None = None
         self._presence: Presence | None = None
-        self._writer: apsw.Connection | None = prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
-        self._cursor = self._writer.cursor()
+        opened = self._prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
+        self._writer: apsw.Connection | None = opened
+        self._cursor = opened.cursor()
         ways = (self._changing, self._reading, self._append_group)
         self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
 

@@ -74,7 +74,7 @@ def prepare(path: str, durability: Durability, *, vfs: str | None, exclusive: bo
     connection: apsw.Connection | None = None
     try:
         connection = connect(path, durability, vfs=vfs, exclusive=exclusive)
-        _refuse_strangers(connection, path)
+        refuse_strangers(connection, path)
         _use_wal(connection)
         _migrate(connection, path, at_us)
     except apsw.Error as error:
@@ -143,7 +143,7 @@ def schema_version(path: str) -> int:
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            _refuse_strangers(connection, path)
+            refuse_strangers(connection, path)
             return connection.pragma("user_version")
         finally:
             connection.close()
@@ -156,7 +156,8 @@ def library_version() -> str:
     return apsw.sqlite_lib_version()
 
 
-def _refuse_strangers(connection: apsw.Connection, path: str) -> None:
+def refuse_strangers(connection: apsw.Connection, path: str) -> None:
+    """A database that has tables, and is not ours, is nobody's to look into."""
     tables = connection.execute(TABLE_COUNT).get
     if tables and connection.pragma("application_id") != APPLICATION_ID:
         raise NotAStore(f"{path!r} is the database of another program; it was not touched", hint="choose another file")
@@ -244,9 +245,7 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
             return StoreError(f"{path!r}: {type(error).__name__}: {error}", hint="this is a bug: please report it")
 
 
-_RIGHTS = (
-    "check owner, mode and file system of the file and its directory; to look only, copy the file and open the copy"
-)
+_RIGHTS = "check owner, mode and file system of the file and its directory; holdfast list and show only have to read it"
 
 
 def _left_behind(path: str) -> str:

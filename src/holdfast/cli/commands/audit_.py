@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.place import Place
+from holdfast.core import limits
 
 if TYPE_CHECKING:
     from holdfast.engine.audit import Asked
@@ -45,7 +46,7 @@ def audit_(
     now = app.clock.now_us()
     when = {"since_us": given.age_us(since, now), "until_us": given.age_us(until, now)}
     of = None if task is None else place.task(task)
-    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), max(0, limit))
+    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), min(max(0, limit), limits.MAX_SEQ))
 
 
 def _print(place: Place, asked: Asked, limit: int) -> None:

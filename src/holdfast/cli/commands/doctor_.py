@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from holdfast.cli.command import command
@@ -19,18 +21,18 @@ def doctor_(place: Place) -> None:
     """
     from holdfast.cli.place import path_of
     from holdfast.engine import doctor
-    from holdfast.engine.schema import schema_of
 
     path = path_of(place.url)
-    app = place.app()
-    found = list(doctor.findings(app.logs, path))
+    place.refuse_missing()
+    if path is not None and not os.path.isfile(path):
+        place.app()  # says why it can be none
+    found = list(doctor.findings(lambda: place.app().logs, path))
     if place.url.startswith(("postgres:", "postgresql:")):
         from holdfast.engine import doctor_postgres
 
         found = [*doctor_postgres.findings(place.url), *found]
     if not place.url.startswith("memory:"):
-        schema = schema_of(place.url, path)
-        found.insert(1, doctor.Finding("schema", "ok", f"version {schema.found} of {schema.known}"))
+        found.insert(1, doctor.schema(place.url, path))
     if place.as_json:
         place.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])
     else:

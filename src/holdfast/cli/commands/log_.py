@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command import command, task_argument
 from holdfast.cli.place import Place
+from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
@@ -26,6 +27,8 @@ def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, f
 
     Example: holdfast log @last --follow
     """
+    if seconds is not None and not follow:
+        raise InvalidValue("--for says how long to follow, and --follow was not given", hint="add --follow")
     from holdfast.cli import timeline
     from holdfast.engine.telling import as_json
 
