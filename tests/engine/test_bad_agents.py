@@ -490,16 +490,15 @@ def test_schemas_come_from_type_hints():
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, times):
     script = tmp_path / "agents.py"
-    nap = (
-        "await task.step(asyncio.sleep, 1.2, name='nap')"
-        if kind == "async"
-        else "task.step(time.sleep, 1.2, name='nap')"
-    )
+    nap = "await task.step(rest, name='nap')" if kind == "async" else "task.step(rest, name='nap')"
     script.write_text(
         textwrap.dedent(
             f"""
             import asyncio, sys, time, holdfast
             from holdfast import agent
+
+            {"async " if kind == "async" else ""}def rest():
+                {"await asyncio" if kind == "async" else "time"}.sleep(float(sys.argv[1]))
 
             @agent
             {"async " if kind == "async" else ""}def worker(task):
@@ -513,11 +512,11 @@ def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, time
             """
         )
     )
-    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = [sys.executable, str(script), "1.2" if times == 1 else "120"]
+    process = subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "began\n"
         time.sleep(0.2)
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
         if times == 2:
             time.sleep(0.2)
@@ -526,15 +525,13 @@ def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, time
     finally:
         process.kill()
         process.wait()
-    took = time.monotonic() - began
     assert process.returncode != 0 and "second" not in out and "KeyboardInterrupt" in err
     with holdfast.open(tmp_path / "a.db") as app:
         state = app.get("t")
         assert state.status == "pending" or state.interrupted
         finished = "nap#1" in state.steps and state.steps["nap#1"].status == "completed"
         assert finished == (times == 1), err
-        assert (took > 0.8) == (times == 1)
-    again = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30, check=True)
+    again = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, timeout=30, check=True)
     assert "second" in again.stdout
 
 
