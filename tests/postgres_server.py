@@ -23,6 +23,12 @@ import pytest
 
 _PLACES = "holdfast-postgres-"
 _SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
+_SETTINGS = {
+    "fsync": "off",
+    "max_connections": "200",
+    "listen_addresses": "127.0.0.1",
+    "dynamic_shared_memory_type": "mmap",  # beside its data: a server that is killed leaves nothing behind
+}
 
 
 class Server:
@@ -34,7 +40,7 @@ class Server:
         _sweep(place or tempfile.gettempdir())
         self._place = Path(tempfile.mkdtemp(prefix=f"{_PLACES}{os.getpid()}-", dir=place))
         self._user = _other_user() if os.geteuid() == 0 else None
-        self._settings = {"fsync": "off", "max_connections": "200", "listen_addresses": "127.0.0.1", **settings}
+        self._settings = {**_SETTINGS, **settings}
         self._process = None
         self._password = password
         self.port = _free_port()
@@ -52,7 +58,7 @@ class Server:
             if self._user is None:
                 raise
             # The other user may not be let into the directory of a virtual environment.
-            self._binaries = Path(shutil.copytree(self._binaries.parent, self._place / "server")) / "bin"
+            self._binaries = _copied(self._binaries, self._place)
             self._initdb(auth)
         self.start()
 
@@ -225,7 +231,7 @@ def binaries():
     """Where a server's programs are, or None."""
     asked = os.environ.get("HOLDFAST_TEST_POSTGRES")
     if asked:
-        return asked
+        return os.path.abspath(asked)
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -239,6 +245,13 @@ def _in_wheel():
         return []
     place = Path(found.origin).parent
     return [place / "pginstall18" / "bin", place / "pginstall" / "bin"]
+
+
+def _copied(binaries, place):
+    """A server's programs in another place, as far below it as they are below the libraries that a wheel brings."""
+    for libraries in binaries.parents[2].glob("*.libs"):
+        shutil.copytree(libraries, place / libraries.name)
+    return Path(shutil.copytree(binaries.parent, place / "wheel" / "server")) / binaries.name
 
 
 def _other_user():

@@ -98,6 +98,7 @@ def test_a_second_process_that_is_asked_to_wait_takes_over_when_the_first_is_kil
                 def sit(): pathlib.Path(sys.argv[1], "sitting").touch(); time.sleep(60)
                 return task.step(sit) if sys.argv[2] == "sit" else "taken over"
             app = holdfast.open(sys.argv[1] + "/a.db")
+            pathlib.Path(sys.argv[1], "opened-to-" + sys.argv[2]).touch()
             print(app.run(slow, id="t", wait=20).result, time.time())
             """
         )
@@ -107,6 +108,8 @@ def test_a_second_process_that_is_asked_to_wait_takes_over_when_the_first_is_kil
     while not (tmp_path / "sitting").exists():
         time.sleep(0.01)
     second = subprocess.Popen([*run, "go"], stdout=subprocess.PIPE, text=True)
+    while not (tmp_path / "opened-to-go").exists():
+        time.sleep(0.01)
     time.sleep(0.5)
     killed_at = time.time()
     first.kill()

@@ -28,10 +28,6 @@ class Look(NamedTuple):
         code = _TONES.get(tone, "")
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
-    def mark(self, sign: str, word: str) -> str:
-        """A sign for people at a terminal, a word for everybody else."""
-        return sign if self.terminal else word
-
 
 def look_of(stream: Any) -> Look:
     """What this stream can show, as the terminal and the environment say."""
