@@ -49,6 +49,14 @@ def holds(app, pid):
     return any(row.holder in holders for row in app.list(status="running"))
 
 
+def wait_for_all(app):
+    """Six workers serve: none of them comes too late to get anything to do."""
+    until = time.monotonic() + 30
+    while len(app.workers()) < 6:
+        assert time.monotonic() < until, "a worker does not begin"
+        time.sleep(0.01)
+
+
 def tell(what, began, count, crew, seen):
     """Figures for whoever asks for them: pytest -s."""
     took = time.monotonic() - began
@@ -77,12 +85,15 @@ def test_workers_are_frozen_for_longer_than_their_lease_and_wake_up_as_zombies(p
     with holdfast.open(url) as app, Crew(*counts, seed=8, url=url, world=world.address, pause=0.05) as crew:
 
         def freeze():
-            index, until = crew.rng.randrange(3), time.monotonic() + 20
-            while unfinished(app) and not holds(app, crew.pids[index]) and time.monotonic() < until:
+            order, at_work, until = crew.rng.sample(range(3), 3), [], time.monotonic() + 20
+            while unfinished(app) and not at_work and time.monotonic() < until:
+                at_work = [index for index in order if holds(app, crew.pids[index])]
                 time.sleep(0.01)
-            with crew.frozen(index):
-                time.sleep(2)
+            if at_work:
+                with crew.frozen(at_work[0]):
+                    time.sleep(2)
 
+        wait_for_all(app)
         began = time.monotonic()
         begin(app, TASKS, STEPS)
         count = storm(app, crew, freeze, 4)
@@ -148,6 +159,7 @@ def test_workers_are_cut_off_from_the_server_for_longer_than_their_lease(world, 
                 network.mend(1)
                 time.sleep(1)
 
+            wait_for_all(app)
             began = time.monotonic()
             begin(app, TASKS, STEPS)
             count = storm(app, crew, cut, 3)
