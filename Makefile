@@ -12,8 +12,8 @@ PYTEST := $(BIN)/python -m pytest
 # The tests, quickest first; $(1) starts them. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
 	$(1) tests/core tests/histories -n 2
-	$(1) tests/stores tests/engine -n 3
-	$(1) tests/crash -n 3
+	$(1) tests/stores tests/engine -n 4
+	$(1) tests/crash -n 4
 	$(1) tests/docs tests/faces -n 3
 endef
 
