@@ -49,4 +49,5 @@ async def work_async(run: LoopRun) -> None:
     try:
         await carry_out(life.whole(run, run.agent), run)
     finally:
+        run.logs.watch.loops.pop(run.log.name, None)
         run.log.remember()

@@ -113,8 +113,8 @@ class LoopRun(Run):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
-        *("__weakref__", "_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks"),
-        *("acting", "active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
+        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
+        *("active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
     )
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -51,7 +50,7 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self._closed = False
-        self.loops: weakref.WeakValueDictionary[str, Loop] = weakref.WeakValueDictionary()
+        self.loops: dict[str, Loop] = {}
 
     def under_way(self, task: str) -> list[Watched]:
         """The steps of a task that are under way in this process and have not announced themselves yet."""
