@@ -192,7 +192,7 @@ def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder):
     assert refused("resume", "hi", "agents.py", code=CONFLICT)[0] == "task-finished"
     assert refused("resume", "nobody", "agents.py", code=NOT_FOUND)[0] == "task-not-found"
     code, told = refused("resume", "hi", code=USAGE)
-    assert code == "invalid-value" and "holdfast resume ID FILE" in told
+    assert code == "invalid-value" and "holdfast resume hi FILE" in told
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
     assert data("resume", "a", "agents.py:asker", code=WAITING)["waiting_on"][0]["key"] == "seat#1"
     assert refused("resume", "a", "agents.py:greet", code=USAGE)[1].count("belongs to 'asker'")
