@@ -100,6 +100,8 @@ class LookingStore(SqliteStore):
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
         """Whether that holder still lives; where that cannot be seen, it is not said to be dead."""
+        if holder.startswith(f"{os.getpid()}-"):
+            return True  # asking for a lock of this process's own would drop it
         try:
             offset = int(holder.rpartition("-")[2], 16)
             # Never closed: that would drop every lock this process may have on it.

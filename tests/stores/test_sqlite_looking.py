@@ -1,0 +1,122 @@
+"""A SQLite file that is only looked at: all of it can be seen, nothing can be changed, nothing is made beside it."""
+
+import os
+import subprocess
+import sys
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast import LogCorrupt, StoreBusy, StoreClosed, StoreReadOnly, StoreTooNew
+from holdfast.engine.looking import look
+from holdfast.store.sqlite_looking import LookingStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = str(tmp_path / "store.db")
+    with holdfast.open(path) as app:
+        app.start("clerk", id="t")
+    with holdfast.open(path, namespace="acme") as app:
+        app.start("clerk", id="theirs")
+    return path
+
+
+def beside(path):
+    return sorted(os.listdir(os.path.dirname(path)))
+
+
+def altered(path, statement):
+    connection = apsw.Connection(path)
+    connection.execute(statement)
+    connection.close()
+
+
+def test_what_is_there_is_seen_and_nothing_is_made_or_changed(path):
+    there, before = beside(path), os.stat(path).st_mtime_ns
+    with look(path) as app:
+        assert [row.id for row in app.list()] == ["t"]
+        assert [record.kind for record in app.events("t")] == ["task_created"]
+        assert app.verify().ok
+        with pytest.raises(StoreReadOnly, match="nothing was written"):
+            app.start("clerk", id="new")
+    assert (beside(path), os.stat(path).st_mtime_ns) == (there, before)
+
+
+def test_a_tenant_looks_at_its_own(path):
+    with look(path, "acme") as app:
+        assert [row.id for row in app.list()] == ["theirs"]
+
+
+def test_what_others_write_meanwhile_is_seen(path):
+    with holdfast.open(path) as writer, look(path) as app:
+        writer.start("clerk", id="new")
+        assert {row.id for row in app.list()} == {"t", "new"}
+
+
+def test_a_look_during_which_others_begin_to_write_is_not_believed(path):
+    with look(path) as app:
+        reading = app.store._reading()
+        reading.__enter__()
+        with holdfast.open(path) as writer:
+            writer.start("clerk", id="new")
+            with pytest.raises(StoreBusy, match="look again"):
+                reading.__exit__(None, None, None)
+
+
+HOLDER = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as app:
+    app.logs.load("t").claim()
+    print(app.store.holder(), flush=True)
+    sys.stdin.read()
+    import os, signal
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_holds_a_task_is_seen_to_live_and_to_be_dead(path):
+    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, path], **given) as process, look(path) as app:
+        holder = process.stdout.readline().strip()
+        assert app.list()[0].holder == holder
+        assert app.store.alive(holder)
+        assert app.store.alive(holder), "asking changes nothing"
+        process.stdin.close()
+        process.wait(30)
+        assert not app.store.alive(holder)
+        assert not app.store.alive("nonsense")
+        assert app.store.alive(f"{os.getpid()}-7"), "nobody asks about locks of his own: asking would drop them"
+
+
+def test_where_holders_are_not_known_none_is_said_to_live(path):
+    store = LookingStore(path)
+    assert not store.alive("1-5")
+    store.close()
+
+
+def test_files_of_another_version_are_refused_and_named(path):
+    altered(path, "pragma user_version = 99")
+    with pytest.raises(StoreTooNew, match="version 99"):
+        look(path)
+    altered(path, "pragma user_version = 1")
+    with pytest.raises(StoreReadOnly, match="version 1 of"):
+        look(path)
+
+
+def test_a_file_that_is_no_store_or_damaged_is_told_as_such(path):
+    with open(path, "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 2000)
+    with pytest.raises(LogCorrupt, match="damaged"):
+        look(path)
+    with pytest.raises(StoreReadOnly, match="neither be read"):
+        look(f"{path}.missing")
+
+
+def test_what_is_closed_is_not_looked_at(path):
+    app = look(path)
+    app.close()
+    with pytest.raises(StoreClosed):
+        app.list()
