@@ -145,7 +145,7 @@ def _whole(link: PatientConnection) -> Generator[None, None, None]:
     """Whatever interrupts it: a connection whose answer nobody took is of no more use."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # whatever interrupts it
         if link.pgconn.transaction_status == pq.TransactionStatus.ACTIVE or (
             link.pgconn.pipeline_status != pq.PipelineStatus.OFF
         ):

@@ -38,13 +38,7 @@ class Presence:
         with _lock:
             if (self._path, offset) in _mine:
                 return True
-            descriptor = _descriptor(self._path)
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-            except OSError:
-                return True
-            fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
-            return False
+            return is_locked(_descriptor(self._path), offset, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Be gone, as if the process had died."""
@@ -52,6 +46,16 @@ class Presence:
             if (self._path, self._offset) in _mine:
                 _mine.discard((self._path, self._offset))
                 fcntl.lockf(_descriptor(self._path), fcntl.LOCK_UN, 1, self._offset)
+
+
+def is_locked(descriptor: int, offset: int, kind: int) -> bool:
+    """Whether another process has a lock there; asked by taking one of that kind and dropping it."""
+    try:
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 1, offset)
+    except OSError:
+        return True
+    fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
+    return False
 
 
 def _descriptor(path: str) -> int:

@@ -17,6 +17,7 @@ import apsw
 
 from holdfast.core.errors import StoreBusy, StoreReadOnly, StoreTooNew
 from holdfast.store.migrations import migrations
+from holdfast.store.presence import is_locked
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite_file import BUSY_SECONDS, Durability, refuse_strangers, translated
 
@@ -112,12 +113,7 @@ class LookingStore(SqliteStore):
             return False
         except OSError:
             return True
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, offset)
-        except OSError:
-            return True
-        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
-        return False
+        return is_locked(descriptor, offset, fcntl.LOCK_SH)
 
 
 _opened: dict[str, int] = {}
