@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
+unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tests start compiles everything anew
 
 # The tests, quickest first; $(1) starts them. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
