@@ -9,7 +9,7 @@ from holdfast import Budget, Task, agent, tool
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.core.events import BY_KIND
-from holdfast.engine import audit, inbox, upkeep
+from holdfast.engine import audit, inbox, retention
 from holdfast.engine.telling import as_json, told
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
@@ -103,8 +103,8 @@ def test_what_gc_says_it_would_take_is_what_it_takes(app):
     app.fork("b", id="ended")
     app.cancel("ended")
     for keep in (9, 1, 0):
-        would = upkeep.collectable(app.logs, older_than_us=None, keep=keep)
+        would = retention.collectable(app.logs, older_than_us=None, keep=keep)
         before = {row.id for row in app.list()}
         app.gc(keep=keep)
         assert before - {row.id for row in app.list()} == set(would)
-    assert upkeep.collectable(app.logs, older_than_us=None, keep=None) == []
+    assert retention.collectable(app.logs, older_than_us=None, keep=None) == []

@@ -133,6 +133,38 @@ def test_an_import_never_overwrites_another_history(app, tmp_path):
             other.import_(tmp_path / "t.jsonl")
 
 
+@pytest.fixture
+def one_is_damaged(tmp_path):
+    """A store in which a byte of a task was changed, with a fork that stands on it; and what that task was."""
+    path = tmp_path / "store.db"
+    with holdfast.open(path) as app:
+        for id in ("first", "struck", "whole"):
+            worked(app, id)
+        app.append("struck", step("far#1", "Kyoto"))
+        app.export("struck", tmp_path / "struck.jsonl")
+        app.fork("struck", at=3, id="above")
+    data = path.read_bytes()
+    assert data.count(b"Kyoto") == 1
+    path.write_bytes(data.replace(b"Kyoto", b"Tokyo"))
+    with holdfast.open(path) as app:
+        yield app
+
+
+def test_a_damaged_log_is_not_called_there_already(one_is_damaged, tmp_path):
+    with pytest.raises(holdfast.LogCorrupt, match=r"'struck' is damaged at seq 8: .* never written over"):
+        one_is_damaged.import_(tmp_path / "struck.jsonl")
+
+
+def test_a_copy_takes_along_what_is_whole_and_names_what_it_left_out(one_is_damaged, tmp_path):
+    copy = str(tmp_path / "copy.db")
+    with pytest.raises(holdfast.LogCorrupt, match="left out of the copy: 'struck', 'above'; the others, 2,"):
+        one_is_damaged.copy_to(copy)
+    with holdfast.open(copy) as other:
+        assert {row.id for row in other.list()} == {"first", "whole"}
+        assert other.import_(tmp_path / "struck.jsonl").logs == 1, "what was left out comes from a backup"
+        assert other.verify().ok and other.get("struck").seq == 8
+
+
 def test_gc_removes_by_age_and_count_and_the_id_never_acts_again(app, clock):
     for n in range(5):
         finished(app, f"old{n}")
@@ -154,7 +186,7 @@ def test_gc_removes_by_age_and_count_and_the_id_never_acts_again(app, clock):
 def test_gc_keeps_the_parents_of_living_forks(app):
     finished(app, "p")
     app.fork("p", id="f")
-    assert app.gc(keep=0) == holdfast.engine.upkeep.Collected(0, 0, 1)
+    assert app.gc(keep=0) == holdfast.engine.retention.Collected(0, 0, 1)
     app.append("f", ev.TaskCompleted(result=P(1)))
     assert app.gc(keep=0).tasks == 2
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import holdfast
 from holdfast import agent
 from holdfast.cli.main import cli
-from holdfast.cli.refusal import FAILED, STORE
+from holdfast.cli.refusal import FAILED, STORE, USAGE
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT
 
 PAGE = 4096
@@ -189,3 +189,18 @@ def test_the_doctor_looks_as_far_as_its_rights_go(folder):
     found = {one["what"]: one for one in json.loads(ended.stdout)}
     assert ended.returncode == FAILED and found["integrity"]["level"] == "ok"
     assert found["sync"]["level"] == "fail" and "check the directory's rights" in found["sync"]["remedy"]
+
+
+# What is brought in
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data.replace(b"note 3", b"note 4", 1), lambda data: b"import this\n"])
+def test_a_bad_export_is_named_and_no_store_is_made_for_it(folder, spoil):
+    file, fresh = folder / "asks.jsonl", folder / "fresh.db"
+    with holdfast.open(folder / "holdfast.db") as app:
+        app.export("asks", file)
+    file.chmod(0o600)
+    file.write_bytes(spoil(file.read_bytes()))
+    ended = CliRunner().invoke(cli, ["import", str(file), "--store", str(fresh)])
+    assert ended.exit_code == USAGE and "error[invalid-value]" in ended.stderr and "export it again" in ended.stderr
+    assert not fresh.exists()

@@ -111,7 +111,10 @@ CODES: dict[str, Code] = {
     "unknown-event": Code(NOTHING, ("upgrade holdfast: a newer one has written here",)),
     "log-corrupt": Code(
         "Nothing was changed.",
-        ("holdfast verify   names every damaged log", "restore it from a backup, or fork it before the damage"),
+        (
+            "holdfast verify   names every damaged log",
+            "holdfast copy NEW.db   takes along what is whole",
+        ),
     ),
     "value-damaged": Code(NOTHING, ("holdfast verify   names the events that refer to it",)),
     "store-error": Code(_SAFE, ("holdfast doctor   looks at the store and its place",)),

@@ -473,9 +473,10 @@ class LogCorrupt(HoldfastError):
     def __init__(self, log: str, seq: int, why: str, *, hint: str = "") -> None:
         super().__init__(
             f"the log of {log!r} is damaged at seq {seq}: {why}" if seq else f"{log!r} is damaged: {why}",
-            hint=hint or "other tasks are not affected; restore this one from a backup, or fork it before the damage",
+            hint=hint or "other tasks are not affected: copy them to a new store, and import this one from a backup",
             log=log,
             seq=seq,
+            why=why,
         )
 
 

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from holdfast.engine import contracts
     from holdfast.engine.follow import Follow
     from holdfast.engine.people import User
+    from holdfast.engine.retention import Collected
     from holdfast.engine.schedule import Schedule
     from holdfast.engine.serving import Known
     from holdfast.engine.thread import Thread
-    from holdfast.engine.upkeep import Collected, Copied, Progress
+    from holdfast.engine.upkeep import Copied, Progress
     from holdfast.engine.worker import Worker
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -457,7 +458,9 @@ class App:
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
-        return upkeep.collect(
+        from holdfast.engine import retention
+
+        return retention.collect(
             self.logs,
             older_than_us=self._before(older_than),
             keep=keep,

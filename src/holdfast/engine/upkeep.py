@@ -1,4 +1,4 @@
-"""Looking after a store: export and import, retention, copies."""
+"""Looking after a store: export and import, copies."""
 
 from __future__ import annotations
 
@@ -11,26 +11,18 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from holdfast.core import codec, limits, names
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, ValueDamaged
-from holdfast.core.hot import ENDED, Hot
+from holdfast.core.hot import Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.state import evolve
 from holdfast.engine.log import Logs, decoded
 from holdfast.engine.timeline import verify
 from holdfast.store.namespaces import Tenant
-from holdfast.store.protocol import Erasure, Store, Tombstone
+from holdfast.store.protocol import Erasure, Store
 
 FORMAT = 1
 
 Progress = Callable[[int, int], None]
 """Told how many are done, of how many."""
-
-
-class Collected(Struct, frozen=True):
-    """What gc took away."""
-
-    tasks: int
-    snapshots: int
-    kept_for_forks: int
 
 
 class Copied(Struct, frozen=True):
@@ -111,7 +103,12 @@ def _read(store: Store, name: str) -> _Incoming:
 
 
 def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
-    """Bring exported tasks in. Every digest is computed anew; a log that is there already must agree."""
+    """Bring exported tasks in. A log that is there already must agree."""
+    return adopt(logs.store, read_export(lines))
+
+
+def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
+    """What an export holds. Every digest is computed anew."""
     incoming: list[_Incoming] = []
     ended = False
     for number, line in enumerate(lines, start=1):
@@ -136,7 +133,9 @@ def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
                 raise _unreadable(number, "it stands before the log it belongs to, or is of another version")
     if not ended:
         raise _unreadable(0, "the file ends before the export does")
-    return _adopt(logs.store, incoming)
+    for one in incoming:
+        _check_rows(one)
+    return incoming
 
 
 def _unbase64(text: str, number: int) -> bytes:
@@ -202,13 +201,13 @@ def _line(entry: Struct) -> bytes:
 # Copying logs between stores
 
 
-def _adopt(store: Store, incoming: list[_Incoming]) -> Copied:
-    """Bring logs in. Everything is checked before anything is written."""
+def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
+    """Bring in what an export holds. Everything is checked before anything is written."""
     brought = {one.name: one for one in incoming}
     for one in incoming:
-        _check_rows(one)
         _check_past(store, one, brought)
-        _already_there(store, one)
+        if _already_there(store, one) is not None:
+            _check_ours(store, one)
     logs = events = skipped = 0
     for one in incoming:
         written = _adopt_log(store, one)
@@ -230,6 +229,15 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     if not same:
         raise TaskExists(one.name, other_history=True)
     return head
+
+
+def _check_ours(store: Store, one: _Incoming) -> None:
+    """Refuse to call a log there already that is damaged here: both chains end alike, so they are alike, or it is."""
+    theirs = {row.seq: row for row in one.rows}
+    for ours in _own_rows(store, one.name):
+        whole = ours.body is None or codec.body_hash(ours.body) == ours.body_hash
+        if ours.seq in theirs and (not whole or ours.digest != theirs[ours.seq].digest):
+            raise LogCorrupt(one.name, ours.seq, "it is not what was written, and a log is never written over")
 
 
 def _adopt_log(store: Store, one: _Incoming) -> int:
@@ -331,20 +339,25 @@ class _NoClock:
         raise AssertionError("bringing a log in writes no time of its own")
 
 
-def copy_store(source: Logs, target: Store, progress: Progress | None = None) -> Copied:
-    """Copy every log, key and tombstone. Run again after an interruption, it goes on where it was."""
+def _copy_store(source: Logs, target: Store, progress: Progress | None) -> tuple[Copied, dict[str, LogCorrupt]]:
+    """Copy every log, key and tombstone; gives what was damaged and left out. Run again, it goes on where it was."""
     total = source.store.stats().tasks
     logs = events = skipped = 0
+    damaged: dict[str, LogCorrupt] = {}
     after: str | None = None
     while page := source.store.logs(after=after, limit=limits.PAGE_SIZE):
         for name in page:
-            written = _copy_log(*_views(source.store, target, name))
+            try:
+                written = _copy_log(*_views(source.store, target, name))
+            except LogCorrupt as error:
+                damaged[name] = error
+                continue
             logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
             if progress is not None:
                 progress(logs + skipped, total)
         after = page[-1]
     _copy_marks(source.store, target)
-    return Copied(logs, events, skipped)
+    return Copied(logs, events, skipped), damaged
 
 
 def _views(source: Store, target: Store, name: str) -> tuple[Store, Store, str]:
@@ -403,66 +416,6 @@ def _own_rows(store: Store, name: str) -> Iterator[Stored]:
         seq = chunk[-1].seq
 
 
-# Retention
-
-
-def collect(
-    logs: Logs,
-    *,
-    older_than_us: int | None,
-    keep: int | None,
-    snapshots_before_us: int | None,
-    why: str,
-    progress: Progress | None = None,
-) -> Collected:
-    """Remove ended tasks beyond the newest `keep` and older than a time; parents of living forks stay."""
-    removed = spared = 0
-    if older_than_us is not None or keep is not None:
-        # A fork goes before its parent can: so go round until nothing more goes.
-        while True:
-            gone, spared = _collect_once(logs, older_than_us, keep or 0, why)
-            removed += gone
-            if progress is not None:
-                progress(removed, 0)
-            if not gone:
-                break
-    dropped = 0
-    if snapshots_before_us is not None:
-        dropped = logs.store.drop_snapshots(before_us=snapshots_before_us)
-    return Collected(removed, dropped, spared)
-
-
-def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) -> tuple[int, int]:
-    """One round. What moved on, was forked or went away meanwhile is left alone: the store compares the head."""
-    store = logs.store
-    removed = spared = 0
-    collected: list[str] = []
-    for name in store.finished(before_us=older_than_us, skip=keep, limit=limits.MAX_PAGE_SIZE):
-        # The head comes first: what is reopened after that no longer has it, what was before is seen to be.
-        head, summary = store.head(name), store.summary(name)
-        if head is not None and summary is not None and summary.status in ENDED:
-            gone = store.remove([Tombstone(name, head.seq, head.digest, logs.clock.now_us(), why)])
-            removed += len(gone)
-            spared += not gone and bool(store.forks(name))
-            collected += gone
-    logs.cache.forget(collected)
-    return removed, spared
-
-
-def collectable(logs: Logs, *, older_than_us: int | None, keep: int | None) -> list[str]:
-    """What `collect` would remove, if nothing happens meanwhile: a fork goes before its parent can."""
-    store = logs.store
-    found: list[str] = []
-    if older_than_us is None and keep is None:
-        return found
-    while page := store.finished(before_us=older_than_us, skip=(keep or 0) + len(found), limit=limits.MAX_PAGE_SIZE):
-        found += page
-    gone = set(found)
-    while held := {name for name in gone if any(fork not in gone for fork in store.forks(name))}:
-        gone -= held
-    return [name for name in found if name in gone]
-
-
 # Whole copies
 
 
@@ -481,10 +434,20 @@ def write_export(logs: Logs, id: str, file: BinaryIO) -> int:
 
 
 def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) -> Copied:
-    """Copy a store and walk every chain of the copy."""
-    copied = copy_store(source, target.store, progress)
+    """Copy a store and walk every chain of the copy. What is damaged is left out and named once the rest is there."""
+    copied, damaged = _copy_store(source, target.store, progress)
     found = verify(target)
     if not found.ok:
         problem = found.problems[0]
         raise LogCorrupt(problem.task, problem.seq, f"the copy does not verify: {problem.why}")
+    if damaged:
+        raise _left_out(copied, damaged)
     return copied
+
+
+def _left_out(copied: Copied, damaged: dict[str, LogCorrupt]) -> LogCorrupt:
+    first = next(iter(damaged.values())).details
+    left = ", ".join(repr(name) for name in damaged)
+    rest = f"left out of the copy: {left}; the others, {copied.logs + copied.skipped}, are there and verified"
+    why = f"{first['why']}; {rest}; the store itself was not touched"
+    return LogCorrupt(first["log"], first["seq"], why, hint="import what is missing into the copy, from a backup")

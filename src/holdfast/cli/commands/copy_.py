@@ -13,7 +13,7 @@ from holdfast.cli.place import Place
 def copy_(place: Place, url: str) -> None:
     """Copy everything into another store and verify it there.
 
-    Run it again to go on after an interruption, or to catch up.
+    Run it again to go on after an interruption, or to catch up. A log that is damaged is left out, and named.
 
     Example: holdfast copy sqlite:////backups/agents.db
     """

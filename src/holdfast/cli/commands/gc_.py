@@ -35,7 +35,7 @@ def gc_(
     from holdfast.cli.words import times
     from holdfast.core.errors import InvalidValue
     from holdfast.core.policy import seconds
-    from holdfast.engine import upkeep
+    from holdfast.engine import retention
 
     if older_than is None and keep is None and snapshots_older_than is None:
         raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
@@ -47,7 +47,7 @@ def gc_(
         None if age is None else now - int(seconds(age, "age") * 1_000_000)
         for age in (older_than, snapshots_older_than)
     )
-    going = upkeep.collectable(app.logs, older_than_us=tasks_us, keep=keep)
+    going = retention.collectable(app.logs, older_than_us=tasks_us, keep=keep)
     if dry_run:
         _say_dry(place, going)
         return
@@ -59,10 +59,10 @@ def gc_(
 def _collect(place: Place, what: dict[str, Any], total: int) -> None:
     from holdfast.cli.progress import Progress
     from holdfast.cli.words import times
-    from holdfast.engine import upkeep
+    from holdfast.engine import retention
 
     with Progress("removed", "task", quiet=place.as_json) as progress:
-        found = upkeep.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)
+        found = retention.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)
     if place.as_json:
         place.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
         return

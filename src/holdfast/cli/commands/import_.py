@@ -18,12 +18,14 @@ from holdfast.cli.progress import Progress
 def import_(place: Place, path: str) -> None:
     """Bring in what export wrote.
 
-    Nothing is written unless every digest holds. What is there already is left as it is. FILE may be - for stdin.
+    Nothing is written unless every digest holds. What is there already is left as it is, and must be
+    whole. FILE may be - for stdin.
 
     Example: holdfast import trip-oslo.jsonl --store other.db
     """
     from holdfast.cli.words import times
-    from holdfast.core.errors import InvalidValue
+    from holdfast.core.errors import InvalidValue, LogCorrupt
+    from holdfast.engine import upkeep
 
     try:
         file: BinaryIO = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115 — closed below
@@ -32,7 +34,13 @@ def import_(place: Place, path: str) -> None:
             f"{path!r} cannot be read: {error.strerror}; nothing was written", hint="give a file"
         ) from None
     with file, Progress("read", "line", quiet=place.as_json) as progress:
-        copied = place.app(make=True).import_(_counted(file, progress))
+        try:
+            incoming = upkeep.read_export(_counted(file, progress))
+        except LogCorrupt as error:
+            raise InvalidValue(
+                f"the export is damaged: {error.message}; nothing was written", hint="export it again, or use another"
+            ) from error
+    copied = upkeep.adopt(place.app(make=True).store, incoming)
     if place.as_json:
         place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.shown})
         return
