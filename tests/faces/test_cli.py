@@ -449,7 +449,7 @@ def test_a_task_leaves_as_a_file_and_comes_back_the_same(told):
     assert refused("export", "nobody", "new.jsonl", code=NOT_FOUND)[0] == "task-not-found"
     assert not Path("new.jsonl").exists() and not list(told.glob("*.partial"))
     Path("hi.jsonl").write_text(Path("hi.jsonl").read_text().replace("loud", "soft"))
-    assert refused("import", "hi.jsonl", "--store", "third.db", code=STORE)[0] == "log-corrupt"
+    assert refused("import", "hi.jsonl", "--store", "third.db", code=USAGE)[0] == "invalid-value"
     Path("hi.jsonl").write_text("nonsense\n")
     assert refused("import", "hi.jsonl", code=USAGE)[0] == "invalid-value"
     assert refused("import", "missing.jsonl", code=USAGE)[0] == "invalid-value"

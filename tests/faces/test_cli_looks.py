@@ -209,10 +209,24 @@ def test_what_agents_print_stands_above_the_live_line():
     stream = Lines()
     screen = Screen(stream, Look(True, False, 40))
     screen.status("working 1 s")
-    print("hello", file=screen.stream)
-    prints = screen.stream
-    prints.write("half a ")
-    prints.write("line")
-    prints.close()
+    with screen.prints():
+        print("hello")
+        print("half a ", end="")
+        print("line", end="")
     screen.close()
     assert stream.text == ("working 1 s\r\x1b[Khello\nworking 1 s\r\x1b[Khalf a line\nworking 1 s\r\x1b[K")
+
+
+def test_what_agents_print_without_an_end_is_shown_when_it_is_asked_for():
+    stream = Lines()
+    screen = Screen(stream, Look(True, False, 40))
+    screen.status("working 1 s")
+    with screen.prints():
+        print("your name? ", end="", flush=True)
+        screen.status("working 2 s")
+        print("hello")
+        screen.status("working 3 s")
+        print("1 of", end="", flush=True)
+        screen.line("done  draft#1")
+        print(" 3")
+    assert stream.text == ("working 1 s\r\x1b[Kyour name? hello\nworking 3 s\r\x1b[K1 of\ndone  draft#1\n1 of 3\n")

@@ -69,6 +69,10 @@ class Terminal:
             assert time.monotonic() < late and self._read(), f"{wanted!r} did not come: {self.text}"
         return self
 
+    def type(self, text):
+        """Type this."""
+        os.write(self._ours, text.encode())
+
     def ended(self):
         """Read until it ends; gives its exit code."""
         while self._read():
@@ -200,10 +204,10 @@ def test_whoever_stops_reading_is_not_complained_to(folder):
 
 def test_before_something_is_taken_away_a_person_is_asked(folder):
     run(folder, "run", "agents.py:slowly", "-p", "steps:=1", "--id", "s")
-    for said, code, left in ((b"n\n", 1, 1), (b"y\n", 0, 0)):
+    for said, code, left in (("n\n", 1, 1), ("y\n", 0, 0)):
         screen = Terminal(folder, "gc", "--keep", "0")
         screen.until(r"Remove 1 task from holdfast.db \(the default\)\?")
-        os.write(screen._ours, said)
+        screen.type(said)
         assert screen.ended() == code
         assert len(json.loads(run(folder, "list", "--json").stdout)) == left
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+from holdfast.cli.screen import Screen
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.agent import Agent
 from holdfast.engine.queue import Queue
@@ -139,7 +139,7 @@ def _executed(path: Path) -> Any:
     module = util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for data
+        with Screen().prints():
             spec.loader.exec_module(module)
     except Exception as error:  # whatever the file raises is told with its line
         raise _broken(path, error) from error

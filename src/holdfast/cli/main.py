@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from holdfast import __version__
+from holdfast.cli import streams
 from holdfast.cli.refusal import INTERRUPTED, misused
 
 SECTIONS: dict[str, dict[str, str]] = {
@@ -119,4 +120,5 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """What the script `holdfast` calls."""
+    streams.complete()
     return cli(arguments, prog_name="holdfast")

@@ -40,6 +40,7 @@ class Place:
         self.namespace, self.namespace_source = namespace_of(namespace)
         self.as_json, self.jsonl, self.debug, self.looks = as_json, jsonl, debug, looks
         self.look: Look = out_look()
+        self.out: Any = None  # stdout as it is, or what was set apart for data
         self._open = ExitStack()
         self._app: App | None = None
 
@@ -122,6 +123,12 @@ class Place:
 
     # Saying things
 
+    def runs_agents(self) -> None:
+        """From now on somebody's code is executed, which may print: stdout is set apart for data."""
+        from holdfast.cli.streams import apart
+
+        self.out = apart()
+
     @property
     def for_programs(self) -> bool:
         """Whether stdout is read by a program."""
@@ -131,12 +138,12 @@ class Place:
         """One document on stdout, for programs."""
         from holdfast.core import codec
 
-        click.echo(codec.text(value))
+        click.echo(codec.text(value), file=self.out)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Text on stdout, for people."""
         for line in lines:
-            click.echo(line, color=True)
+            click.echo(line, file=self.out, color=True)
 
     def rows(self, found: Iterable[Mapping[str, Any]]) -> None:
         """The same rows for programs: one document, or one line each."""
@@ -148,7 +155,7 @@ class Place:
 
     def say(self, text: str, tone: str = "plain") -> None:
         """Something beside the data, on stderr, if anybody reads it."""
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # a full disk too
             click.echo(err_look().paint(text, tone), err=True, color=True)
 
     def say_store(self) -> None:

@@ -86,6 +86,10 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
             _trace()
         show(Refused("unexpected", f"{type(error).__name__}: {error}", where=where), as_json=as_json)
         raise click.exceptions.Exit(FAILED) from None
+    except BaseException as error:  # noqa: BLE001 — only what agents are given to execute leaves in such a way
+        told = f"an agent raised {type(error).__name__}: {error}, which would end a process"
+        show(Refused("unexpected", told, hint="raise an Exception, or return"), as_json=as_json)
+        raise click.exceptions.Exit(FAILED) from None
 
 
 def _trace() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 import threading
+from collections.abc import Generator
 from typing import Any
 
 from holdfast.cli.look import Look, bare, cut, look_of
@@ -18,18 +19,29 @@ class Screen:
         self._stream = sys.stderr if stream is None else stream
         self.look = look_of(self._stream) if look is None else look
         self._lock = threading.RLock()
-        self._status = ""
+        self._status = self._begun = ""
 
     def line(self, text: str) -> None:
         """Print a line that stays."""
         with self._lock:
-            self._write(f"{self._cleared()}{text}\n{self._status}")
+            broken = "\n" if self._begun and not text.startswith(self._begun) else ""
+            more = text if broken else text[len(self._begun) :]
+            self._begun = ""
+            self._write(f"{self._cleared()}{broken}{more}\n{self._status}")
+
+    def beginning(self, text: str) -> None:
+        """Print the beginning of a line, or more of it: somebody is asked. No other is shown until it ends."""
+        with self._lock:
+            self._write(f"{self._cleared()}{text[len(self._begun) :]}")
+            self._status, self._begun = "", text
 
     def status(self, text: str) -> None:
         """Rewrite the last line. Nothing happens off a terminal."""
         if not self.look.terminal:
             return
         with self._lock:
+            if self._begun:
+                return
             wide = cut(bare(text), self.look.width - 1) if len(bare(text)) >= self.look.width else text
             self._write(f"{self._cleared()}{wide}")
             self._status = wide
@@ -46,7 +58,7 @@ class Screen:
     def _write(self, text: str) -> None:
         """Write it, if anybody reads: the work that is shown goes on without."""
         if text:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError, ValueError):  # a pipe that is closed, a disk that is full
                 self._stream.write(text)
                 self._stream.flush()
 
@@ -54,10 +66,11 @@ class Screen:
         """The descriptor of the stream behind it."""
         return self._stream.fileno()
 
-    @property
-    def stream(self) -> io.TextIOBase:
-        """Something for agents to print to: their lines appear above the last one."""
-        return _Prints(self)
+    @contextlib.contextmanager
+    def prints(self) -> Generator[None, None, None]:
+        """Let agents print here: their lines appear above the last one."""
+        with contextlib.closing(_Prints(self)) as prints, contextlib.redirect_stdout(prints):
+            yield
 
 
 class _Prints(io.TextIOBase):
@@ -66,6 +79,13 @@ class _Prints(io.TextIOBase):
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._rest = ""
+
+    encoding = "utf-8"
+
+    @property
+    def buffer(self) -> io.RawIOBase:
+        """For bytes."""
+        return _Bytes(self)
 
     def writable(self) -> bool:
         return True
@@ -77,7 +97,8 @@ class _Prints(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        return None
+        if self._rest:
+            self._screen.beginning(self._rest)
 
     def isatty(self) -> bool:
         return False
@@ -91,3 +112,17 @@ class _Prints(io.TextIOBase):
             self._screen.line(self._rest)
             self._rest = ""
         super().close()
+
+
+class _Bytes(io.RawIOBase):
+    """Bytes that an agent writes to stdout, as text."""
+
+    def __init__(self, prints: _Prints) -> None:
+        self._prints = prints
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._prints.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
-import click
 from msgspec import Struct
 
 from holdfast.cli.agents import Served, served
@@ -141,10 +139,10 @@ def serve(place: Place, wanted: Wanted) -> None:
     worker = worker_of(app, wanted)
     with ExitStack() as stack:
         health = None if wanted.health is None else stack.enter_context(closing(_health(app, worker, wanted)))
-        out, screen = sys.stdout, Screen()
-        said = Said(place, wanted, worker, screen, out)
+        screen = Screen()
+        said = Said(place, wanted, worker, screen)
         stack.enter_context(warnings_on(screen))
-        stack.enter_context(redirect_stdout(screen.stream))
+        stack.enter_context(screen.prints())
         worker.tell = said.task
         worker.at_once = said.at_once
         stack.enter_context(_stopped_by_signals(worker))
@@ -212,8 +210,8 @@ def _stop_with_parent(worker: Worker) -> None:
 class Said:
     """What is said of a worker: lines for people, or JSON Lines, or one document at the end."""
 
-    def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen, out: Any) -> None:
-        self._place, self._wanted, self._worker, self._screen, self._out = place, wanted, worker, screen, out
+    def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen) -> None:
+        self._place, self._wanted, self._worker, self._screen = place, wanted, worker, screen
         self._guard = threading.RLock()
         self._began = time.monotonic()
         self._who = f"[{wanted.child}] " if wanted.child is not None else ""
@@ -284,7 +282,7 @@ class Said:
         facts = {"event": "stopped", "worker": self._worker.name, "held": self._worker.busy, "counts": counts}
         self._json(facts)
         if self._place.as_json:
-            click.echo(_text(facts), file=self._out)
+            self._place.data(facts)
         self._line(f"stopped after {took}: {_summary(counts)}; none is held", "good")
 
     def _line(self, text: str, tone: str = "plain") -> None:
@@ -301,7 +299,7 @@ class Said:
         if not self._place.jsonl:
             return
         with self._guard, suppress(OSError):
-            click.echo(_text({**facts, "pid": os.getpid()}), file=self._out)
+            self._place.data({**facts, "pid": os.getpid()})
 
 
 def _summary(counts: dict[str, int]) -> str:
@@ -326,9 +324,3 @@ def wrapped(parts: Sequence[str], between: str, width: int) -> list[str]:
         else:
             lines.append(part)
     return lines
-
-
-def _text(facts: dict[str, Any]) -> str:
-    from holdfast.core import codec
-
-    return codec.text(facts)

@@ -44,11 +44,12 @@ def _nothing(text: str, tone: str) -> None:
 class Child:
     """One process of several."""
 
-    def __init__(self, number: int, arguments: list[str], *, keep: bool) -> None:
+    def __init__(self, number: int, arguments: list[str], out: Any) -> None:
+        """What it tells goes to `out`; without one it is kept."""
         self.number = number
         self.pause, self.due, self.starts = LEAST_PAUSE, 0.0, 0
         self.told: list[dict[str, Any]] = []
-        self._arguments, self._keep = arguments, keep
+        self._arguments, self._out = arguments, out
         self._reader: threading.Thread | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._since = 0.0
@@ -56,10 +57,10 @@ class Child:
     def start(self) -> None:
         """Begin, in a process group of its own: what a terminal sends to all is passed on by us alone."""
         command = [sys.executable, "-m", "holdfast", "worker", *self._arguments, "--child", str(self.number)]
-        out = subprocess.PIPE if self._keep else None
+        out = subprocess.PIPE if self._out is None else self._out
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, process_group=0)
         self.starts, self._since = self.starts + 1, time.monotonic()
-        if self._keep:
+        if self._out is None:
             self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
             self._reader.start()
 
@@ -98,7 +99,8 @@ def supervise(place: Place, wanted: Wanted) -> None:
     serve.worker_of(serve.opened(place, wanted), wanted)  # what is wrong with it is said once, here
     where = place.where
     place.close()
-    children = [Child(n, _arguments(place, wanted), keep=place.as_json) for n in range(wanted.processes)]
+    out = None if place.as_json else place.out
+    children = [Child(n, _arguments(place, wanted), out) for n in range(wanted.processes)]
     say: Say = _nothing if place.for_programs else place.say
     say(f"{times(wanted.processes, 'process')} on {where}", "dim")
     try:

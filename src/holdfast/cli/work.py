@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -18,6 +17,8 @@ from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.screen import Screen
 from holdfast.cli.typed import entry_json, resume_command, waiting_lines
 from holdfast.cli.words import length, shown, spent
+from holdfast.core import failures
+from holdfast.core.control import LeaseLost
 from holdfast.core.events import Failure
 from holdfast.engine import inbox
 from holdfast.engine.app import App
@@ -31,21 +32,23 @@ def work(
     """Let an agent work, show it, and end the command with what came of it."""
     screen = Screen()
     resume = resume_command(id, target, store_given(place))
-    out = sys.stdout
     if place.jsonl:
-        watched: Any = Live(app, id, screen, lambda record: print(_line(app, record), file=out, flush=True))
+        watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=place.out))
     else:
         watched = nullcontext() if quiet or place.as_json else Live(app, id, screen)
     try:
-        with watched, warnings_on(screen), redirect_stdout(screen.stream) as prints:
-            try:
-                state = act()
-            finally:
-                prints.close()
+        with watched, warnings_on(screen), screen.prints():
+            state = act()
     except KeyboardInterrupt:
         screen.close()
         _say_stopped(place, app, id, resume)
         raise click.exceptions.Exit(INTERRUPTED) from None
+    except (Exception, LeaseLost):
+        raise
+    except BaseException as error:  # noqa: BLE001 — SystemExit and the like: an agent does not end this command
+        screen.close()
+        _say_thrown_out(place, app, id, resume, error)
+        raise click.exceptions.Exit(FAILED) from None
     report(place, app, state, resume)
 
 
@@ -61,15 +64,34 @@ def store_given(place: Place) -> str:
 
 
 def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
-    if app.store.origin(id) is None:
-        place.say("stopped before the task began; nothing was written")
+    state = _begun(place, app, id)
+    if state is None:
         return
-    state = app.get(id)
     place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
     cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
     if cut_off:
         place.say(f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on")
     place.say(f"to go on: {resume}")
+
+
+def _begun(place: Place, app: App, id: str) -> TaskState | None:
+    if app.store.origin(id) is None:
+        place.say("stopped before the task began; nothing was written")
+        return None
+    return app.get(id)
+
+
+def _say_thrown_out(place: Place, app: App, id: str, resume: str, error: BaseException) -> None:
+    """An agent raised what would end a process."""
+    state = _begun(place, app, id)
+    if state is None:
+        return
+    why = failures.failure(error)
+    raised = f"{why.type}: {why.message}"
+    if place.as_json:
+        place.data({**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": place.shown})
+    place.say(f"{id} stopped at seq {state.seq}: its agent raised {clean(raised)}", "bad")
+    place.say(f"  everything up to there is on record; to go on: {resume}")
 
 
 @contextmanager
@@ -135,7 +157,10 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
     frames: list[str] = []
     for cause in (*_causes(failure), *_causes(None if step is None else step.failure)):
         frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_NOT_THEIRS)][-1:]
-    here = os.getcwd() + os.sep
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:  # somebody has removed it
+        here = os.sep * 2
     told += [f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames)]
     return [clean(line) for one in told for line in one.split("\n")]
 

@@ -30,6 +30,7 @@ def resume_(place: Place, id: str, target: str | None, deadline: str | None, qui
     """
     from holdfast.cli import agents, work
 
+    place.runs_agents()
     agent, known = agents.agents_for(target)
     app = place.app(agents=known)
     id = place.task(id)

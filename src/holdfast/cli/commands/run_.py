@@ -36,6 +36,7 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     from holdfast.core.names import task_log
     from holdfast.engine.beginnings import new_id
 
+    place.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
     typed.check(agent, input, given["params"])  # before a store is made for nothing

@@ -34,15 +34,14 @@ def test_(
 
     Example: holdfast test agents.py:recap --mock -p notes="q3 went well"
     """
-    from contextlib import redirect_stdout
-
     from holdfast.cli import agents, given
     from holdfast.cli.screen import Screen
 
+    place.runs_agents()
     input = given.parameters(params, file)
     agent, known = agents.agent_named(target)
     given.check(agent, input, params)
-    with redirect_stdout(Screen().stream):
+    with Screen().prints():
         facts = _tried(agent, known, input, mock, more["user"])
         if crash and facts["passed"]:
             facts |= _crashed(agent, known, input, mock, more)

@@ -39,6 +39,7 @@ def worker_(place: Place, target: str | None, processes: int, child: int | None,
     """
     from holdfast.cli import serve, supervise
 
+    place.runs_agents()
     wanted = serve.wanted(place, target, processes=processes, child=child, **given)
     if processes > 1 and child is None:
         supervise.supervise(place, wanted)

@@ -1,0 +1,35 @@
+"""The three streams of a process: none is missing, and stdout is for data alone where agents' code is executed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def complete() -> None:
+    """Put nothing in the place of a stream that is closed: the next file that is opened would get its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number)
+            os.set_inheritable(number, True)
+            if nothing != number:
+                os.close(nothing)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def apart() -> Any:
+    """A stream for data. What anything else writes to stdout from now on, a program too, goes to stderr."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    try:
+        number, elsewhere = out.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # it is no file: somebody reads what is written here in this very process
+        return out
+    out.flush()
+    data = os.fdopen(os.dup(number), "w", encoding=out.encoding, errors=out.errors)
+    os.dup2(elsewhere, number)
+    return data
