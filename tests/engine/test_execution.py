@@ -377,7 +377,7 @@ def test_verbs_inside_a_step_are_refused_with_a_remedy(app):
         (lambda task: task.stage("nowhere"), "not a stage"),
         (lambda task: task.phase("done"), "cannot go"),
         (lambda task: task.step(lambda: 1), "lambda has no name"),
-        (lambda task: task.step(lambda: {"deep": object()}, name="x"), r"\['deep'\] is a object"),
+        (lambda task: task.step(lambda: {"deep": object()}, name="x"), r"\['deep'\] is of the type object"),
         (lambda task: task.state.missing, "the state has no 'missing'"),
         (lambda task: task.done("unplanned"), "no step 'unplanned'"),
         (lambda task: object(), "the result of agent"),

@@ -357,7 +357,7 @@ def test_a_signal_nobody_waits_for_does_not_wake_a_task_that_waits_for_a_person(
 
 @pytest.mark.parametrize("policy", ["ask", "retry", "fail"])
 @pytest.mark.parametrize(
-    ("result", "why"), [("text", "does not fit"), ({"n": object()}, "its result['n'] is a object")]
+    ("result", "why"), [("text", "does not fit"), ({"n": object()}, "its result['n'] is of the type object")]
 )
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, policy, result, why, is_async):

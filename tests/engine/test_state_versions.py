@@ -368,7 +368,7 @@ def refusals():
     yield no_dict, StateNotMigrated, "gave a NoneType.*return the new dict"
     yield no_names, StateNotMigrated, "gave a dict.*names as keys"
     yield wrong, InvalidState, r"state\.first does not fit: Expected `str`, got `int`"
-    yield odd, holdfast.NotSerializable, r"state\.first is a object"
+    yield odd, holdfast.NotSerializable, r"state\.first is of the type object"
 
 
 @pytest.mark.parametrize(("prepare", "error", "match"), list(refusals()))

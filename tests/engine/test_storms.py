@@ -110,7 +110,7 @@ def test_a_full_queue_pushes_back_and_nothing_is_written(url):
         for n in range(3):
             app.start(visit, {"n": n}, id=f"t{n}", queue="small")
         before = app.stats().events
-        with pytest.raises(QueueFull, match=r"3 tasks or more wait in queue 'small'"):
+        with pytest.raises(QueueFull, match=r"queue 'small' is full: it lets 3 tasks wait"):
             app.start(visit, {"n": 3}, id="t3", queue="small", user="ana", thread="talk")
         assert app.stats().events == before and len(app.list()) == 3
         with pytest.raises(TaskNotFound):

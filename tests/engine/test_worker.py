@@ -289,7 +289,7 @@ def test_a_full_queue_refuses_more_until_somebody_takes_some(url):
     with holdfast.open(url, queues=[Queue("mail", max_ready=2)]) as app:
         app.start(double, id="a", queue="mail")
         app.start(double, id="b", queue="mail")
-        with pytest.raises(QueueFull, match="2 tasks or more wait in queue 'mail'") as full:
+        with pytest.raises(QueueFull, match="queue 'mail' is full: it lets 2 tasks wait") as full:
             app.start(double, id="c", queue="mail")
         assert full.value.details == {"queue": "mail", "most": 2} and len(app.list()) == 2
         app.start(double, id="elsewhere")

@@ -57,8 +57,6 @@ def test_the_pages_of_the_docs_are_those_of_the_code():
         text = (ROOT / "docs" / name).read_text("utf-8")
         assert text == page(), f"docs/{name}: python -m holdfast.cli.reference docs"
         assert f"(docs/{name})" in (ROOT / "README.md").read_text("utf-8")
-    errors = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert re.findall(r"^## (.+)$", errors, re.M) == known()
     commands = (ROOT / "docs" / "cli.md").read_text("utf-8")
     assert sorted(re.findall(r"^### (.+)$", commands, re.M)) == sorted(COMMANDS)
 

@@ -45,7 +45,8 @@ CODES: dict[str, Code] = {
         NOTHING,
         (
             "holdfast log {id} --follow   watches whoever has it",
-            "holdfast run … --wait 1m   waits for it; holdfast cancel {id}   stops it",
+            "holdfast run … --wait 1m   waits for it",
+            "holdfast cancel {id}   stops it",
         ),
     ),
     "input-conflict": Code(

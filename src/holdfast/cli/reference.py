@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.explained import explained, known
 from holdfast.cli.main import SECTIONS, cli
 from holdfast.cli.reference_api import api_page
+from holdfast.cli.reference_errors import errors_page, write_error_pages
 from holdfast.cli.reference_llms import llms_page
 
 _INTRO = """# The command line
@@ -48,21 +48,6 @@ resumed.
 This page is made of the code: `python -m holdfast.cli.reference docs`.
 """
 
-_ERRORS = """# Errors
-
-Every error of Holdfast stands in one tree under `holdfast.HoldfastError`. Each has a stable `code`, a `message` with
-the values concerned, a `hint` and `details`. On the command line it is told like this, without a traceback of ours
-(`--debug` shows it):
-
-```text
-error[step-changed]: step 'draft#1' was recorded with … and is now called with …
-  Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.
-help: …
-```
-
-This page is made of the code: `python -m holdfast.cli.reference docs`.
-"""
-
 
 def commands_page() -> str:
     """docs/cli.md."""
@@ -83,25 +68,6 @@ def _of_command(name: str, found: click.Command, top: click.Context) -> Iterator
     yield f"```text\n{found.get_help(ctx)}\n```\n"
 
 
-def errors_page() -> str:
-    """docs/errors.md."""
-    parts = [_ERRORS]
-    for code in known():
-        one = explained(code)
-        parts.append(f"## {code}\n")
-        parts.append(f"`holdfast.{one.name}` · exit code {one.exit}\n" if one.name else f"exit code {one.exit}\n")
-        parts.append(f"{one.when}\n" if one.written.lower()[:-1] in one.when else f"{one.when} {one.written}\n")
-        if one.do:
-            parts.append("\n".join(f"- {_as_text(line)}" for line in one.do) + "\n")
-    return "\n".join(parts)
-
-
-def _as_text(line: str) -> str:
-    """A remedy: what can be typed in a fixed width, the rest as it is."""
-    typed, gap, rest = line.partition("   ")
-    return f"`{typed}` {rest}" if gap else f"`{line}`" if line.startswith("holdfast ") else line
-
-
 PAGES = {"api.md": api_page, "cli.md": commands_page, "errors.md": errors_page}
 
 
@@ -109,6 +75,7 @@ def write(folder: str) -> None:
     """Write every page anew."""
     for name, page in PAGES.items():
         (Path(folder) / name).write_text(page(), "utf-8")
+    write_error_pages(Path(folder) / "errors")
     (Path(folder) / "llms.txt").write_text(llms_page(Path(folder)), "utf-8")
 
 

@@ -120,7 +120,7 @@ def _errors() -> Iterator[str]:
     found = [getattr(holdfast, name) for name in holdfast.__all__]
     errors = [one for one in found if inspect.isclass(one) and issubclass(one, holdfast.HoldfastError)]
     yield f"{len(errors)} errors, one tree under `HoldfastError`; each has `code`, `message`, `hint` and `details`.\n"
-    yield "\n".join(f"- [`{one.__name__}`](errors.md#{one.code}): {inspect.getdoc(one)}" for one in errors) + "\n"
+    yield "\n".join(f"- [`{one.__name__}`](errors/{one.code}.md): {inspect.getdoc(one)}" for one in errors) + "\n"
     yield "These are no errors, and no `Exception` either, so that `except Exception` does not swallow them:\n"
     control = [one for one in found if inspect.isclass(one) and issubclass(one, BaseException) and one not in errors]
     yield "\n".join(f"- `{one.__name__}`: {inspect.getdoc(one)}" for one in control) + "\n"

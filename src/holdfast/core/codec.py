@@ -467,7 +467,7 @@ def _complaint(value: Any, path: str, depth: int) -> NotSerializable | None:
     try:
         plain = msgspec.to_builtins(value, enc_hook=_plain)
     except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
-        return NotSerializable(path, f"is a {type(value).__name__}, which is not JSON")
+        return NotSerializable(path, f"is of the type {type(value).__name__}, which is not JSON")
     return None if plain is value else _complaint(plain, path, depth)
 
 

@@ -130,7 +130,7 @@ class QueueFull(HoldfastError):
 
     def __init__(self, queue: str, most: int) -> None:
         super().__init__(
-            f"{most} tasks or more wait in queue {queue!r}, and no more may; nothing was written",
+            f"queue {queue!r} is full: it lets {most} {'task' if most == 1 else 'tasks'} wait; nothing was written",
             hint="try again later, start more workers, or raise max_ready= of the queue",
             queue=queue,
             most=most,

@@ -93,7 +93,7 @@ def _open_postgres(url: str, durability: Durability | None, snapshots_kept: int,
 def without_postgres(error: ImportError) -> MissingExtra:
     """What keeps a server from being used: the extra is not installed."""
     return MissingExtra(
-        f"PostgreSQL needs {error.name}, which is not installed",
+        f"PostgreSQL needs {(error.name or 'psycopg').partition('.')[0]}, which is not installed",
         hint="from a checkout: pip install 'path/to/holdfast[postgres]'",
     )
 

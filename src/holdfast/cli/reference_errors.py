@@ -1,0 +1,62 @@
+"""docs/errors.md and a page for each code, made of the code; how an error comes about is written by hand and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.cli.explained import explained, known
+
+HOW = "## How it comes about\n"
+"""What stands from here on in the page of a code is somebody's own; the tests execute it."""
+
+_INTRO = """# Errors
+
+Every error of Holdfast stands in one tree under `holdfast.HoldfastError`. Each has a stable `code`, a `message` with
+the values concerned, a `hint` and `details`. On the command line it is told like this, without a traceback of ours
+(`--debug` shows it):
+
+```text
+error[step-changed]: step 'draft#1' was recorded with … and is now called with …
+  Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.
+help: …
+```
+
+The page of each code has an example that raises it, executed by the tests. `holdfast explain CODE` says the same at a
+terminal. These pages are made of the code: `python -m holdfast.cli.reference docs`.
+
+| code | when | exit code |
+|---|---|---|
+"""
+
+
+def errors_page() -> str:
+    """docs/errors.md."""
+    every = [explained(code) for code in known()]
+    return _INTRO + "".join(f"| [{one.code}](errors/{one.code}.md) | {one.when} | {one.exit} |\n" for one in every)
+
+
+def write_error_pages(folder: Path) -> None:
+    """A page for each code, in a folder of docs; what is written there by hand stays."""
+    folder.mkdir(exist_ok=True)
+    for code in known():
+        page = folder / f"{code}.md"
+        before = page.read_text("utf-8") if page.exists() else HOW
+        page.write_text("\n".join(_about(code)) + HOW + before.partition(HOW)[2], "utf-8")
+
+
+def _about(code: str) -> Iterator[str]:
+    one = explained(code)
+    name = f"`holdfast.{one.name}` · " if one.name else ""
+    yield f"# {code}\n"
+    yield f"{name}exit code {one.exit} · [all errors](../errors.md)\n"
+    yield f"{one.when}\n" if one.written.lower()[:-1] in one.when else f"{one.when} {one.written}\n"
+    if one.do:
+        yield "\n".join(f"- {_as_text(line)}" for line in one.do) + "\n"
+    yield ""
+
+
+def _as_text(line: str) -> str:
+    """A remedy: what can be typed in a fixed width, the rest as it is."""
+    typed, gap, rest = line.partition("   ")
+    return f"`{typed}` {rest}" if gap else f"`{line}`" if line.startswith("holdfast ") else line
