@@ -280,7 +280,7 @@ def test_the_wrong_agent_is_refused(app):
 
     app.start(worker, id="t")
     for attempt in (lambda: app.resume("t", other), lambda: app.run(other, id="t")):
-        with pytest.raises(holdfast.InvalidValue, match="belongs to 'worker'"):
+        with pytest.raises(holdfast.InvalidValue, match="belongs to the agent 'worker'"):
             attempt()
     assert app.get("t").seq == 1
 

@@ -147,5 +147,5 @@ def test_a_finished_task_belongs_to_its_agent(app):
         return 2
 
     app.run(one, id="t")
-    with pytest.raises(InvalidValue, match="belongs to 'one'"):
+    with pytest.raises(InvalidValue, match="belongs to the agent 'one'"):
         app.run(two, id="t")

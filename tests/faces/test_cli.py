@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import holdfast
 from holdfast import agent
 from holdfast.cli.main import COMMANDS, cli
-from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING, refusing
+from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, UNREAD, USAGE, WAITING, refusing
 from holdfast.testing.clock import FakeClock
 
 ROOT = Path(__file__).parents[2]
@@ -162,11 +162,14 @@ def test_input_that_will_not_do_is_refused_and_nothing_is_written(folder, given,
             assert app.list() == []
 
 
-def test_an_id_with_other_input_or_another_agent_is_a_conflict(folder):
+def test_an_id_with_other_input_or_of_another_agent_is_refused(folder):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
     code, told = refused("run", "agents.py:greet", "-p", "name=Ben", "--id", "hi", code=CONFLICT)
     assert code == "input-conflict" and "{'name': 'Ana'}" in told
-    assert refused("run", "agents.py:flaky", "--id", "hi", code=CONFLICT)[0] == "input-conflict"
+    assert (
+        "belongs to the agent 'greet', and not to 'flaky'"
+        in refused("run", "agents.py:flaky", "--id", "hi", code=USAGE)[1]
+    )
 
 
 def test_a_mock_task_touches_nothing(folder):
@@ -195,7 +198,8 @@ def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder):
     assert code == "invalid-value" and "holdfast resume hi FILE" in told
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
     assert data("resume", "a", "agents.py:asker", code=WAITING)["waiting_on"][0]["key"] == "seat#1"
-    assert refused("resume", "a", "agents.py:greet", code=USAGE)[1].count("belongs to 'asker'")
+    told = refused("resume", "a", "agents.py:greet", code=USAGE)[1]
+    assert "belongs to the agent 'asker'" in told and "help: holdfast resume a agents.py:asker\n" in told
 
 
 # People
@@ -499,7 +503,7 @@ def test_a_schema_is_looked_at_before_it_is_touched(folder):
 
 def test_a_store_is_copied_backed_up_counted_and_looked_after(told):
     assert data("backup", "copy.db")["bytes"] == os.path.getsize("copy.db")
-    assert refused("backup", "copy.db", code=STORE)[0] == "store-error"
+    assert refused("backup", "copy.db", code=USAGE)[0] == "invalid-value"
     assert data("copy", "other.db")["logs"] == data("verify")["logs"]
     assert data("copy", "other.db")["skipped"] == data("verify")["logs"]
     assert refused("copy", "no/such/place.db", code=STORE)[0] == "not-a-store"
@@ -536,7 +540,7 @@ def test_nobody_who_reads_is_no_error_to_complain_of(folder):
         done = subprocess.run(command, cwd=folder, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=60)
     finally:
         os.close(writes)
-    assert done.stderr == "" and done.returncode == 1
+    assert done.stderr == "" and done.returncode == UNREAD
 
 
 def test_a_budget_in_seconds_and_none_at_all(folder):

@@ -140,7 +140,8 @@ def test_a_whole_replay_is_one_line(folder):
         seq = app.answer("many", "go", 7).seq
         app.run(many, id="many")
         replay = Replay(app, "many")
-        lines = [line for line in map(replay.take, app.events("many", after=seq)) if line]
+        found = list(app.events("many", after=seq))
+        lines = [line for record in found if (line := replay.take(record, found))]
     assert len(lines) == 1 and re.fullmatch(r"replayed 4\d steps in \d+ ms", lines[0])
 
 

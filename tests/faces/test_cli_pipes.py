@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import holdfast
+from holdfast.cli.refusal import UNREAD
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT
 
 AGENTS = """
@@ -60,20 +61,20 @@ def first_line(folder, *arguments):
 def test_a_long_log_of_which_only_the_first_line_is_read_ends_quietly(folder, how):
     assert unread(folder, "run", "agents.py:verbose", "--id", "v").returncode == 6
     line, said, code = first_line(folder, "log", "v", *how)
-    assert ("task_created" if "--jsonl" in how else "seq") in line and said == "" and code == 1
+    assert ("task_created" if "--jsonl" in how else "seq") in line and said == "" and code == UNREAD
 
 
 @pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["show", "v"], ["stats"], ["config"], ["--help"]])
-def test_commands_that_nobody_reads_end_with_one_and_say_nothing(folder, command):
+def test_commands_that_nobody_reads_end_and_say_nothing(folder, command):
     unread(folder, "run", "agents.py:chatty", "--id", "v")
     ended = unread(folder, *command, stdout=True)
-    assert ended.returncode == 1 and "Traceback" not in ended.stderr and "error[" not in ended.stderr
+    assert ended.returncode == UNREAD and "Traceback" not in ended.stderr and "error[" not in ended.stderr
 
 
 @pytest.mark.parametrize("how", [[], ["--json"], ["--jsonl"]])
 def test_an_agent_works_on_when_nobody_reads_what_it_prints(folder, how):
     ended = unread(folder, "run", "agents.py:chatty", "--id", "c", *how, stdout=True, stderr=True)
-    assert ended.returncode == 1
+    assert ended.returncode == UNREAD
     with holdfast.open(folder / "holdfast.db") as app:
         assert app.get("c").result == 10 and all(step.attempts == 1 for step in app.get("c").steps.values())
 
@@ -85,6 +86,6 @@ def test_a_result_comes_on_stdout_although_nobody_reads_the_progress(folder):
 
 def test_events_that_nobody_reads_any_more_leave_no_traceback(folder):
     line, said, code = first_line(folder, "run", "agents.py:chatty", "--id", "c", "--jsonl")
-    assert "task_created" in line and "Traceback" not in said and code == 1
+    assert "task_created" in line and "Traceback" not in said and code == UNREAD
     with holdfast.open(folder / "holdfast.db") as app:
         assert app.get("c").result == 10

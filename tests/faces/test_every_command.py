@@ -31,7 +31,7 @@ ROWS = {
     "answer": Row("answer asked seat aisle", {"status": "pending"}, "answer hi seat aisle", CONFLICT, "task-finished"),
     "approve": Row("approve pays pay", {"id": "pays"}, "approve nobody pay", NOT_FOUND, "task-not-found"),
     "audit": Row("audit --tool pay", [{"task": "pays"}], "audit --since recently", USAGE, "invalid-value"),
-    "backup": Row("backup copy.db", {"file": "copy.db"}, "backup holdfast.db", STORE, "store-error"),
+    "backup": Row("backup copy.db", {"file": "copy.db"}, "backup holdfast.db", USAGE, "invalid-value"),
     "budget": Row("budget thrifty", {"limits": {"steps": 2}}, "budget thrifty tons=3", USAGE, "invalid-value"),
     "cancel": Row("cancel asked", {"status": "cancelled"}, "cancel hi", CONFLICT, "task-finished"),
     "completion": Row("completion bash", {"shell": "bash"}, "completion tcsh", USAGE, "usage"),

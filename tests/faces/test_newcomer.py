@@ -34,7 +34,9 @@ def shop(task: Task, order: int) -> str:
 
 def test_a_number_given_as_text_is_refused_with_what_to_type(folder):
     code, told = refused("run", "agents.py:greet", "-p", "name=Ana", "-p", "times=2", code=USAGE)
-    assert code == "invalid-input" and "help: after = comes text, after := comes JSON: -p times:=2" in told
+    assert (
+        code == "invalid-input" and "help: it must be int; after = comes text, after := comes JSON: -p times:=2" in told
+    )
     assert not Path("holdfast.db").exists()
 
 

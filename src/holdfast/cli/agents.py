@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.cli.screen import Screen
 from holdfast.core.errors import InvalidValue
+from holdfast.core.names import BLOCK_QUEUE
+from holdfast.core.records import Summary
 from holdfast.engine.agent import Agent
 from holdfast.engine.queue import Queue
 from holdfast.engine.schedule import Schedule
@@ -32,7 +34,8 @@ def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
     if found is None:
         names = ", ".join(sorted(known))
         wrong = f"has no agent {name!r}" if name else "has several agents"
-        raise InvalidValue(f"{path or PROJECT} {wrong}: {names}; nothing was written", hint=_name_it(path, known))
+        hint = _name_it(path, known, name)
+        raise InvalidValue(f"{path or PROJECT} {wrong}: {names}; nothing was written", hint=hint)
     return found, list(known.values())
 
 
@@ -44,8 +47,19 @@ def _none_in(path: str) -> str:
 _HOW = f'name a file: holdfast run agents.py; or in {PROJECT}: [tool.holdfast] agents = ["agents.py"]'
 
 
-def _name_it(path: str, known: dict[str, Agent]) -> str:
-    return f"name one of them: {path}:{min(known)}"
+def _name_it(path: str, known: dict[str, Agent], name: str) -> str:
+    return f"name one of them: {path}:{nearest(name, known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name that may have been meant.
+
+    >>> nearest("pol", ["order", "poll"]), nearest("", ["order", "poll"])
+    ('poll', 'order')
+    """
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, 1, 0.3)), min(known))
 
 
 def agents_for(target: str | None) -> tuple[Agent | None, list[Agent]]:
@@ -56,6 +70,23 @@ def agents_for(target: str | None) -> tuple[Agent | None, list[Agent]]:
     if name or not path:
         return agent_named(target)
     return None, list(load(path).values())
+
+
+def agent_of(
+    id: str, task: Summary | None, target: str | None, given: Agent | None, known: list[Agent]
+) -> Agent | None:
+    """The agent to resume a task with; refuses one, or a file, that is not that of the task."""
+    if task is None or target is None or task.queue == BLOCK_QUEUE:
+        return given
+    if (given is None and any(one.name == task.agent for one in known)) or (given and given.name == task.agent):
+        return given
+    path, _ = split(target)
+    right = next((one for one in known if one.name == task.agent), None)
+    raise InvalidValue(
+        f"task {id!r} belongs to the agent {task.agent!r}; {path or PROJECT} declares "
+        f"{', '.join(sorted(one.name for one in known)) or 'none'}{f', and {given.name!r} was named' if given else ''}",
+        hint=f"holdfast resume {id} {path}:{right.name}" if right else "name the file it is declared in",
+    )
 
 
 def split(target: str) -> tuple[str, str]:
@@ -123,7 +154,8 @@ def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
     if found is None:
         names = ", ".join(sorted(known))
         raise InvalidValue(
-            f"{path or PROJECT} has no agent {name!r}: {names}; nothing was written", hint=_name_it(path, known)
+            f"{path or PROJECT} has no agent {name!r}: {names}; nothing was written",
+            hint=_name_it(path, known, name),
         )
     return found
 

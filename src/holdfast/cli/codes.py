@@ -51,7 +51,10 @@ CODES: dict[str, Code] = {
     ),
     "input-conflict": Code(
         NOTHING,
-        ("holdfast resume {id} FILE   goes on with its first input", "other work needs another --id"),
+        (
+            "holdfast resume {id} FILE   goes on with its first input, unless it has ended",
+            "other work needs another --id",
+        ),
     ),
     "step-failed": Code(
         "The failed step and its attempts are on record.",
@@ -83,15 +86,15 @@ CODES: dict[str, Code] = {
         "What was done in time is on record; a call that can be done only once is in doubt.",
         ("give it more time: timeout= of the step, deadline= of the task", "holdfast inbox --doubts"),
     ),
-    "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume ID FILE",)),
+    "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume {id} FILE",)),
     "seq-out-of-range": Code(NOTHING, ("holdfast log {id}   shows every seq there is",)),
     "step-not-found": Code(NOTHING, ("holdfast log {id}   names the steps; in a loop a key has its turn: 3/draft#1",)),
     "conflict": Code(NOTHING, ("somebody else was first: look at the task again, and decide anew",)),
     "patch-conflict": Code(NOTHING, ("holdfast show {id}   shows what others made of it; then decide anew",)),
     "key-taken": Code(NOTHING, ("use the result of the call that has the key, or another key",)),
-    "invalid-event": Code(NOTHING, ("holdfast show ID   shows what the task waits for", "holdfast log ID")),
-    "invalid-transition": Code(NOTHING, ("holdfast show ID   names stage and phase; declare the way there",)),
-    "invalid-value": Code(NOTHING, ()),
+    "invalid-event": Code(NOTHING, ("holdfast show {id}   shows what the task waits for", "holdfast log {id}")),
+    "invalid-transition": Code(NOTHING, ("holdfast show {id}   names stage and phase; declare the way there",)),
+    "invalid-value": Code(NOTHING, ("the help beside it says what fits; holdfast COMMAND --help",)),
     "invalid-input": Code(
         NOTHING, ("holdfast run … -p name=text, -p name:=JSON or --input file.json   gives an agent what it takes",)
     ),
@@ -164,7 +167,10 @@ OWN = {
 def remedies(code: str, details: dict[str, object]) -> list[str]:
     """What to do, with the error's own values filled in."""
     names = {name: str(value) for name, value in details.items() if isinstance(value, str | int)}
-    return [line.format_map(_Named(names)) for line in CODES.get(code, CODES["unexpected"]).do]
+    does = CODES.get(code, CODES["unexpected"]).do
+    if code == "task-finished" and names.get("status", "failed") != "failed":
+        does = does[1:]  # only what has failed can be resumed
+    return [line.format_map(_Named(names)) for line in does]
 
 
 class _Named(dict[str, str]):

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from holdfast.cli.place import LAST, Place, path_of, store_of, whoami
+from holdfast.cli.completing import files, ids
+from holdfast.cli.place import Place, whoami
 from holdfast.cli.refusal import refusing
-from holdfast.core.errors import HoldfastError, TaskNotFound
+from holdfast.core.errors import TaskNotFound
 
 Body = Callable[..., Any]
 
@@ -40,7 +41,7 @@ def command(
             common |= {"jsonl": given.pop("jsonl", False), "looks": name in LOOKING}
             place = Place(given.pop("store", None), **common)
             where = place.where if store else ""
-            with refusing(as_json=place.for_programs, debug=place.debug, where=where):
+            with refusing(as_json=place.for_programs, debug=place.debug, where=where, id=given.get("id")):
                 try:
                     return body(place, **given)
                 except TaskNotFound as error:
@@ -59,7 +60,8 @@ def command(
 def _common(lines: bool, store: bool, namespace: bool) -> list[Callable[[Body], Body]]:
     made: list[Callable[[Body], Body]] = []
     if store:
-        made.append(click.option("--store", metavar="URL", help="The store; else HOLDFAST_URL, else holdfast.db."))
+        told = "The store; else HOLDFAST_URL, else holdfast.db."
+        made.append(click.option("--store", metavar="URL", help=told, shell_complete=files))
     if namespace:
         made.append(click.option("--namespace", metavar="NAME", help="Only this tenant's; else HOLDFAST_NAMESPACE."))
     made.append(click.option("--json", "as_json", is_flag=True, help="Print the same facts as one JSON document."))
@@ -71,27 +73,19 @@ def _common(lines: bool, store: bool, namespace: bool) -> list[Callable[[Body], 
 
 def task_argument(body: Body) -> Body:
     """The task a command is about: its id, or @last."""
-    return click.argument("id", shell_complete=_ids)(body)
+    return click.argument("id", shell_complete=ids)(body)
 
 
 def by_options(body: Body) -> Body:
     """Who says it, and why."""
-    body = click.option("--why", default="", help="The reason, kept with it.")(body)
-    return click.option("--by", default=whoami, help="Who says it; else HOLDFAST_BY, else your login name.")(body)
+    return by_option(click.option("--why", default="", help="The reason, kept with it.")(body))
 
 
-def _ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The newest ids, for the shell."""
-    import os
+def by_option(body: Body) -> Body:
+    """Who says it. Nobody is not an answer: an empty name is one that was forgotten."""
+    told = "Who says it; else HOLDFAST_BY, else your login name."
+    return click.option("--by", default="", callback=_somebody, help=told)(body)
 
-    url, _ = store_of(ctx.params.get("store"))
-    path = path_of(url)
-    if path is None or not os.path.exists(path):
-        return [LAST]
-    place = Place(url, namespace=ctx.params.get("namespace"), looks=True)
-    try:
-        return [id for id in (LAST, *(row.id for row in place.app().list())) if id.startswith(incomplete)]
-    except HoldfastError:  # a shell that completes is no place to tell of it
-        return []
-    finally:
-        place.close()
+
+def _somebody(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    return name or whoami()

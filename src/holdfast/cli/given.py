@@ -25,8 +25,12 @@ def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
         if not isinstance(read, dict):
             raise InvalidValue(f"{file} holds no JSON object; nothing was written", hint='write {"name": value}')
         values |= cast("dict[str, Any]", read)
+    named: set[str] = set()
     for one in given:
         name, value = pair(one)
+        if name in named:
+            raise InvalidValue(f"-p {name} was given twice; nothing was written", hint="give each parameter once")
+        named.add(name)
         values[name] = value
     return values
 
@@ -38,8 +42,9 @@ def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
     except InvalidInput as error:
         for one in given:
             name, equals, text = one.partition("=")
-            if equals and error.message.startswith(f"{name} does not fit") and _is_json(text):
-                hint = f"after = comes text, after := comes JSON: -p {name}:={text}"
+            if equals and not name.endswith(":") and error.message.startswith(f"{name} does not fit"):
+                value = text if _is_json(text) else "JSON"
+                hint = f"{error.hint}; after = comes text, after := comes JSON: -p {name}:={value}"
                 raise InvalidInput(error.message, hint=hint, **error.details) from None
         raise
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,6 +32,9 @@ HEARTBEAT_SECONDS = 30.0
 MOST_LINES = 20
 """How many lines a look prints at the most, off a terminal and on one."""
 
+MOST_WIDE = 1_000
+"""How long a line of progress is off a terminal: the log shows the rest."""
+
 _QUIET = ("claimed", "created", "released", "waits", "asks", "asks leave", "waits for", "sleeps", "completed", "failed")
 """Told by whoever runs the command, in its own words."""
 
@@ -41,6 +44,7 @@ class Live:
 
     def __init__(self, app: App, id: str, screen: Screen, tell: Callable[[Record], object] | None = None) -> None:
         self._app, self._id, self._screen, self._tell = app, id, screen, tell
+        self.seen = 0
         self._seq = self._head()
         self._replay = Replay(app, id)
         self._began = self._spoke = time.monotonic()
@@ -81,21 +85,22 @@ class Live:
             return
         found = list(self._app.events(self._id, after=self._seq))
         printed = 0
+        self.seen += len(found)
         for record in found:
             self._seq = record.seq
             if self._tell is not None:
                 self._tell(record)
                 continue
-            printed += self._one(record, quiet=printed >= MOST_LINES)
+            printed += self._one(record, found, quiet=printed >= MOST_LINES)
         if printed > MOST_LINES:
             self._screen.line(f"… {printed - MOST_LINES} more lines; holdfast log {self._id} shows them")
         if self._tell is None and not last:
             self._show_status(bool(printed))
 
-    def _one(self, record: Record, *, quiet: bool) -> int:
-        """Show an event; gives how many lines that took, or would have."""
+    def _one(self, record: Record, found: Sequence[Record], *, quiet: bool) -> int:
+        """Show an event of those found; gives how many lines that took, or would have."""
         look = self._screen.look
-        replayed = self._replay.take(record)
+        replayed = self._replay.take(record, found)
         if replayed:
             self._screen.line(look.paint(replayed, "dim"))
         self._note(record)
@@ -104,7 +109,8 @@ class Live:
             return 0
         if not quiet:
             time_of = "" if look.terminal else f"{record.at:%H:%M:%S}  "
-            self._screen.line(time_of + timeline.one(line, look, len(time_of)))
+            wide = look._replace(width=look.width or MOST_WIDE)
+            self._screen.line(time_of + timeline.one(line, wide, len(time_of)))
         return 1
 
     def _note(self, record: Record) -> None:
@@ -183,8 +189,11 @@ class Replay:
         self._app, self._id = app, id
         self._steps, self._since_us = 0, 0
 
-    def take(self, record: Record) -> str:
-        """Take an event; gives a line when it is the first new thing after a replay."""
+    def take(self, record: Record, found: Sequence[Record]) -> str:
+        """Take an event; gives a line when it is the first new thing after a replay.
+
+        What is said at once is written with the step after it: those found with it tell when something began.
+        """
         if isinstance(record.event, ev.TaskClaimed):
             state = self._app.at(self._id, record.seq)
             self._steps = sum(step.status in ("completed", "failed") for step in state.steps.values())
@@ -192,7 +201,7 @@ class Replay:
             return ""
         if not self._since_us:
             return ""
-        until_us = min(record.at_us, getattr(record.event, "started_us", 0) or record.at_us)
+        until_us = min(getattr(one.event, "started_us", 0) or one.at_us for one in found if one.seq >= record.seq)
         took, self._since_us = max(0, until_us - self._since_us), 0
         what = "1 step" if self._steps == 1 else f"{self._steps} steps"
         return f"replayed {what} in {length(took)}" if self._steps else ""

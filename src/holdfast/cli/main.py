@@ -11,7 +11,7 @@ import click
 
 from holdfast import __version__
 from holdfast.cli import streams
-from holdfast.cli.refusal import INTERRUPTED, misused
+from holdfast.cli.refusal import INTERRUPTED, UNREAD, misused
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Work": {
@@ -96,7 +96,7 @@ class Lazy(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
         """Run a command; what is not understood is told like every other error.
 
-        Where nobody reads any more (`holdfast log ID | head`), click ends the command quietly, with 1.
+        Where nobody reads any more (`holdfast log ID | head`) it ends quietly, with what a shell says of such an end.
         """
         if not given.pop("standalone_mode", True):
             return super().main(args, *rest, standalone_mode=False, **given)
@@ -106,6 +106,8 @@ class Lazy(click.Group):
             code = misused(error, sys.argv[1:] if args is None else args)
         except click.Abort:
             code = INTERRUPTED
+        except SystemExit:  # click's way to end where nobody reads
+            code = UNREAD
         sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -175,7 +175,9 @@ class Place:
 
 def store_of(given: str | None) -> tuple[str, str]:
     """The address of the store, and where it was found."""
-    if given:
+    if given is not None:
+        if not given:
+            raise click.UsageError("--store is empty: give a path or an address, or leave it out")
         return given, "--store"
     if os.environ.get("HOLDFAST_URL"):
         return os.environ["HOLDFAST_URL"], "HOLDFAST_URL"

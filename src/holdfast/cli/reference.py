@@ -31,9 +31,12 @@ tables that fit it; elsewhere plain lines that are never cut. `--json` gives the
 a line each; times are ISO 8601 in UTC. `NO_COLOR`, `FORCE_COLOR`, `TERM=dumb` and `COLUMNS` are honoured.
 
 **Exit codes.** 0 ok · 1 the work failed, or something was found · 2 the command was not understood · 3 not found · 4
-somebody else was first, or the task is past that · 5 the store · 6 the task waits · 130 Ctrl-C. With `--json` an
-error is `{"error": {"code", "message", "hint", "details"}}` on stderr. Every code is explained in
-[errors.md](errors.md) and by `holdfast explain CODE`.
+somebody else was first, or the task is past that · 5 the store · 6 the task waits · 130 Ctrl-C · 141 nobody reads
+what it prints any more. With `--json` an error is `{"error": {"code", "message", "hint", "details"}}` on stderr. Every
+code is explained in [errors.md](errors.md) and by `holdfast explain CODE`.
+
+**Completion.** `eval "$(holdfast completion bash)"` in ~/.bashrc lets the shell complete commands, options, files, ids
+and what a task waits for; zsh and fish likewise.
 
 **Values.** `-p name=text` and `-p name:=JSON` give an agent its input. Where one value stands alone, `:=` before it
 makes it JSON and `-` reads stdin.

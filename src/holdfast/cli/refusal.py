@@ -14,7 +14,7 @@ from holdfast.cli.look import clean, cut, err_look
 from holdfast.core import errors
 from holdfast.core.error import HoldfastError
 
-FAILED, USAGE, NOT_FOUND, CONFLICT, STORE, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
+FAILED, USAGE, NOT_FOUND, CONFLICT, STORE, WAITING, INTERRUPTED, UNREAD = 1, 2, 3, 4, 5, 6, 130, 141
 
 EXIT_CODES: tuple[tuple[type[HoldfastError], int], ...] = (
     (errors.InvalidValue, USAGE),
@@ -58,8 +58,13 @@ def exit_code_of(error: type[HoldfastError]) -> int:
 
 
 @contextmanager
-def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> Generator[None, None, None]:
-    """Let errors, and Ctrl-C, end the command as people and programs expect it. `where` is the store it looked in."""
+def refusing(
+    *, as_json: bool = False, debug: bool = False, where: str = "", id: str | None = None
+) -> Generator[None, None, None]:
+    """Let errors, and Ctrl-C, end the command as people and programs expect it.
+
+    `where` is the store it looked in, `id` the task it is about, where the error itself does not name one.
+    """
     try:
         yield
     except HoldfastError as error:
@@ -67,7 +72,8 @@ def refusing(*, as_json: bool = False, debug: bool = False, where: str = "") -> 
             _trace()
         code = exit_code_of(type(error))
         place = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
-        refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=error.details)
+        details = error.details if id is None else {"id": id, **error.details}
+        refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=details)
         show(refused, as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except OverflowError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.cli.agents import Served, served
+from holdfast.cli.agents import Served, nearest, served
 from holdfast.cli.look import clean, cut
 from holdfast.cli.place import Place
 from holdfast.cli.refusal import INTERRUPTED
@@ -102,7 +102,7 @@ def _known_queues(target: str | None, found: Served, wanted: tuple[str, ...]) ->
         raise InvalidValue(
             f"{target or 'the files of pyproject.toml'} declares no queue {odd!r}, but {', '.join(sorted(known))}; "
             "nothing was begun",
-            hint=f"name one of them: --queue {min(known)}",
+            hint=f"name one of them: --queue {nearest(odd, known)}",
         )
 
 
@@ -117,12 +117,13 @@ def worker_of(app: App, wanted: Wanted) -> Worker:
     )
 
 
-def _drained(app: App, worker: Worker, over: threading.Event) -> None:
+def _drained(app: App, worker: Worker, said: Said, over: threading.Event) -> None:
     """Stop the worker when there is nothing more for it to do, seen twice in a row."""
     idle = 0
     while idle < 2 and not over.wait(DRAIN_SECONDS):
         with suppress(StoreError):
             idle = idle + 1 if is_idle(app.store, worker, app.clock.now_us()) else 0
+    said.drained = idle == 2
     worker.stop()
 
 
@@ -150,7 +151,9 @@ def serve(place: Place, wanted: Wanted) -> None:
         over = threading.Event()
         threading.Thread(target=_watch, args=(worker, said, wanted, over), name="holdfast-stop", daemon=True).start()
         if wanted.drain:
-            threading.Thread(target=_drained, args=(app, worker, over), name="holdfast-drain", daemon=True).start()
+            threading.Thread(
+                target=_drained, args=(app, worker, said, over), name="holdfast-drain", daemon=True
+            ).start()
         try:
             worker.run()
         finally:
@@ -212,6 +215,7 @@ class Said:
 
     def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen) -> None:
         self._place, self._wanted, self._worker, self._screen = place, wanted, worker, screen
+        self.drained = False
         self._guard = threading.RLock()
         self._began = time.monotonic()
         self._who = f"[{wanted.child}] " if wanted.child is not None else ""
@@ -259,6 +263,9 @@ class Said:
         """Say that no more tasks are taken."""
         busy = times(self._worker.busy, "task")
         self._json({"event": "stopping", "busy": self._worker.busy})
+        if self.drained:
+            self._line("nothing is left to do")
+            return
         more = "; Ctrl-C again ends at once" if self._wanted.child is None else ""
         self._line(f"stopping after the steps under way ({busy}){more}", "warn")
 

@@ -16,10 +16,12 @@ from holdfast.cli.place import Place, whoami
 from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.screen import Screen
 from holdfast.cli.typed import entry_json, resume_command, waiting_lines
-from holdfast.cli.words import length, shown, spent
-from holdfast.core import failures
+from holdfast.cli.words import length, spent
+from holdfast.core import codec, failures
 from holdfast.core.control import LeaseLost
-from holdfast.core.events import Failure
+from holdfast.core.errors import TurnLimit
+from holdfast.core.events import Failure, TaskCancelled, TaskCompleted, TaskFailed
+from holdfast.core.hot import ENDED
 from holdfast.engine import inbox
 from holdfast.engine.app import App
 from holdfast.engine.telling import as_json
@@ -49,12 +51,19 @@ def work(
         screen.close()
         _say_thrown_out(place, app, id, resume, error)
         raise click.exceptions.Exit(FAILED) from None
+    if place.jsonl and not watched.seen:
+        _tell_ending(place, app, state)
     report(place, app, state, resume)
 
 
-def _line(app: App, record: Any) -> str:
-    from holdfast.core import codec
+def _tell_ending(place: Place, app: App, state: TaskState) -> None:
+    """Nothing came, because the task had ended: whoever reads events gets the one that ended it."""
+    ends = [one for one in app.events(state.id) if isinstance(one.event, ENDINGS)] if state.status in ENDED else []
+    for record in ends[-1:]:
+        click.echo(_line(app, record), file=place.out)
 
+
+def _line(app: App, record: Any) -> str:
     return codec.text(as_json(record, app.logs.blob))
 
 
@@ -138,13 +147,14 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {place.where}"]
     place.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
     if state.status == "completed" and state.result is not None:
-        text = shown(state.result)
+        text = state.result if isinstance(state.result, str) else codec.text(state.result)
         place.lines(map(clean, text.split("\n")) if place.look.terminal else [text])
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, place.debug):
             place.say(line, "bad")
         late = state.deadline is not None and state.updated_at >= state.deadline
-        place.say(f"  what it did is kept; to try again: {resume}{' --deadline TIME' if late else ''}")
+        first = "raise max_turns=, then: " if state.failure.code == TurnLimit.code else ""
+        place.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:
@@ -170,6 +180,8 @@ def _causes(failure: Failure | None) -> Iterator[Failure]:
         yield failure
         failure = failure.cause
 
+
+ENDINGS = (TaskCompleted, TaskFailed, TaskCancelled)
 
 _NOT_THEIRS = (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,

@@ -47,9 +47,14 @@ def restored(now: Hot, past: Hot, later: Iterable[Step]) -> Hot:
     """
     doubt = next((step for step in now.steps.values() if step.unsettled), None)
     if doubt is not None:
+        under_way = doubt.status == "running"
         raise InvalidEvent(
-            f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is in doubt",
-            hint="settle the call first",
+            f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is "
+            f"{'under way' if under_way else 'in doubt'}",
+            hint="let it end, or cancel the task; if its process is dead, resume it first"
+            if under_way
+            else "settle the call first",
+            id=now.summary.id,
         )
     back = past.copy()
     at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}

@@ -231,7 +231,10 @@ class DivergenceAccepted(Event, frozen=True):
 
 
 class StepStarted(Event, frozen=True):
-    """A step announced before it acts. With an effect of `once`, it is in doubt until its outcome is recorded."""
+    """A step announced before it acts. With an effect of `once`, it is in doubt until its outcome is recorded.
+
+    One that turns out to take long announces itself late, and says when it began.
+    """
 
     key: str
     name: str
@@ -244,6 +247,7 @@ class StepStarted(Event, frozen=True):
     attempt: int = 1
     undo: str = ""
     estimate: Usage | None = None
+    started_us: int = 0
 
 
 class AttemptFailed(Event, frozen=True):

@@ -94,7 +94,9 @@ def next_turn(work: Work, most: int | None, name: str) -> Part:
     while True:
         turn = work.hot.turn
         if most is not None and turn >= most:
-            raise TurnLimit(f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), or end sooner")
+            raise TurnLimit(
+                f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), then resume it; or end sooner"
+            )
         yield from may_begin(work, None, f"turn {turn + 1}")
         yield from within_budget(work, f"turn {turn + 1}", None)
         summary, pins = work.hot.summary, None

@@ -29,6 +29,11 @@ def user_log(id: str) -> str:
     return "@user/" + _checked(id, "user id")
 
 
+def namespace(name: str) -> str:
+    """The name of a tenant's part of a store."""
+    return _checked(name, "namespace")
+
+
 NAMESPACE_END = "!"
 """What stands between a namespace and a name; it is in no id."""
 

@@ -166,7 +166,7 @@ def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None
         status="running",
         first_seq=seq if earlier is None else earlier.first_seq,
         last_seq=seq,
-        started_us=at_us if earlier is None else earlier.started_us,
+        started_us=(event.started_us or at_us) if earlier is None else earlier.started_us,
         attempts=event.attempt,
         failures=() if earlier is None else earlier.failures,
         announced_us=at_us,

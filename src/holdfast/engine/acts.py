@@ -143,10 +143,8 @@ class Acting:
         """What tells others that this step is under way."""
         want = self.want
         given: dict[str, Any] = {"tool": want.tool, "effect": want.effect} if want.tool else {}
-        key = self._act.idempotency_key
-        return ev.StepStarted(
-            key=self.key, name=want.name, input=want.input, attempt=self._act.attempt, idempotency_key=key, **given
-        )
+        given |= {"idempotency_key": self._act.idempotency_key, "started_us": self.started_us}
+        return ev.StepStarted(key=self.key, name=want.name, input=want.input, attempt=self._act.attempt, **given)
 
 
 def is_awaitable(value: object) -> bool:

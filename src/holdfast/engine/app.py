@@ -61,7 +61,7 @@ def open(
     cache: str | None = None,
     cache_bytes: int = limits.CACHE_BYTES,
 ) -> App:
-    """Open a store: a path or sqlite:///…, or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
+    """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
     `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
@@ -179,10 +179,12 @@ class App:
         *,
         id: str | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
         **given: Any,
     ) -> TaskState:
         """`run`, to be awaited; the event loop goes on meanwhile."""
-        return TaskState(await self._shop.work_async(self._job(agent, input, id, hold, given)), self.logs)
+        job = self._job(agent, input, id, hold, given)
+        return TaskState(await self._shop.work_async_when_free(job, seconds(wait, "wait")), self.logs)
 
     def resume(
         self,
@@ -278,7 +280,10 @@ class App:
 
     def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
         """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
-        until_us = deadline_us(self.clock.now_us(), None if expires is None else seconds(expires, "expires"))
+        length = None if expires is None else seconds(expires, "expires")
+        if length == 0:
+            raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
+        until_us = deadline_us(self.clock.now_us(), length)
         return self._change(id, outside.approval(call, True, by, why, until_us))
 
     def reject(self, id: str, call: str, *, by: str = "", why: str = "") -> TaskState:

@@ -49,7 +49,10 @@ def check_agent(log: Log, agent: Agent) -> None:
             hint=f"enter it again: with app.task({summary.agent!r}, …, id={log.name!r})",
         )
     if summary.agent != agent.name:
-        raise InvalidValue(f"task {log.name!r} belongs to {summary.agent!r}", hint=f"{agent.name!r} is another")
+        raise InvalidValue(
+            f"task {log.name!r} belongs to the agent {summary.agent!r}, and not to {agent.name!r}",
+            hint="give the agent it belongs to, or start other work under another id",
+        )
 
 
 def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:

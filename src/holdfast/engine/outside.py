@@ -88,7 +88,8 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
             raise TaskFinished(hot.summary.id, hot.summary.status, "app.answer")
         if len(keys) != 1:
             wrong = f"{question!r} may be one of {keys}" if keys else f"nobody asked {question!r}"
-            raise InvalidEvent(wrong, hint=_other_verb(hot, question) or f"open questions: {sorted(asked)}")
+            still = f"open questions: {', '.join(sorted(asked)) or 'none'}"
+            raise InvalidEvent(wrong, hint=_other_verb(hot, question) or still)
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
 
     return decide
@@ -206,10 +207,11 @@ def approval(call: str, given: bool, by: str, why: str, until_us: int | None = N
 def _asked(hot: Hot, call: str) -> str:
     if here(hot, call) in hot.approvals:
         return here(hot, call)
-    named = [one.key for one in hot.approvals.values() if one.status == "asked" and call in (one.tool, one.name)]
-    if len(named) > 1:
-        raise InvalidEvent(f"{call!r} may be one of {named}", hint="name the call by its key")
-    return named[0] if named else call
+    named = [one for one in hot.approvals.values() if call in (one.tool, one.name)]
+    open = [one.key for one in named if one.status == "asked"]
+    if len(open) > 1:
+        raise InvalidEvent(f"{call!r} may be one of {open}", hint="name the call by its key")
+    return open[0] if open else named[-1].key if named else call
 
 
 def observed(event: ev.StepCompleted | ev.StepFailed, holder: str) -> ev.StepObserved:

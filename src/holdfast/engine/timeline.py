@@ -239,7 +239,10 @@ def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> in
     """The seq to go back to: before so many steps, or at a seq, or at a checkpoint."""
     if isinstance(to, str):
         if to not in log.state.checkpoints:
-            raise InvalidValue(f"there is no checkpoint {to!r}", hint=f"there are {sorted(log.state.checkpoints)}")
+            raise InvalidValue(
+                f"there is no checkpoint {to!r}",
+                hint=f"checkpoints: {', '.join(sorted(log.state.checkpoints)) or 'none'}",
+            )
         return log.state.checkpoints[to]
     if to is not None:
         return to

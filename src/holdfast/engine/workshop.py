@@ -112,6 +112,19 @@ class Workshop:
                     raise
             time.sleep(limits.FOLLOW_SECONDS)
 
+    async def work_async_when_free(self, job: Job, wait: float) -> Log:
+        """The same on the running event loop."""
+        import asyncio
+
+        until = time.monotonic() + wait
+        while True:
+            try:
+                return await self.work_async(job)
+            except TaskBusy:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(limits.FOLLOW_SECONDS)
+
     async def work_async(self, job: Job) -> Log:
         """The same on the running event loop; a `def` agent gets a thread."""
         import asyncio
@@ -197,10 +210,10 @@ class Workshop:
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
+        execute.check_agent(log, agent)
         execute.same_owner(log, first)
         execute.same_input(self.logs, log, first.input)
         contracts.same_contract(self.logs, log, first, then)
-        execute.check_agent(log, agent)
         mocks.refuse_real(log, first.mock)
         if log.state.ended and first.parent is not None:
             outside.child_again(self.logs, first.parent, name)

@@ -12,8 +12,9 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
+from holdfast.core import names
 from holdfast.core.errors import Conflict, InvalidValue, KeyTaken, StoreError
-from holdfast.core.names import NAMESPACE_END, namespaced, task_log
+from holdfast.core.names import NAMESPACE_END, namespaced
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
 from holdfast.store.protocol import (
     Connection,
@@ -81,7 +82,7 @@ class Tenant:
     def __init__(self, store: Store, namespace: str) -> None:
         if isinstance(store, Tenant):
             raise InvalidValue(f"namespace {namespace!r} cannot be inside of another", hint="open the store itself")
-        self.namespace = task_log(namespace)
+        self.namespace = names.namespace(namespace)
         self.whole = store
         self.url = store.url
         self.waits = store.waits

@@ -12,6 +12,7 @@ import apsw
 
 from holdfast.core.errors import (
     HoldfastError,
+    InvalidValue,
     LogCorrupt,
     NotAStore,
     StoreBusy,
@@ -96,6 +97,8 @@ def _make_private_file(path: str) -> None:
     if not place.parent.is_dir():
         raise NotAStore(f"there is no directory {str(place.parent)!r}", hint="make it first")
     if place.exists():
+        if not place.is_file():
+            raise NotAStore(f"{path!r} is not a regular file; it was not touched", hint="give the path of a file")
         if not os.access(path, os.W_OK):
             wrong = "cannot be written to" if os.access(path, os.R_OK) else "can neither be read nor written to"
             raise StoreReadOnly(f"{path!r} {wrong}", hint=_RIGHTS)
@@ -121,11 +124,13 @@ def make_private(path: str) -> None:
 def copy_to(reader: apsw.Connection, path: str) -> None:
     """Write a compact, consistent copy, under its final name only when it is complete and synced."""
     if os.path.exists(path):
-        raise StoreError(f"{path!r} is there already; nothing was written", hint="give a new name")
-    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise StoreError(f"there is no directory for {path!r}", hint="make it first")
+        raise InvalidValue(f"{path!r} is there already; nothing was written", hint="give a new name")
     partial = f"{path}.{os.urandom(4).hex()}.partial"
-    make_private(partial)
+    try:
+        make_private(partial)
+    except OSError as error:
+        why = f"{path!r} cannot be made: {error.strerror}; nothing was written"
+        raise InvalidValue(why, hint="name a file in a directory that is there and can be written to") from None
     try:
         reader.execute(COPY_TO, (partial,))
         with open(partial, "rb") as copy:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.completing import waited_for
 from holdfast.cli.place import Place
 
 
 @command("answer")
 @task_argument
-@click.argument("question")
+@click.argument("question", shell_complete=waited_for("question"))
 @click.argument("value")
 @by_options
 def answer_(place: Place, id: str, question: str, value: str, by: str, why: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.completing import waited_for
 from holdfast.cli.place import Place
 
 
 @command("approve")
 @task_argument
-@click.argument("call")
+@click.argument("call", shell_complete=waited_for("approval"))
 @click.option("--expires", metavar="TIME", help='How long the consent holds, such as "1h".')
 @by_options
 def approve_(place: Place, id: str, call: str, expires: str | None, by: str, why: str) -> None:

@@ -10,6 +10,7 @@ import click
 from holdfast.cli.command import command
 from holdfast.cli.place import Place
 from holdfast.core import limits
+from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast.engine.audit import Asked
@@ -42,11 +43,13 @@ def audit_(
     from holdfast.cli import given
     from holdfast.engine import audit
 
+    if limit < 1:
+        raise InvalidValue(f"--limit {limit} is no number of acts", hint="give 1 or more")
     app = place.app()
     now = app.clock.now_us()
     when = {"since_us": given.age_us(since, now), "until_us": given.age_us(until, now)}
     of = None if task is None else place.task(task)
-    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), min(max(0, limit), limits.MAX_SEQ))
+    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), min(limit, limits.MAX_SEQ))
 
 
 def _print(place: Place, asked: Asked, limit: int) -> None:
@@ -63,6 +66,9 @@ def _print(place: Place, asked: Asked, limit: int) -> None:
     if place.for_programs:
         same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
         place.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
+        return
+    if not found:
+        place.say(f"nothing of that kind in {place.where}")
         return
     rows = [
         [clock(one.at_us), one.task, str(one.seq), one.what, one.tool or one.about, one.by, _value(shown, one.value)]

@@ -7,11 +7,12 @@ import os
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("backup")
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", shell_complete=files)
 def backup_(place: Place, path: str) -> None:
     """Write a consistent copy of the store while others go on.
 

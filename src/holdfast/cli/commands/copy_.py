@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("copy")
-@click.argument("url")
+@click.argument("url", shell_complete=files)
 def copy_(place: Place, url: str) -> None:
     """Copy everything into another store and verify it there.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import codes
 from holdfast.cli.place import Place
 
 
 @command("explain", store=False)
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=codes)
 def explain_(place: Place, code: str | None) -> None:
     """Explain the code of an error.
 

@@ -8,12 +8,13 @@ import sys
 import click
 
 from holdfast.cli.command import command, task_argument
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("export")
 @task_argument
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", shell_complete=files)
 def export_(place: Place, id: str, path: str) -> None:
     """Write a task to a file as JSON Lines, lossless.
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from holdfast.cli.command import command, task_argument
-from holdfast.cli.place import Place, whoami
+from holdfast.cli.command import by_option, command, task_argument
+from holdfast.cli.place import Place
 
 if TYPE_CHECKING:
     from holdfast import StatePatch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="Calls that can be made once: ask first, make them, or only replay.",
 )
 @click.option("--set", "sets", multiple=True, metavar="PATH=JSON", help="Change state.NAME or facts.NAME; repeatable.")
-@click.option("--by", default=whoami, help="Who says it; else HOLDFAST_BY, else your login name.")
+@by_option
 def fork_(
     place: Place,
     id: str,
@@ -72,8 +72,11 @@ def _patch(sets: tuple[str, ...]) -> StatePatch | None:
     for one in sets:
         path, equals, text = one.partition("=")
         section, _, name = path.partition(".") if path.startswith(("state.", "facts.")) else ("state", "", path)
-        if not equals or not name:
-            raise InvalidValue(f"{one!r} changes nothing; nothing was written", hint="write --set 'state.NAME=JSON'")
+        if not equals or not name or ("." in path and not path.startswith(("state.", "facts."))):
+            raise InvalidValue(
+                f"{one!r} changes nothing; nothing was written",
+                hint="write --set 'state.NAME=JSON' or 'facts.NAME=JSON'",
+            )
         value = json_value(text, path)
         if section == "facts":
             facts.append({"key": name, "value": value, "source": "fork"})

@@ -9,12 +9,13 @@ from typing import BinaryIO
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 from holdfast.cli.progress import Progress
 
 
 @command("import")
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", shell_complete=files)
 def import_(place: Place, path: str) -> None:
     """Bring in what export wrote.
 

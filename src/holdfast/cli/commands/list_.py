@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.place import Place
+from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
@@ -20,7 +21,7 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 
 
 @command("list", lines=True)
-@click.option("--status", help="pending, running, waiting, completed, failed or cancelled.")
+@click.option("--status", help="pending, running, waiting, completed, failed, cancelled or interrupted.")
 @click.option("--agent", help="Tasks of this agent.")
 @click.option("--stage", help="Tasks in this stage.")
 @click.option("--user", help="Tasks for this person.")
@@ -35,16 +36,18 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
 
     Example: holdfast list --status waiting --agent travel
     """
+    if seconds is not None and not watch:
+        raise InvalidValue("--for says how long to watch, and --watch was not given", hint="add --watch")
     app = place.app()
     if not watch:
-        _print(place, app, app.list(**filters))
+        _print(place, app, _found(app, **filters))
         return
     from holdfast.core import policy
 
     until = None if seconds is None else time.monotonic() + policy.seconds(seconds)
     before: Any = None
     while True:
-        rows = app.list(**filters)
+        rows = _found(app, **filters)
         if rows != before:
             if place.look.terminal and not place.for_programs:
                 click.echo("\x1b[H\x1b[2J", nl=False, color=True)
@@ -53,6 +56,17 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
         if until is not None and time.monotonic() >= until:
             return
         time.sleep(WATCH_SECONDS if until is None else min(WATCH_SECONDS, max(0.0, until - time.monotonic())))
+
+
+def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence[Summary]:
+    """Tasks as they are listed. Which of them are interrupted no store knows: it is seen when one looks."""
+    if status != "interrupted":
+        return app.list(status=status, limit=limit, **filters)
+    found: list[Summary] = []
+    while len(found) < limit and (page := app.list(status="running", **filters)):
+        found += [row for row in page if status_of(app, row) == status]
+        filters["after"] = page[-1].id
+    return found[:limit]
 
 
 def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
@@ -71,12 +85,21 @@ def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
     cells: list[list[Cell | str]] = []
     for row in rows:
         status = status_of(app, row)
-        why = f" for {row.waiting}" if row.waiting else ", no worker" if row.id in why_not else ""
+        why = why_waiting(row.waiting) if row.waiting else ", no worker" if row.id in why_not else ""
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
         cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
     place.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, place.look))
     for why in dict.fromkeys(why_not.values()):
         place.say(clean(why), "warn")
+
+
+def why_waiting(kind: str) -> str:
+    """What is said after `waiting`.
+
+    >>> why_waiting("person"), why_waiting("quarantined")
+    (' for person', ', quarantined')
+    """
+    return f", {kind.replace('_', ' ')}" if kind in ("quarantined", "diverged", "no_worker") else f" for {kind}"
 
 
 def status_of(app: App, row: Summary) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.completing import waited_for
 from holdfast.cli.place import Place
 
 
 @command("reject")
 @task_argument
-@click.argument("call")
+@click.argument("call", shell_complete=waited_for("approval"))
 @by_options
 def reject_(place: Place, id: str, call: str, by: str, why: str) -> None:
     """Refuse a call that waits for consent; it stays refused.

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("resume", lines=True)
 @task_argument
-@click.argument("target", metavar="[FILE[:AGENT]]", required=False)
+@click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
 @click.option(
     "--anyway", is_flag=True, help="Resume it though it is too old for its agent, or its log has lost events."
 )
@@ -34,8 +35,9 @@ def resume_(place: Place, id: str, target: str | None, deadline: str | None, qui
     agent, known = agents.agents_for(target)
     app = place.app(agents=known)
     id = place.task(id)
-    act = lambda: app.resume(id, agent, deadline=deadline, **given)  # noqa: E731
     stands = app.store.summary(id)  # what is not there, or has ended, does not go on
+    agent = agents.agent_of(id, stands, target, agent, known)
+    act = lambda: app.resume(id, agent, deadline=deadline, **given)  # noqa: E731
     if deadline is not None and stands is not None and stands.status != "failed":
         raise click.UsageError(f"--deadline is for a task that has failed; {id} is {stands.status}")
     if stands is not None and stands.status not in ("completed", "cancelled") and not (place.for_programs or quiet):

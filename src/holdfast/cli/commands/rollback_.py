@@ -10,11 +10,11 @@ from holdfast.cli.place import Place
 
 @command("rollback")
 @task_argument
-@click.option("--steps", type=int, default=1, show_default=True, help="Back by so many steps.")
+@click.option("--steps", type=click.IntRange(min=1), help="Back by so many steps; else by one.")
 @click.option("--to", "to", metavar="SEQ|LABEL", help="Back to this event, or to this checkpoint.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @by_options
-def rollback_(place: Place, id: str, steps: int, to: str | None, yes: bool, by: str, why: str) -> None:
+def rollback_(place: Place, id: str, steps: int | None, to: str | None, yes: bool, by: str, why: str) -> None:
     """Take a task back by steps, to an event or to a checkpoint.
 
     Itself an event: the history is kept, and what touched the world is not done again. Refused while a call is in
@@ -24,6 +24,9 @@ def rollback_(place: Place, id: str, steps: int, to: str | None, yes: bool, by: 
     """
     from holdfast.cli.outside import changed
 
+    if steps is not None and to is not None:
+        raise click.UsageError("--steps and --to exclude each other")
+    steps = steps or 1
     target = int(to) if to is not None and to.isascii() and to.isdigit() else to
     back = f"to {target}" if target is not None else f"by {steps} step{'s' if steps != 1 else ''}"
     app = place.app()

@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("run", lines=True)
-@click.argument("target", metavar="[FILE][:AGENT]", required=False)
+@click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
 @click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
-@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.")
+@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
 @click.option("--id", "id", help="The task's id; else a new one. An id that is there goes on.")
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
 @click.option("--user", help="The person it is for.")
@@ -33,15 +34,20 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     """
     from holdfast.cli import agents, work
     from holdfast.cli import given as typed
-    from holdfast.core.names import task_log
+    from holdfast.core import policy
+    from holdfast.core.names import task_log, user_log
     from holdfast.engine.beginnings import new_id
 
     place.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
     typed.check(agent, input, given["params"])  # before a store is made for nothing
+    for name in ("deadline", "hold", "wait"):
+        policy.seconds(given[name] or 0, name)
     app = place.app(make=True, agents=known)
     id = task_log(place.task(id)) if id is not None else new_id(app.clock.now_us())
+    if given["user"] is not None:
+        user_log(given["user"])
     named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.completing import waited_for
 from holdfast.cli.place import Place
 
 
 @command("settle")
 @task_argument
-@click.argument("call")
+@click.argument("call", shell_complete=waited_for("doubt"))
 @click.option("--happened", is_flag=True, help="The destination says that it happened.")
 @click.option("--did-not-happen", is_flag=True, help="The destination says that it did not, and will not.")
 @click.option("--result", metavar="JSON", help="What the call gave, if it happened.")

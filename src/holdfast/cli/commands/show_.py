@@ -55,14 +55,14 @@ def _more(state: TaskState) -> dict[str, Any]:
 
 
 def _head(state: TaskState, look: Look) -> Iterator[str]:
-    from holdfast.cli.commands.list_ import TONES
+    from holdfast.cli.commands.list_ import TONES, why_waiting
     from holdfast.cli.live import bar
     from holdfast.cli.table import Cell, fields
     from holdfast.cli.words import clock, shown, spent
 
     status = "interrupted" if state.interrupted else state.status
     kind = "" if state.waiting is None else state.waiting.kind
-    why = ", no worker" if kind == "no_worker" else f" for {kind}" if kind else ""
+    why = why_waiting(kind) if kind else ""
     usage = state.budget.usage
     yield from fields(
         [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 from holdfast.cli.refusal import FAILED
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @command("test", store=False)
-@click.argument("target", metavar="[FILE][:AGENT]", required=False)
+@click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
 @click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
-@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.")
+@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
 @click.option("--crash", is_flag=True, help="Crash it everywhere, and see that it survives each time.")
 @click.option("--sample", type=int, metavar="N", help="With --crash: only so many places.")
@@ -37,6 +38,8 @@ def test_(
     from holdfast.cli import agents, given
     from holdfast.cli.screen import Screen
 
+    if more["sample"] is not None and not crash:
+        raise click.UsageError("--sample is for --crash, which was not given")
     place.runs_agents()
     input = given.parameters(params, file)
     agent, known = agents.agent_named(target)
@@ -62,7 +65,7 @@ def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, 
         first = app.run(agent, input, **given)
         again = app.run(agent, input, **given)
         checks = {
-            "ended": first.status == "completed" or first.waiting is not None,
+            "ends or waits": first.status == "completed" or first.waiting is not None,
             "nothing done twice": (again.seq, again.status) == (first.seq, first.status),
             "log intact": app.verify().ok,
         }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import ids
 from holdfast.cli.place import Place
 from holdfast.cli.refusal import FAILED
 
 
 @command("verify")
-@click.argument("id", required=False)
+@click.argument("id", required=False, shell_complete=ids)
 def verify_(place: Place, id: str | None) -> None:
     """Walk the chains of digests and name what is not as it was written.
 

@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
+from holdfast.cli.completing import files
 from holdfast.cli.place import Place
 
 
 @command("worker", lines=True, namespace=False)
-@click.argument("target", metavar="[FILE][:AGENT,…]", required=False)
+@click.argument("target", metavar="[FILE][:AGENT,…]", required=False, shell_complete=files)
 @click.option(
     "--queue", "queues", multiple=True, metavar="NAME", help="A queue to serve; repeatable. Else all in FILE."
 )
