@@ -353,7 +353,7 @@ def test_files_with_what_a_store_holds_are_as_private_as_the_store(tmp_path):
         app.start("a", id="t")
         app.backup(tmp_path / "b.db")
         app.export("t", tmp_path / "t.jsonl")
-        with pytest.raises(holdfast.StoreError, match="no directory"):
+        with pytest.raises(holdfast.InvalidValue, match="cannot be made"):
             app.backup(tmp_path / "no" / "b.db")
     for name in ("a.db", "b.db", "t.jsonl"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600

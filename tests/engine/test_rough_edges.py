@@ -135,7 +135,7 @@ def test_who_answers_what_is_no_question_is_told_the_right_verb(app):
             assert remedy in refused.value.hint
     with pytest.raises(holdfast.InvalidEvent) as refused:
         app.answer("waiter", "else", True)
-    assert refused.value.hint == "open questions: []"
+    assert refused.value.hint == "open questions: none"
 
 
 @pytest.mark.parametrize("where", ["tool", "task"])

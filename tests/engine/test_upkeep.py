@@ -241,7 +241,7 @@ def test_a_backup_is_consistent_while_others_write(tmp_path):
             app.backup(tmp_path / f"copy{n}.db")
         stop.set()
         writer.join()
-        with pytest.raises(holdfast.StoreError, match="already"):
+        with pytest.raises(holdfast.InvalidValue, match="already"):
             app.backup(tmp_path / "copy0.db")
     for n in range(3):
         with holdfast.open(tmp_path / f"copy{n}.db") as copy:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
@@ -44,6 +46,49 @@ def fails(task, gone: str = ""):
     if gone:
         os.rmdir(gone)
     raise ValueError("no such city")
+
+@agent
+def steers(task):
+    task.step(__import__("time").sleep, 0.4, name="s\\x1b]0;PWN\\x07\\x1b[2J")
+    task.wait("go")
+
+@agent
+def waits(task, name: str):
+    return task.wait(name)
+
+def print_much():
+    for _ in range(200_000):
+        sys.stdout.write(".")
+    for percent in range(101):
+        print(f"{percent}%", end="\\r", flush=True)
+    print()
+    sys.stdout.reconfigure(line_buffering=True)
+
+@agent
+def dots(task):
+    task.step(print_much)
+    return "ok"
+
+@agent
+def echo(task, v: str):
+    return v
+
+def twice(number):
+    return 2 * number
+
+def pool():
+    import concurrent.futures, multiprocessing
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return sum(pool.map(twice, [1, 2]))
+
+@agent
+def pooled(task):
+    return task.step(pool)
+
+@agent
+def interrupted(task):
+    task.step(lambda: os.kill(os.getpid(), 2), name="first")
+    task.step(int, name="second")
 
 @agent
 def asks(task):
@@ -155,3 +200,127 @@ def test_what_a_step_asks_at_a_terminal_is_seen_and_answered(folder):
     screen = Terminal(folder, "run", "agents.py:asks")
     screen.until(r"your name\? $").type("ana\n")
     assert screen.ended() == 0 and screen.text.rstrip().endswith("ana")
+
+
+# Words that steer
+
+
+def test_no_name_steers_a_terminal(folder):
+    screen = Terminal(folder, "run", "agents.py:steers", "--id", "s")
+    assert screen.ended() == 6
+    assert "\x1b]0;" not in screen.text and "PWN" in screen.text
+    told = run(folder, "signal", "s", "go\x1b]0;x\a", "v")
+    assert "\x1b" not in told.stdout + told.stderr
+
+
+@pytest.mark.parametrize("name", ["--yes", "a\nb", "it's", "-"], ids=repr)
+def test_what_is_suggested_for_an_odd_name_is_what_it_takes(folder, name):
+    told = run(folder, "run", "agents.py:waits", "-p", f"name={name}", "--id", "w")
+    (suggested,) = [line for line in told.stderr.splitlines() if line.startswith("  holdfast signal ")]
+    typed = suggested.strip().replace("holdfast", shlex.join(COMMAND), 1).replace("VALUE", "yes")
+    done = subprocess.run(["bash", "-c", typed], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, (typed, done.stderr)
+    assert run(folder, "resume", "w", "agents.py").stdout == "yes\n"
+
+
+# Lines that do not end, and other ways to print
+
+
+def test_printing_without_an_end_costs_the_same_each_time(folder):
+    ended = run(folder, "run", "agents.py:dots")
+    assert ended.returncode == 0 and ended.stdout == "ok\n"
+    assert "." * 200_000 in ended.stderr and "100%" in ended.stderr and "\r" not in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_programs_read_utf_8_whatever_the_locale_says(folder, encoding):
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": encoding}
+
+    def read(*arguments):
+        ended = run(folder, *arguments, env=environment, encoding="utf-8")
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    assert read("run", "agents.py:echo", "-p", "v=héllo €", "--id", "e") == "héllo €\n"
+    assert json.loads(read("show", "e", "--json"))["result"] == "héllo €"
+    (folder / "e.jsonl").write_text(read("export", "e", "-"), "utf-8")
+    assert "1 log" in read("import", "e.jsonl", "--store", "other.db")
+    assert (
+        json.loads(read("run", "agents.py:echo", "-p", "v=ü", "--jsonl").splitlines()[-1])["kind"] == "task_completed"
+    )
+
+
+def test_a_pool_of_processes_finds_the_functions_of_the_file(folder):
+    ended = run(folder, "run", "agents.py:pooled")
+    assert (ended.returncode, ended.stdout) == (0, "6\n"), ended.stderr
+
+
+# What to type next
+
+
+def test_what_to_type_names_the_store_that_was_meant(folder):
+    store = ["--store", "other.db"]
+    run(folder, "run", "agents.py:waits", "-p", "name=go", "--id", "w", *store)
+    for command in (
+        ["show", "w", "--at", "99"],
+        ["rollback", "w", "--yes"],
+        ["run", "agents.py:waits", "-p", "name=x", "--id", "w"],
+    ):
+        refused = run(folder, *command, *store)
+        suggested = re.findall(r"holdfast (?!explain)[a-z]+ [^;\n]*?(?=   |;|$)", refused.stderr, re.M)
+        assert suggested and all("--store other.db" in one for one in suggested), refused.stderr
+    environment = ENVIRONMENT | {"HOLDFAST_URL": "other.db"}
+    told = run(
+        folder, "run", "agents.py:waits", "-p", "name=go", "--id", "x", "--store", "holdfast.db", env=environment
+    )
+    assert "holdfast resume x agents.py:waits --store holdfast.db" in told.stderr
+
+
+def test_what_was_in_memory_is_not_said_to_go_on(folder):
+    told = run(folder, "run", "agents.py:waits", "-p", "name=go", "--store", "memory:")
+    assert told.returncode == 6 and "holdfast resume" not in told.stderr and "gone with this command" in told.stderr
+
+
+@pytest.mark.parametrize("options", [["--deadline", "nope"], ["--hold", "nope"], ["--id", "b ad"], ["--user", ""]])
+def test_a_wrong_option_makes_no_store(folder, options):
+    refused = run(folder, "run", "agents.py:prints", *options)
+    assert refused.returncode == 2 and "prints in" not in refused.stderr
+    assert not (folder / "holdfast.db").exists()
+
+
+def test_what_is_nested_without_end_or_no_text_is_refused(folder):
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "deep.jsonl").write_text('{"log":' + "[" * 100_000)
+    for command in (["run", "agents.py:echo", "--input", "deep.json"], ["import", "deep.jsonl"]):
+        assert "error[invalid-value]" in run(folder, *command).stderr
+    given = {"input": b"\xff\xfe", "stdin": None, "text": False}
+    assert b"it is not UTF-8 text" in run(folder, "run", "agents.py:echo", "--input", "-", **given).stderr
+
+
+def test_help_that_cannot_be_written_leaves_no_traceback(folder):
+    with open("/dev/full", "w") as full:
+        for arguments in (["--help"], ["--version"]):
+            ended = run(folder, *arguments, stdout=full)
+            assert ended.returncode == 1 and "Traceback" not in ended.stderr and "No space left" in ended.stderr
+
+
+def test_whoever_interrupts_is_told_what_was_done(folder):
+    ended = Terminal(folder, "run", "agents.py:interrupted", "--json", stdout=subprocess.PIPE)
+    assert ended.ended() == 130
+    with ended.process.stdout as out:
+        assert json.loads(out.read())["ended_by"] == "Ctrl-C"
+
+
+def test_agents_of_several_files_may_share_a_name_there(folder):
+    for place in ("x", "y"):
+        (folder / place).mkdir()
+        agent = f'@agent(name="{place}-main")\ndef main(task):\n    return "{place}"\n'
+        (folder / place / "agents.py").write_text(
+            f'from holdfast import Queue, agent\njobs = Queue("{place}jobs")\n{agent}'
+        )
+    (folder / "pyproject.toml").write_text('[tool.holdfast]\nagents = ["x/agents.py", "y/agents.py"]\n')
+    assert run(folder, "run", ":x-main").stdout == "x\n" and run(folder, "run", ":y-main").stdout == "y\n"
+    served = run(folder, "worker", "--drain").stderr
+    assert "x-main, y-main" in served.replace("main, y-main", "x-main, y-main", 1) and "xjobs, yjobs" in served
+    (folder / "y" / "agents.py").write_text((folder / "x" / "agents.py").read_text())
+    assert "y/agents.py both declare 'x-main'" in run(folder, "run", ":x-main").stderr

@@ -411,7 +411,7 @@ def test_what_was_set_aside_is_in_the_inbox_with_what_to_type(folder, app, start
         app.append("k", ev.TaskClaimed(holder=f"nobody-{n}", lease_seconds=30.0, taken="dead"))
     worker = start("worker", "agents.py")
     worker.says("set aside")
-    assert "holdfast resume k agents.py   when it is mended" in worker.err
+    assert "holdfast resume k agents.py:quick   when it is mended" in worker.err
     assert worker.ends() == 0
     [entry] = json.loads(run(folder, "inbox", "--json").stdout)
     assert (entry["task"], entry["kind"]) == ("k", "quarantined") and "holders in a row died" in entry["asks"]
@@ -477,3 +477,24 @@ def test_a_server_that_is_too_new_or_keeps_us_out_is_named(folder, postgres_url)
         link.execute("insert into holdfast.migrations (version, name, checksum, at) values (999, 'later', '', 0)")
     for command in ("doctor", "migrate", "worker agents.py", "workers"):
         assert "error[store-too-new]" in run(folder, *command.split(), "--store", postgres_url, code=STORE).stderr
+
+
+def test_several_processes_drain_and_all_end(folder, app):
+    for number in range(4):
+        app.start(agents.quick, id=f"q{number}")
+    ended = run(folder, "worker", "agents.py:quick", "--processes", "2", "--drain", "--grace", "12d")
+    assert {row.status for row in app.list()} == {"completed"}
+    assert ended.stderr.count("stopped after") == 2 and ended.stderr.endswith("stopped: 2 processes\n")
+
+
+def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(folder, app):
+    app.start(agents.quick, id="q")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = run(
+            folder, "worker", "agents.py", "--processes", "2", "--health", str(port - 1), "--drain", code=USAGE
+        )
+    assert f"--health {port}: the port cannot be had" in refused.stderr and "worker " not in refused.stderr
+    assert app.get("q").status == "pending"

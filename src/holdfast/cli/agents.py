@@ -17,7 +17,7 @@ from holdfast.engine.agent import Agent
 from holdfast.engine.queue import Queue
 from holdfast.engine.schedule import Schedule
 
-T = TypeVar("T")
+T = TypeVar("T", Agent, Queue, Schedule)
 
 PROJECT = "pyproject.toml"
 
@@ -101,24 +101,40 @@ def split(target: str) -> tuple[str, str]:
     return (path, name) if colon else (target, "")
 
 
-def load(path: str) -> dict[str, Agent]:
-    """The agents of a file, by the names they have there. The file is executed as a module of its own."""
-    return _of_kind(names_in(path), Agent)
+def load(*paths: str) -> dict[str, Agent]:
+    """The agents of files, by the names they have there. A file is executed as a module of its own."""
+    return _of_kind([(path, names_in(path)) for path in paths], Agent)
 
 
 def names_in(path: str) -> dict[str, object]:
-    """Everything that a file gives a name to. It is executed as a module of its own."""
+    """Everything that a file gives a name to. It is executed, unless another file has imported it."""
     if not os.path.isfile(path):
         raise InvalidValue(f"there is no file {path!r}; nothing was written", hint="give the file your agents are in")
-    return cast("dict[str, object]", vars(_executed(Path(path).resolve())))
+    place = Path(path).resolve()
+    others = [one for name, one in list(sys.modules.items()) if name not in _EXECUTED]
+    imported = next((one for one in others if getattr(one, "__file__", None) == str(place)), None)
+    return cast("dict[str, object]", vars(imported or _executed(place)))
 
 
-def _of_kind(named: dict[str, object], kind: type[T]) -> dict[str, T]:
-    """What is of a kind, once each, by its first name."""
+_EXECUTED: set[str] = set()
+"""Names of modules that were files somebody named."""
+
+
+def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> dict[str, T]:
+    """What files declare of a kind, once each, by the name it has there, or its own where two files use the same."""
     found: dict[str, T] = {}
-    for name, one in named.items():
-        if isinstance(one, kind) and one not in found.values():
-            found[name] = one
+    places: dict[tuple[str, Any], str] = {}
+    for path, names in files:
+        for name, one in names.items():
+            if not isinstance(one, kind) or any(one is other for other in found.values()):
+                continue
+            known = (one.name, getattr(one, "version", None))
+            if places.setdefault(known, path) != path:
+                raise InvalidValue(
+                    f"{places[known]} and {path} both declare {one.name!r}; nothing was begun",
+                    hint=f"give one of them another name: name={one.name + '-2'!r}",
+                )
+            found[name if name not in found else one.name] = one
     return found
 
 
@@ -136,16 +152,14 @@ def served(target: str | None) -> Served:
     Schedules of agents that were not named are left out.
     """
     path, chosen = split(target or "")
-    named: dict[str, object] = {}
-    for one in [path] if path else _declared_paths():
-        named |= names_in(one)
-    known = _of_kind(named, Agent)
+    files = [(one, names_in(one)) for one in ([path] if path else _declared_paths())]
+    known = _of_kind(files, Agent)
     if not known:
         hint = "declare one: @agent" if path else _HOW.replace("holdfast run", "holdfast worker")
         raise InvalidValue(_none_in(path), hint=hint)
     agents = {name: _one_of(known, name, path) for name in chosen.split(",")} if chosen else known
-    schedules = [one for one in _of_kind(named, Schedule).values() if one.agent in agents.values()]
-    return Served(agents, list(_of_kind(named, Queue).values()), schedules)
+    schedules = [one for one in _of_kind(files, Schedule).values() if one.agent in agents.values()]
+    return Served(agents, list(_of_kind(files, Queue).values()), schedules)
 
 
 def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
@@ -164,7 +178,10 @@ def _executed(path: Path) -> Any:
     """A file as a module: what stands beside it can be imported, as with `python FILE`."""
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    name = f"_holdfast_{path.stem}"
+    name = path.stem  # a pool of processes imports it by that name
+    if name in sys.stdlib_module_names or getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
+        name = f"_holdfast_{path.stem}_{len(_EXECUTED)}"
+    _EXECUTED.add(name)
     spec = util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InvalidValue(f"{str(path)!r} is not a Python file; nothing was written", hint="give a file named *.py")
@@ -202,7 +219,10 @@ def _broken(path: Path, error: Exception) -> InvalidValue:
 
 def project() -> Path | None:
     """The nearest pyproject.toml, here or above."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:  # somebody has removed it
+        return None
     return next((one / PROJECT for one in (here, *here.parents) if (one / PROJECT).is_file()), None)
 
 
@@ -227,10 +247,7 @@ def files_declared() -> tuple[Path | None, list[str]]:
 
 def declared() -> dict[str, Agent]:
     """The agents of every file that pyproject.toml names."""
-    agents: dict[str, Agent] = {}
-    for path in _declared_paths():
-        agents |= load(path)
-    return agents
+    return load(*_declared_paths())
 
 
 def _declared_paths() -> list[str]:

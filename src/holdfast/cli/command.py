@@ -41,7 +41,8 @@ def command(
             common |= {"jsonl": given.pop("jsonl", False), "looks": name in LOOKING}
             place = Place(given.pop("store", None), **common)
             where = place.where if store else ""
-            with refusing(as_json=place.for_programs, debug=place.debug, where=where, id=given.get("id")):
+            about = {"where": where, "options": place.options if store else ""}
+            with refusing(as_json=place.for_programs, debug=place.debug, id=given.get("id"), **about):
                 try:
                     return body(place, **given)
                 except TaskNotFound as error:

@@ -90,9 +90,9 @@ def json_value(text: str, what: str) -> Any:
 
 def text_of(path: str) -> str:
     """What is in a file, or in stdin."""
-    if path == "-":
-        return sys.stdin.read()
     try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.cli import timeline
-from holdfast.cli.look import Look
+from holdfast.cli.look import Look, clean
 from holdfast.cli.screen import Screen
 from holdfast.cli.words import length, spent
 from holdfast.core import events as ev
@@ -42,8 +42,11 @@ _QUIET = ("claimed", "created", "released", "waits", "asks", "asks leave", "wait
 class Live:
     """Shows what happens to one task until it is left."""
 
-    def __init__(self, app: App, id: str, screen: Screen, tell: Callable[[Record], object] | None = None) -> None:
-        self._app, self._id, self._screen, self._tell = app, id, screen, tell
+    def __init__(
+        self, app: App, id: str, screen: Screen, tell: Callable[[Record], object] | None = None, log: str = "the log"
+    ) -> None:
+        """`tell` is told every event instead of showing it; `log` is what shows all of them."""
+        self._app, self._id, self._screen, self._tell, self._log = app, id, screen, tell, log
         self.seen = 0
         self._seq = self._head()
         self._replay = Replay(app, id)
@@ -77,7 +80,7 @@ class Live:
             try:
                 self._look()
                 took = time.monotonic() - began
-            except (HoldfastError, BrokenPipeError):  # the task's own thread, or the last look, meets it too
+            except (HoldfastError, OSError, ValueError):  # the task's own thread, or the last look, meets it too
                 return
 
     def _look(self, *, last: bool = False) -> None:
@@ -93,7 +96,7 @@ class Live:
                 continue
             printed += self._one(record, found, quiet=printed >= MOST_LINES)
         if printed > MOST_LINES:
-            self._screen.line(f"… {printed - MOST_LINES} more lines; holdfast log {self._id} shows them")
+            self._screen.line(f"… {printed - MOST_LINES} more lines; {self._log} shows them")
         if self._tell is None and not last:
             self._show_status(bool(printed))
 
@@ -155,7 +158,7 @@ class Live:
         parts = [length(int((now - self._began) * 1_000_000))]
         for key, (since, attempt) in list(self._running.items())[:3]:
             tried = f" attempt {attempt}" if attempt > 1 else ""
-            parts.append(f"{key}{tried} {length(int((now - since) * 1_000_000))}")
+            parts.append(f"{clean(key)}{tried} {length(int((now - since) * 1_000_000))}")
         parts += [used] if (used := spent(self._tokens, self._cost)) else []
         state = self._app.get(self._id)
         parts += [f"turn {state.turn}"] if state.turn else []

@@ -11,7 +11,7 @@ import click
 
 from holdfast import __version__
 from holdfast.cli import streams
-from holdfast.cli.refusal import INTERRUPTED, UNREAD, misused
+from holdfast.cli.refusal import FAILED, INTERRUPTED, UNREAD, Refused, misused, show
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Work": {
@@ -106,6 +106,9 @@ class Lazy(click.Group):
             code = misused(error, sys.argv[1:] if args is None else args)
         except click.Abort:
             code = INTERRUPTED
+        except OSError as error:  # what stands outside commands, --help and the like, and cannot be written
+            show(Refused("unexpected", f"{type(error).__name__}: {error}"), as_json=False)
+            code = FAILED
         except SystemExit:  # click's way to end where nobody reads
             code = UNREAD
         sys.exit(code if isinstance(code, int) else 0)

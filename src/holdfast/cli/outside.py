@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.cli.look import clean
 from holdfast.cli.place import Place, whoami
 from holdfast.cli.typed import entry_json, resume_command, waiting_lines
 from holdfast.cli.work import store_given
@@ -28,7 +29,7 @@ def changed(place: Place, id: str, act: Act, done: str) -> None:
         on = [entry_json(one, whoami(), store) for one in entries]
         place.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
         return
-    place.lines([f"{id}: {done}; it is {state.status} at seq {state.seq}"])
+    place.lines([f"{id}: {clean(done)}; it is {state.status} at seq {state.seq}"])
     place.say_store()
     if state.waiting is not None:
         for line in waiting_lines(state, entries, whoami(), store, resume):

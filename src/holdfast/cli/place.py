@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.look import Look, err_look, out_look
+from holdfast.cli.look import Look, clean, err_look, out_look
 from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
@@ -53,14 +53,15 @@ class Place:
     @property
     def shown(self) -> str:
         """The store's address, without its password."""
-        return redacted(self.url)
+        return clean(redacted(self.url))
 
     @property
     def options(self) -> str:
         """What a command typed next needs to be given too, in order to find the same tasks."""
         from holdfast.cli.typed import quoted
 
-        told = [f"--store {quoted(self.shown)}"] if self.source == "--store" and self.url != DEFAULT else []
+        usual = self.url == DEFAULT and not os.environ.get("HOLDFAST_URL")
+        told = [f"--store {quoted(redacted(self.url))}"] if self.source == "--store" and not usual else []
         told += [f"--namespace {quoted(self.namespace)}"] if self.namespace_source == "--namespace" else []
         return " ".join(told)
 
@@ -168,7 +169,12 @@ class Place:
             return
         if not sys.stdin.isatty():
             raise InvalidValue(f"{question} Nobody can be asked here; nothing was written", hint="add --yes")
-        if not click.confirm(question, err=True):
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            self.say("\nNothing was written.")
+            raise
+        if not agreed:
             self.say("Nothing was written.")
             raise click.exceptions.Exit(1)
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from holdfast.cli.screen import Screen
-from holdfast.cli.words import length
+from holdfast.cli.words import length, times
 
 PATIENCE_SECONDS = 2.0
 """What is done sooner is not shown."""
@@ -23,6 +23,7 @@ class Progress:
     ) -> None:
         self._verb, self._what, self._quiet = verb, what, quiet
         self._screen = screen or Screen()
+        self._done = 0
         self._began = time.monotonic()
         self._next = self._began + (PATIENCE_SECONDS if patience is None else patience)
 
@@ -33,8 +34,11 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._screen.close()
+        if kind is KeyboardInterrupt and not self._quiet:
+            self._screen.line(f"stopped: {self._verb} {times(self._done, self._what)}; give the command again to go on")
 
     def __call__(self, done: int, total: int = 0) -> None:
+        self._done = done
         now = time.monotonic()
         if self._quiet or now < self._next:
             return

@@ -46,9 +46,12 @@ _WRITTEN = re.compile(r"\b(was|were) not touched|nothing was (written|made|chang
 class Refused(Exception):
     """What is said of an error, whoever raised it."""
 
-    def __init__(self, code: str, message: str, *, hint: str = "", where: str = "", details: Any = None) -> None:
+    def __init__(
+        self, code: str, message: str, *, hint: str = "", where: str = "", details: Any = None, options: str = ""
+    ) -> None:
+        """`options` are what a command typed next needs too, in order to find the same store."""
         super().__init__(message)
-        self.code, self.message, self.hint, self.where = code, message, hint, where
+        self.code, self.message, self.hint, self.where, self.options = code, message, hint, where, options
         self.details: dict[str, Any] = dict(details or {})
 
 
@@ -59,11 +62,11 @@ def exit_code_of(error: type[HoldfastError]) -> int:
 
 @contextmanager
 def refusing(
-    *, as_json: bool = False, debug: bool = False, where: str = "", id: str | None = None
+    *, as_json: bool = False, debug: bool = False, where: str = "", options: str = "", id: str | None = None
 ) -> Generator[None, None, None]:
     """Let errors, and Ctrl-C, end the command as people and programs expect it.
 
-    `where` is the store it looked in, `id` the task it is about, where the error itself does not name one.
+    `where` is the store it looked in, `options` what names it, `id` the task it is about, if the error names none.
     """
     try:
         yield
@@ -73,8 +76,8 @@ def refusing(
         code = exit_code_of(type(error))
         place = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
-        refused = Refused(error.code, in_commands(error.message), hint=error.hint, where=place, details=details)
-        show(refused, as_json=as_json)
+        more: dict[str, Any] = {"hint": error.hint, "where": place, "details": details, "options": options}
+        show(Refused(error.code, in_commands(error.message), **more), as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except OverflowError as error:
         message = f"a number is larger than any there can be: {error}; nothing was written"
@@ -148,7 +151,8 @@ def _help(refused: Refused) -> list[str]:
     hint = in_commands(refused.hint, refused.details.get("id"))
     own = [clean(hint)] if hint and not _python(hint) else []
     others = remedies(refused.code, refused.details) if refused.code in CODES else []
-    return own + [one for one in others if not own or _adds(one, own[0])]
+    found = own + [one for one in others if not own or _adds(one, own[0])]
+    return [in_commands(one, options=refused.options) for one in found]
 
 
 def _adds(other: str, own: str) -> bool:
@@ -157,7 +161,8 @@ def _adds(other: str, own: str) -> bool:
 
 
 def _hint(refused: Refused) -> str:
-    return in_commands(refused.hint, refused.details.get("id")) or "; ".join(_help(refused))
+    own = in_commands(refused.hint, refused.details.get("id"), refused.options)
+    return own or "; ".join(_help(refused))
 
 
 _COMMANDS: Sequence[tuple[str, str]] = (
@@ -183,16 +188,24 @@ _COMMANDS: Sequence[tuple[str, str]] = (
 )
 
 
-def in_commands(text: str, id: Any = None) -> str:
+def in_commands(text: str, id: Any = None, options: str = "") -> str:
     """What an error says, with what is typed here in place of what a program would say.
 
-    >>> in_commands("app.resume(id, agent) lets it go on", "trip-1")
-    'holdfast resume trip-1 FILE lets it go on'
+    >>> in_commands("app.resume(id, agent) lets it go on", "trip-1", "--store a.db")
+    'holdfast resume --store a.db trip-1 FILE lets it go on'
     """
     for python, command in _COMMANDS:
         text = re.sub(python, command, text)
+    if options and "--store" not in text:
+        text = _ON_STORES.sub(lambda found: f"{found[0]} {options}", text)
     return re.sub(r"\bID\b", id, text) if isinstance(id, str) and _PLAIN_ID.fullmatch(id) else text
 
+
+_ON_STORES = re.compile(
+    r"\bholdfast (answer|approve|audit|budget|cancel|doctor|fork|gc|inbox|list|log|reject|resume|rollback|run|settle"
+    r"|show|signal|stats|verify|worker)\b(?=[ ]|$)"
+)
+"""Commands that look for a task, or work on one: they need to know in which store."""
 
 _PLAIN_ID = re.compile(r"[\w.:/~#+=,-]+")
 

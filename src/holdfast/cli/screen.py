@@ -24,15 +24,17 @@ class Screen:
     def line(self, text: str) -> None:
         """Print a line that stays."""
         with self._lock:
-            broken = "\n" if self._begun and not text.startswith(self._begun) else ""
-            more = text if broken else text[len(self._begun) :]
-            self._begun = ""
-            self._write(f"{self._cleared()}{broken}{more}\n{self._status}")
+            if self._begun and not text.startswith(self._begun):  # somebody else's: what was begun stays below it
+                self._write(f"\n{text}\n{self._begun}")
+                return
+            more, self._begun = text[len(self._begun) :], ""
+            self._write(f"{self._cleared()}{more}\n{self._status}")
 
     def beginning(self, text: str) -> None:
         """Print the beginning of a line, or more of it: somebody is asked. No other is shown until it ends."""
         with self._lock:
-            self._write(f"{self._cleared()}{text[len(self._begun) :]}")
+            goes_on = text.startswith(self._begun)
+            self._write(f"{self._cleared()}{text[len(self._begun) :]}" if goes_on else f"\r\x1b[K{text}")
             self._status, self._begun = "", text
 
     def status(self, text: str) -> None:
@@ -42,7 +44,8 @@ class Screen:
         with self._lock:
             if self._begun:
                 return
-            wide = cut(bare(text), self.look.width - 1) if len(bare(text)) >= self.look.width else text
+            width = self._width()
+            wide = cut(bare(text), width - 1) if len(bare(text)) >= width else text
             self._write(f"{self._cleared()}{wide}")
             self._status = wide
 
@@ -51,6 +54,10 @@ class Screen:
         with self._lock:
             self._write(self._cleared())
             self._status = ""
+
+    def _width(self) -> int:
+        """How wide the terminal is now: somebody may have made it smaller."""
+        return look_of(self._stream).width or self.look.width
 
     def _cleared(self) -> str:
         return "\r\x1b[K" if self._status else ""
@@ -78,9 +85,13 @@ class _Prints(io.TextIOBase):
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._rest = ""
+        self._rest: list[str] = []
 
     encoding = "utf-8"
+    errors = "replace"
+
+    def reconfigure(self, **given: object) -> None:
+        """Programs set their encoding; here it is UTF-8 whatever they say."""
 
     @property
     def buffer(self) -> io.RawIOBase:
@@ -91,14 +102,23 @@ class _Prints(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        *whole, self._rest = (self._rest + text).split("\n")
-        for line in whole:
-            self._screen.line(line)
+        first, *more = text.split("\n")
+        self._rest.append(first)
+        for next_line in more:
+            self._screen.line(self._begun())
+            self._rest = [next_line]
         return len(text)
 
+    def _begun(self) -> str:
+        """What was printed of a line that has no end yet; what it was rewritten with is all that counts."""
+        whole = "".join(self._rest)
+        shown = whole.rstrip("\r").rpartition("\r")[2]
+        self._rest = [f"{shown}\r" if whole.endswith("\r") else shown]
+        return shown
+
     def flush(self) -> None:
-        if self._rest:
-            self._screen.beginning(self._rest)
+        if self._begun():
+            self._screen.beginning(self._begun())
 
     def isatty(self) -> bool:
         return False
@@ -108,9 +128,9 @@ class _Prints(io.TextIOBase):
         return self._screen.fileno()
 
     def close(self) -> None:
-        if self._rest:
-            self._screen.line(self._rest)
-            self._rest = ""
+        if self._begun():
+            self._screen.line(self._begun())
+            self._rest = []
         super().close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -12,18 +13,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.cli.agents import Served, nearest, served
+from holdfast.cli.agents import Served, nearest, served, split
 from holdfast.cli.look import clean, cut
 from holdfast.cli.place import Place
 from holdfast.cli.refusal import INTERRUPTED
 from holdfast.cli.screen import Screen
+from holdfast.cli.typed import resume_command
 from holdfast.cli.words import length, times
 from holdfast.cli.work import warnings_on
 from holdfast.core import limits, policy
 from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.app import App
 from holdfast.engine.draining import is_idle
-from holdfast.engine.health import Health
+from holdfast.engine.health import HOST, Health
 from holdfast.engine.worker import Worked, Worker
 from holdfast.store.queues import Waiting
 
@@ -173,6 +175,24 @@ def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
             signal.signal(number, handler)
 
 
+def refuse_taken_ports(wanted: Wanted) -> None:
+    """Look, before the first of several processes begins, whether each of them will have its port."""
+    for port in range(wanted.health, wanted.health + wanted.processes) if wanted.health else ():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise _taken(port, error) from None
+
+
+def _taken(port: int, error: OSError) -> InvalidValue:
+    return InvalidValue(
+        f"--health {port}: the port cannot be had: {error.strerror}; nothing was begun",
+        hint="give another one, or 0 for any that is free",
+    )
+
+
 def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
     port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
     tenants = worker.plan.namespaces
@@ -185,10 +205,7 @@ def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
     try:
         return Health(worker, depths, port)
     except OSError as error:
-        raise InvalidValue(
-            f"--health {port}: the port cannot be had: {error.strerror}; nothing was begun",
-            hint="give another one, or 0 for any that is free",
-        ) from None
+        raise _taken(port, error) from None
 
 
 def _watch(worker: Worker, said: Said, wanted: Wanted, over: threading.Event) -> None:
@@ -257,7 +274,10 @@ class Said:
         width = self._screen.look.width
         self._line(cut(whole, width - len(self._who) if width else 0), TONES.get(done.outcome, "plain"))
         if done.outcome == "quarantined":
-            self._line(f"{'':<10} holdfast resume {clean(done.id)} {self._wanted.target or 'FILE'}   when it is mended")
+            path = split(self._wanted.target or "")[0]
+            target = f"{path}:{done.agent}" if path and done.agent else path or None
+            resume = resume_command(done.id, target, self._place.options)
+            self._line(f"{'':<10} {resume}   when it is mended")
 
     def stopping(self) -> None:
         """Say that no more tasks are taken."""
@@ -305,7 +325,7 @@ class Said:
         """A line for programs, on stdout."""
         if not self._place.jsonl:
             return
-        with self._guard, suppress(OSError):
+        with self._guard, suppress(OSError, ValueError):
             self._place.data({**facts, "pid": os.getpid()})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -20,6 +21,15 @@ def complete() -> None:
                 os.close(nothing)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        _speak_utf8(stream)
+
+
+def _speak_utf8(stream: Any) -> None:
+    """Programs read UTF-8, whatever the locale; so does whoever has a terminal of which nobody knows better."""
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+        keeps = stream.isatty() and stream.encoding.lower() not in ("ascii", "us-ascii", "ansi_x3.4-1968")
+        stream.reconfigure(encoding=stream.encoding if keeps else "utf-8", errors="backslashreplace")
 
 
 def apart() -> Any:

@@ -47,7 +47,7 @@ class Child:
     def __init__(self, number: int, arguments: list[str], out: Any) -> None:
         """What it tells goes to `out`; without one it is kept."""
         self.number = number
-        self.pause, self.due, self.starts = LEAST_PAUSE, 0.0, 0
+        self.pause, self.due, self.starts, self.done = LEAST_PAUSE, 0.0, 0, False
         self.told: list[dict[str, Any]] = []
         self._arguments, self._out = arguments, out
         self._reader: threading.Thread | None = None
@@ -97,6 +97,7 @@ class Child:
 def supervise(place: Place, wanted: Wanted) -> None:
     """Start the processes, start anew those that die, and end when all have ended."""
     serve.worker_of(serve.opened(place, wanted), wanted)  # what is wrong with it is said once, here
+    serve.refuse_taken_ports(wanted)
     where = place.where
     place.close()
     out = None if place.as_json else place.out
@@ -105,7 +106,8 @@ def supervise(place: Place, wanted: Wanted) -> None:
     say(f"{times(wanted.processes, 'process')} on {where}", "dim")
     try:
         with _signals() as seen:
-            code = _look_after(children, seen, say) or _end(children, wanted, seen, say)
+            odd = _look_after(children, wanted, seen, say)
+            code = _end(children, wanted, seen, say) or odd
     finally:
         for child in children:
             child.kill()
@@ -119,12 +121,12 @@ def _arguments(place: Place, wanted: Wanted) -> list[str]:
     """The same, for each process."""
     given = [] if wanted.target is None else [wanted.target]
     given += ["--store", place.url] if place.source == "--store" else []  # the environment is theirs too
-    given += ["--concurrency", str(wanted.concurrency), "--grace", f"{wanted.grace:g}s"]
+    given += ["--concurrency", str(wanted.concurrency), "--grace", f"{wanted.grace:f}s"]
     given += [part for name in wanted.queues for part in ("--queue", name)]
     given += [part for name in wanted.namespaces for part in ("--namespace", name)]
     given += ["--health", str(wanted.health)] if wanted.health is not None else []
     flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": place.debug}
-    flags |= {"--json": place.as_json, "--jsonl": place.jsonl}
+    flags |= {"--json": place.as_json, "--jsonl": place.jsonl, "--drain": wanted.drain}
     return [*given, *(name for name, on in flags.items() if on)]
 
 
@@ -141,13 +143,16 @@ def _signals() -> Generator[list[int], None, None]:
             signal.signal(number, handler)
 
 
-def _look_after(children: list[Child], seen: list[int], say: Say) -> int:
-    """Until a signal comes: start what is due. Gives an exit code if they cannot work at all."""
-    while not seen:
+def _look_after(children: list[Child], wanted: Wanted, seen: list[int], say: Say) -> int:
+    """Until a signal comes, or all are done: start what is due. Gives an exit code if they cannot work at all."""
+    while not seen and not all(child.done for child in children):
         for child in children:
             code = child.died()
             if code == USAGE and child.starts == 1:
                 return code  # it has said why; it would say so again
+            child.done = child.done or (wanted.drain and code == 0)
+            if child.done:
+                continue
             if code is not None:
                 after = f"in {child.due - time.monotonic():.1f} s"
                 say(f"process {child.number} {ended(code)}; it is started anew {after}", "warn")

@@ -20,40 +20,49 @@ from holdfast.engine.view import TaskState, iso
 def quoted(word: str) -> str:
     """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
 
-    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b")
-    ('book_flight#1', "'~1/pay#1'", "'a b'")
+    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b"), quoted("a\\nb")
+    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\nb'")
     """
-    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(clean(word))
+    if clean(word) != word:
+        return "$'" + word.encode("unicode_escape").decode("ascii").replace("'", "\\'") + "'"
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
+
+
+def command(verb: str, *words: str, options: str = "") -> str:
+    """What to type: a command with words that are quoted where they must be, and none that passes for an option.
+
+    >>> command("signal", "trip-1", "go", "VALUE", options="--by ana")
+    'holdfast signal trip-1 go VALUE --by ana'
+    >>> command("signal", "trip-1", "--yes", "VALUE", options="--by ana")
+    'holdfast signal --by ana -- trip-1 --yes VALUE'
+    """
+    named = " ".join(quoted(word) for word in words)
+    parts = ["--", named] if any(word.startswith("-") for word in words) else [named]
+    order = [options, *parts] if len(parts) > 1 else [*parts, options]
+    return " ".join(filter(None, ["holdfast", verb, *order]))
 
 
 def commands(entry: Entry, by: str, store: str = "") -> list[str]:
     """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
-    task, key, who = quoted(entry.task), quoted(entry.key), f"--by {quoted(by or 'you')}"
+    who = f"--by {quoted(by or 'you')}"
+    file = [] if files_are_declared() else ["FILE"]
     match entry.kind:
         case "question":
-            typed = [f"answer {task} {key} VALUE {who}"]
+            typed = [("answer", (entry.key, "VALUE"), who)]
         case "approval":
-            typed = [f"approve {task} {key} {who}", f"reject {task} {key} {who} --why WHY"]
+            typed = [("approve", (entry.key,), who), ("reject", (entry.key,), f"{who} --why WHY")]
         case "doubt":
             typed = [
-                f"settle {task} {key} --happened --result JSON {who}",
-                f"settle {task} {key} --did-not-happen {who}",
+                ("settle", (entry.key,), f"--happened --result JSON {who}"),
+                ("settle", (entry.key,), f"--did-not-happen {who}"),
             ]
         case "budget":
-            typed = [f"budget {task} {key}={_more(entry.of)} {who}"]
+            typed = [("budget", (f"{entry.key}={2 * (entry.of or 1):g}",), who)]
         case "diverged":
-            typed = [f"log {task}", f"resume {task} FILE --anyway {who}", f"cancel {task} {who}"]
+            typed = [("log", (), ""), ("resume", ("FILE",), f"--anyway {who}"), ("cancel", (), who)]
         case "quarantined":
-            typed = [f"log {task}", f"resume {task}{_file(None)}", f"cancel {task} {who} --why WHY"]
-    return [f"holdfast {one}{_store(store)}" for one in typed]
-
-
-def _more(of: float | None) -> str:
-    return f"{2 * (of or 1):g}"
-
-
-def _store(store: str) -> str:
-    return f" {store}" if store else ""
+            typed = [("log", (), ""), ("resume", file, ""), ("cancel", (), f"{who} --why WHY")]
+    return [command(verb, entry.task, *words, options=f"{more} {store}".strip()) for verb, words, more in typed]
 
 
 def asked(entry: Entry) -> str:
@@ -109,31 +118,31 @@ def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: st
         yield f"then: {resume}"  # where nobody ever started a worker, people go on by hand
         return
     if waiting.kind == "no_worker":
-        yield f"nobody takes it: {clean(in_commands(waiting.why))}"
+        yield f"nobody takes it: {clean(in_commands(waiting.why, options=store))}"
         yield f"or: {resume}"
         return
     for one in waiting.on:
         if one["kind"] == "signal":
             yield f"waits for the signal {one['name']!r}"
-            yield f"  holdfast signal {quoted(state.id)} {quoted(one['name'])} VALUE{_store(store)}"
+            yield f"  {command('signal', state.id, one['name'], 'VALUE', options=store)}"
         elif one["kind"] == "child":
             yield f"waits for its child {one['name']}"
-            yield f"  holdfast show {quoted(one['name'])}{_store(store)}"
+            yield f"  {command('show', one['name'], options=store)}"
         elif one["kind"] == "timer" and waiting.wake_at is not None:
             yield f"sleeps until {waiting.wake_at:%Y-%m-%d %H:%M:%S} UTC"
     yield f"then: {resume}"
 
 
 def resume_command(id: str, target: str | None, store: str) -> str:
-    """What goes on with a task."""
-    return f"holdfast resume {quoted(id)}{_file(target)}{_store(store)}"
+    """What goes on with a task: with the file that was given; with none if pyproject.toml names it."""
+    given = target is not None and not target.startswith(":")
+    file = [target] if given and target else [] if files_are_declared() else ["FILE"]
+    return command("resume", id, *file, options=store)
 
 
-def _file(target: str | None) -> str:
-    """The file to name with it: the one that was given; none if pyproject.toml names it."""
-    if target and not target.startswith(":"):
-        return f" {quoted(target)}"
+def files_are_declared() -> bool:
+    """Whether pyproject.toml names the files of agents."""
     try:
-        return "" if files_declared()[1] else " FILE"
+        return bool(files_declared()[1])
     except InvalidValue:  # whoever needs that file is told what is wrong with it
-        return " FILE"
+        return False

@@ -15,7 +15,7 @@ from holdfast.cli.look import clean
 from holdfast.cli.place import Place, whoami
 from holdfast.cli.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.screen import Screen
-from holdfast.cli.typed import entry_json, resume_command, waiting_lines
+from holdfast.cli.typed import command, entry_json, resume_command, waiting_lines
 from holdfast.cli.words import length, spent
 from holdfast.core import codec, failures
 from holdfast.core.control import LeaseLost
@@ -37,7 +37,8 @@ def work(
     if place.jsonl:
         watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=place.out))
     else:
-        watched = nullcontext() if quiet or place.as_json else Live(app, id, screen)
+        log = command("log", id, options=place.options)
+        watched = nullcontext() if quiet or place.as_json else Live(app, id, screen, log=log)
     try:
         with watched, warnings_on(screen), screen.prints():
             state = act()
@@ -76,6 +77,8 @@ def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
     state = _begun(place, app, id)
     if state is None:
         return
+    if place.as_json:
+        place.data({**state.to_dict(), "ended_by": "Ctrl-C", "waiting_on": [], "resume": resume, "store": place.shown})
     place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
     cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
     if cut_off:
@@ -130,9 +133,12 @@ def report(place: Place, app: App, state: TaskState, resume: str) -> None:
         more = {"waiting_on": [entry_json(one, by, store_given(place)) for one in entries], "resume": resume}
         place.data({**state.to_dict(), **more, "store": place.shown})
     elif not place.jsonl:
-        _tell(place, state, resume)
-        for line in waiting_lines(state, entries, by, store_given(place), resume):
+        lasts = not place.url.startswith("memory:")
+        _tell(place, state, resume if lasts else "")
+        for line in waiting_lines(state, entries, by, store_given(place), resume) if lasts else ():
             place.say(line)
+        if not lasts and state.status != "completed":
+            place.say("  the store was in memory, and is gone with this command; --store FILE keeps it")
     if state.status in ("failed", "cancelled"):
         raise click.exceptions.Exit(FAILED)
     if state.status != "completed":
@@ -154,7 +160,8 @@ def _tell(place: Place, state: TaskState, resume: str) -> None:
             place.say(line, "bad")
         late = state.deadline is not None and state.updated_at >= state.deadline
         first = "raise max_turns=, then: " if state.failure.code == TurnLimit.code else ""
-        place.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
+        if resume:
+            place.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:

@@ -396,8 +396,11 @@ def schema(wanted: Any) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
-    """JSON that somebody else wrote; ValueError if it is none."""
-    return _decode(text)
+    """JSON that somebody else wrote; ValueError if it is none, or nested without end."""
+    try:
+        return _decode(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def document(given: Any, what: str) -> dict[str, Any]:

@@ -87,6 +87,10 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+HOST = "127.0.0.1"
+"""Health is nobody's business but this machine's."""
+
+
 class Health:
     """`/healthz` and `/metrics` of a worker, on 127.0.0.1."""
 
@@ -114,7 +118,7 @@ class Health:
         self._known: list[Waiting] = []
         self._fresh_until = 0.0
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", port), Handler)
+        self._server = _Server((HOST, port), Handler)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True).start()
 

@@ -118,7 +118,7 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
             if not isinstance(line, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ValueError("lines are bytes")
             entry = codec.load(line, _Header | _BlobLine | _EventLine | _End)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _unreadable(number, str(error)) from None
         match entry:
             case _Header() if entry.format == FORMAT:

@@ -71,7 +71,7 @@ def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence
 
 def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
     if place.for_programs:
-        why_not = unserved(app, rows)
+        why_not = unserved(app, rows, place.options)
         place.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
         return
     if not rows:
@@ -81,7 +81,7 @@ def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
     from holdfast.cli.table import Cell, table
     from holdfast.cli.words import age
 
-    now, why_not = app.clock.now_us(), unserved(app, rows)
+    now, why_not = app.clock.now_us(), unserved(app, rows, place.options)
     cells: list[list[Cell | str]] = []
     for row in rows:
         status = status_of(app, row)
@@ -108,7 +108,7 @@ def status_of(app: App, row: Summary) -> str:
     return "interrupted" if dead else row.status
 
 
-def unserved(app: App, rows: Sequence[Summary]) -> dict[str, str]:
+def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
     """Why nobody takes a task that could begin or go on; tasks that somebody will take are not in it."""
     from holdfast.cli.refusal import in_commands
     from holdfast.engine import serving
@@ -117,7 +117,7 @@ def unserved(app: App, rows: Sequence[Summary]) -> dict[str, str]:
     ready = [row for row in rows if row.status == "pending" and (row.wake_us is None or row.wake_us <= now)]
     workers = app.workers() if ready else []
     found = ((row.id, serving.why_none_of(workers, row)) for row in ready)
-    return {id: in_commands(why) for id, why in found if why is not None}
+    return {id: in_commands(why, options=options) for id, why in found if why is not None}
 
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.place import LAST, Place
 
 
 @command("run", lines=True)
@@ -44,10 +44,12 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     typed.check(agent, input, given["params"])  # before a store is made for nothing
     for name in ("deadline", "hold", "wait"):
         policy.seconds(given[name] or 0, name)
-    app = place.app(make=True, agents=known)
-    id = task_log(place.task(id)) if id is not None else new_id(app.clock.now_us())
     if given["user"] is not None:
         user_log(given["user"])
+    if id not in (None, LAST):
+        task_log(id)
+    app = place.app(make=True, agents=known)
+    id = task_log(place.task(id)) if id is not None else new_id(app.clock.now_us())
     named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
 @click.option("--crash", is_flag=True, help="Crash it everywhere, and see that it survives each time.")
-@click.option("--sample", type=int, metavar="N", help="With --crash: only so many places.")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="With --crash: only so many places.")
 @click.option("--user", help="The person it is for.")
 def test_(
     place: Place, target: str | None, params: tuple[str, ...], file: str | None, mock: bool, crash: bool, **more: Any
