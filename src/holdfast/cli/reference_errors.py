@@ -22,8 +22,9 @@ error[step-changed]: step 'draft#1' was recorded with … and is now called with
 help: …
 ```
 
-The page of each code has an example that raises it, executed by the tests. `holdfast explain CODE` says the same at a
-terminal. These pages are made of the code: `python -m holdfast.cli.reference docs`.
+The page of each code has an example that raises it, executed by the tests, and what is told of it. An error inside an
+agent fails its task: `app.run` raises nothing then, and `done.failure` tells it. `holdfast explain CODE` explains a
+code at a terminal. These pages are made of the code: `python -m holdfast.cli.reference docs`.
 
 | code | when | exit code |
 |---|---|---|
