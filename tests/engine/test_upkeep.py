@@ -5,6 +5,7 @@ import os
 import threading
 from datetime import timedelta
 
+import apsw
 import pytest
 from hypothesis import given
 
@@ -151,8 +152,45 @@ def one_is_damaged(tmp_path):
 
 
 def test_a_damaged_log_is_not_called_there_already(one_is_damaged, tmp_path):
-    with pytest.raises(holdfast.LogCorrupt, match=r"'struck' is damaged at seq 8: .* never written over"):
+    with pytest.raises(holdfast.LogCorrupt, match=r"'struck' is damaged at seq 8: it is not what was written"):
         one_is_damaged.import_(tmp_path / "struck.jsonl")
+
+
+DAMAGE = {
+    "a hole": "delete from events where log = :log and seq = 4",
+    "no beginning": "delete from events where log = :log and seq = 1",
+    "no end": "delete from events where log = :log and seq = 9",
+    "nothing": "delete from events where log = :log",
+    "a body that nobody erased": "update events set body = null where log = :log and seq = 4",
+    "another kind": "update events set kind = 'dream_dreamt' where log = :log and seq = 4",
+    "another time": "update events set at = at + 1 where log = :log and seq = 4",
+    "another value": "update blobs set data = zeroblob(9)",
+    "no value": "delete from blobs",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE.values(), ids=DAMAGE)
+def test_whatever_was_done_to_a_log_it_is_neither_called_there_nor_copied(tmp_path, how):
+    path = tmp_path / "store.db"
+    with holdfast.open(path) as app:
+        worked(app, "whole")
+        worked(app, "struck")
+        app.append("struck", step("far#1", "x" * 10_000), ev.TaskCompleted(result=codec.pack("done")))
+        app.export("struck", tmp_path / "struck.jsonl")
+    knife = apsw.Connection(str(path))
+    for trigger in ("events_are_never_changed", "events_are_never_deleted"):
+        knife.execute(f"drop trigger {trigger}")
+    ((log,),) = knife.execute("select log from logs where name = 'struck'").fetchall()
+    knife.execute(how, {"log": log} if ":log" in how else ())
+    knife.close()
+    with holdfast.open(path) as app:
+        assert [one.task for one in app.verify().problems] == ["struck"]
+        with pytest.raises(holdfast.LogCorrupt, match="'struck' is damaged"):
+            app.import_(tmp_path / "struck.jsonl")
+        with pytest.raises(holdfast.LogCorrupt, match="struck"):
+            app.copy_to(tmp_path / "copy.db")
+    with holdfast.open(tmp_path / "copy.db") as other:
+        assert {row.id for row in other.list()} == {"whole"} and other.verify().ok
 
 
 def test_a_copy_takes_along_what_is_whole_and_names_what_it_left_out(one_is_damaged, tmp_path):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from holdfast.core import codec, limits, names
-from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, ValueDamaged
+from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent, ValueDamaged
 from holdfast.core.hot import Hot
 from holdfast.core.records import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.state import evolve
@@ -75,7 +75,6 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
     count = 0
     for name in [segment.log for segment in logs.segments(id)]:
         one = _read(logs.store, name)
-        _check_rows(one)
         place = (one.origin.parent, one.origin.at, one.start.digest.hex())
         yield _line(_Header(name, *place, summary=UNSET if one.summary is None else one.summary))
         for blob in one.blobs:
@@ -87,19 +86,27 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
     yield _line(_End(count))
 
 
-def _read(store: Store, name: str) -> _Incoming:
-    """A log as it was at one moment. Rows first: what is beside them only grows."""
-    origin = store.origin(name)
+def _read(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incoming:
+    """A log as it was at one moment, if it is whole. Rows first: what is beside them only grows.
+
+    `erased` are erasures that are known of from elsewhere: an import may have died before it wrote them.
+    """
+    origin, anchor = store.origin(name), store.anchor(name)
     rows = list(_own_rows(store, name)) if origin is not None else []
-    if origin is None or not rows:
+    if origin is None or (not rows and store.origin(name) is None):  # it is removed meanwhile
         raise TaskNotFound(name)
     one = _Incoming(_Header(name, origin.parent, origin.at, _start(store, name, origin).digest.hex()))
-    one.rows = rows
-    wanted = {ref.hash for row in rows for ref in codec.blob_refs(decoded(name, row))}
-    one.blobs = [blob for blob in store.blobs_of(name) if blob.hash in wanted]
-    one.erasures = [erasure for erasure in store.erasures(name) if erasure.seq <= rows[-1].seq]
+    one.rows, one.blobs = rows, list(store.blobs_of(name))
+    one.erasures = [one for one in (*store.erasures(name), *erased) if rows and one.seq <= rows[-1].seq]
     one.summary = store.summary(name) if one.erasures else None  # what was erased tells no list any more
+    _check_rows(one)
+    _refuse_cut_off(name, anchor, rows[-1].seq)
     return one
+
+
+def _refuse_cut_off(name: str, anchor: Head | None, seq: int) -> None:
+    if anchor is not None and anchor.seq > seq:
+        raise LogCorrupt(name, seq + 1, f"the log had reached {anchor.seq}, and now ends at {seq}")
 
 
 def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
@@ -206,8 +213,9 @@ def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
     brought = {one.name: one for one in incoming}
     for one in incoming:
         _check_past(store, one, brought)
-        if _already_there(store, one) is not None:
-            _check_ours(store, one)
+        if store.origin(one.name) is not None and store.tombstone(one.name) is None:
+            _read(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
+            _already_there(store, one)
     logs = events = skipped = 0
     for one in incoming:
         written = _adopt_log(store, one)
@@ -229,15 +237,6 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     if not same:
         raise TaskExists(one.name, other_history=True)
     return head
-
-
-def _check_ours(store: Store, one: _Incoming) -> None:
-    """Refuse to call a log there already that is damaged here: both chains end alike, so they are alike, or it is."""
-    theirs = {row.seq: row for row in one.rows}
-    for ours in _own_rows(store, one.name):
-        whole = ours.body is None or codec.body_hash(ours.body) == ours.body_hash
-        if ours.seq in theirs and (not whole or ours.digest != theirs[ours.seq].digest):
-            raise LogCorrupt(one.name, ours.seq, "it is not what was written, and a log is never written over")
 
 
 def _adopt_log(store: Store, one: _Incoming) -> int:
@@ -311,7 +310,11 @@ _MAX_AT_US = 250_000_000_000_000_000
 
 def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], wanted: set[str]) -> None:
     """Refuse values that are missing or damaged; takes note of those there are."""
-    for ref in codec.blob_refs(decoded(name, row)):
+    try:
+        event = decoded(name, row)
+    except UnknownEvent:
+        raise LogCorrupt(name, row.seq, f"it is of the kind {row.kind!r}, which this version does not know") from None
+    for ref in codec.blob_refs(event):
         wanted.add(ref.hash)
         if ref.hash not in blobs:
             raise LogCorrupt(name, row.seq, "a value it refers to is missing")
@@ -375,14 +378,14 @@ def _copy_log(source: Store, target: Store, name: str) -> int:
         head = target.head(origin.parent)
         if head is None or head.seq < origin.at:
             _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
-    if target.head(name) == source.head(name) and len(target.erasures(name)) == len(source.erasures(name)):
+    anchor, head = source.anchor(name), source.head(name)
+    if head is not None and target.head(name) == head and len(target.erasures(name)) == len(source.erasures(name)):
+        _refuse_cut_off(name, anchor, head.seq)
         return 0
     try:
-        one = _read(source, name)
+        return _adopt_log(target, _read(source, name))
     except TaskNotFound:
         return 0
-    _check_rows(one)
-    return _adopt_log(target, one)
 
 
 def _copy_marks(source: Store, target: Store) -> None:
