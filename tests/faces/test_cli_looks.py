@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,7 @@ def test_what_agents_print_stands_above_the_live_line():
     assert stream.text == ("working 1 s\r\x1b[Khello\nworking 1 s\r\x1b[Khalf a line\nworking 1 s\r\x1b[K")
 
 
-def test_what_agents_print_without_an_end_is_shown_when_it_is_asked_for():
+def test_what_agents_print_without_an_end_is_shown_when_it_is_flushed():
     stream = Lines()
     screen = Screen(stream, Look(True, False, 40))
     screen.status("working 1 s")
@@ -230,4 +231,38 @@ def test_what_agents_print_without_an_end_is_shown_when_it_is_asked_for():
         print("1 of", end="", flush=True)
         screen.line("done  draft#1")
         print(" 3")
-    assert stream.text == ("working 1 s\r\x1b[Kyour name? hello\nworking 3 s\r\x1b[K1 of\ndone  draft#1\n1 of 3\n")
+        print("10%", end="\r", flush=True)
+        print("20%", flush=True)
+    text = "working 1 s\r\x1b[Kyour name? hello\nworking 3 s\r\x1b[K1 of\ndone  draft#1\n 3\n10%\r\x1b[K20%\n"
+    assert stream.text == text
+
+
+def test_off_a_terminal_nothing_is_rewritten_and_no_line_is_begun():
+    stream = Lines()
+    screen = Screen(stream, Look())
+    with screen.prints():
+        for number in range(3):
+            print(f"{number}0%", end="\r", flush=True)
+        screen.line("done  draft#1")
+        print()
+        sys.stdout.buffer.write("é\r\n".encode()[:1])
+        sys.stdout.buffer.write("é\r\n".encode()[1:])
+    assert stream.text == "done  draft#1\n20%\né\n"
+
+
+def test_threads_that_print_at_once_print_everything_once():
+    stream = Lines()
+    screen = Screen(stream, Look())
+
+    def chat(name):
+        for number in range(300):
+            print(f"{name} {number}")
+
+    with screen.prints():
+        threads = [threading.Thread(target=chat, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    wanted = "".join(f"{name} {number}\n" for name in "abcd" for number in range(300))
+    assert sorted(stream.text) == sorted(wanted)

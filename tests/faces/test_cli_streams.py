@@ -59,6 +59,7 @@ def waits(task, name: str):
 def print_much():
     for _ in range(200_000):
         sys.stdout.write(".")
+    print()
     for percent in range(101):
         print(f"{percent}%", end="\\r", flush=True)
     print()
@@ -213,7 +214,7 @@ def test_no_name_steers_a_terminal(folder):
     assert "\x1b" not in told.stdout + told.stderr
 
 
-@pytest.mark.parametrize("name", ["--yes", "a\nb", "it's", "-"], ids=repr)
+@pytest.mark.parametrize("name", ["--yes", "a\nb", "it's", "-", "café\t€ go"], ids=repr)
 def test_what_is_suggested_for_an_odd_name_is_what_it_takes(folder, name):
     told = run(folder, "run", "agents.py:waits", "-p", f"name={name}", "--id", "w")
     (suggested,) = [line for line in told.stderr.splitlines() if line.startswith("  holdfast signal ")]
@@ -324,3 +325,66 @@ def test_agents_of_several_files_may_share_a_name_there(folder):
     assert "x-main, y-main" in served.replace("main, y-main", "x-main, y-main", 1) and "xjobs, yjobs" in served
     (folder / "y" / "agents.py").write_text((folder / "x" / "agents.py").read_text())
     assert "y/agents.py both declare 'x-main'" in run(folder, "run", ":x-main").stderr
+
+
+def declared(folder, **files):
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".py").write_text(f"from holdfast import Queue, agent\n{text}\n")
+    listed = [str((folder / name.replace("__", "/")).with_suffix(".py")) for name in files]
+    (folder / "pyproject.toml").write_text(f"[tool.holdfast]\nagents = {json.dumps(listed)}\n")
+
+
+def test_the_same_queue_in_two_files_is_one(folder):
+    same = 'mail = Queue("mail")\n@agent\ndef {0}(task): return "{0}"'
+    declared(folder, one=same.format("first"), two=same.format("second"))
+    assert "queues mail, default" in run(folder, "worker", "--drain").stderr
+
+
+def test_versions_of_an_agent_may_live_in_two_files(folder):
+    text = '@agent(version="{0}")\ndef order(task): return "{0}"'
+    declared(folder, one=text.format("1"), two=text.format("2"))
+    served = run(folder, "worker", "--drain").stderr
+    assert run(folder, "run", ":order").stdout == "1\n" and "error" not in served
+
+
+def test_a_file_imports_its_own_neighbour(folder):
+    (folder / "y").mkdir()
+    (folder / "y" / "shared.py").write_text('WHERE = "y"\n')
+    declared(
+        folder,
+        x__shared='WHERE = "x"\n@agent\ndef first(task): return WHERE',
+        y__other="from shared import WHERE\n@agent\ndef second(task): return WHERE",
+    )
+    assert [run(folder, "run", f":{name}").stdout for name in ("first", "second")] == ["x\n", "y\n"]
+
+
+def test_a_module_that_refuses_to_be_looked_at_is_left_alone(folder):
+    odd = """
+import sys, types
+class Lazy(types.ModuleType):
+    def __getattr__(self, name):
+        raise ImportError(name)
+sys.modules["lazy"] = Lazy("lazy")
+@agent
+def {0}(task): return "{0}"
+"""
+    declared(folder, one=odd.format("first"), two=odd.format("second"))
+    assert run(folder, "run", ":second").stdout == "second\n"
+
+
+def test_what_a_shell_asks_for_ends_well(folder):
+    for asked in ("bash_source", "zsh_source", "fish_source"):
+        ended = run(folder, env=ENVIRONMENT | {"_HOLDFAST_COMPLETE": asked})
+        assert ended.returncode == 0 and "_HOLDFAST_COMPLETE" in ended.stdout
+    given = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": "holdfast show --store '' ", "COMP_CWORD": "4"}
+    ended = run(folder, env=ENVIRONMENT | given)
+    assert ended.returncode == 0 and ended.stderr == ""
+
+
+def test_hints_name_the_store_whatever_it_is_called(folder):
+    (folder / "ID").mkdir()
+    run(folder, "run", "agents.py:prints", "--id", "k1", "--store", "ID/x.db")
+    refused = run(folder, "cancel", "k1", "--store", "ID/x.db", "--json")
+    assert "holdfast fork --store ID/x.db k1 --at SEQ" in json.loads(refused.stderr)["error"]["hint"]

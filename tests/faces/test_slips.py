@@ -123,7 +123,7 @@ def test_whoever_reads_events_of_an_ended_task_gets_its_end(folder):
 
 def test_with_nothing_to_remove_nobody_is_asked(folder):
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
-    assert "nothing to remove" in call("gc", "--keep", "0")[1]
+    assert "removed 0 tasks" in call("gc", "--keep", "0")[0]
     assert data("gc", "--keep", "0")["tasks"] == 0
     assert "nothing of that kind" in call("audit", "--tool", "nobody")[1]
 
@@ -159,6 +159,8 @@ def test_the_interrupted_can_be_listed(folder):
     os.waitpid(pid, 0)
     assert [row["id"] for row in data("list", "--status", "interrupted")] == ["s"]
     assert data("list", "--status", "interrupted", "--agent", "other") == []
+    refused("list", "--status", "interrupted", "--limit", "0", code=USAGE)
+    assert "cancelled or interrupted" in refused("list", "--status", "interupted", code=USAGE)[1]
 
 
 @agent

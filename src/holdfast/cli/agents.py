@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import util
 from pathlib import Path
+from shlex import quote
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.cli.screen import Screen
@@ -85,7 +87,7 @@ def agent_of(
     raise InvalidValue(
         f"task {id!r} belongs to the agent {task.agent!r}; {path or PROJECT} declares "
         f"{', '.join(sorted(one.name for one in known)) or 'none'}{f', and {given.name!r} was named' if given else ''}",
-        hint=f"holdfast resume {id} {path}:{right.name}" if right else "name the file it is declared in",
+        hint=f"holdfast resume {id} {quote(f'{path}:{right.name}')}" if right else "name the file it is declared in",
     )
 
 
@@ -103,17 +105,24 @@ def split(target: str) -> tuple[str, str]:
 
 def load(*paths: str) -> dict[str, Agent]:
     """The agents of files, by the names they have there. A file is executed as a module of its own."""
-    return _of_kind([(path, names_in(path)) for path in paths], Agent)
+    return _of_kind(executed(paths), Agent)
 
 
-def names_in(path: str) -> dict[str, object]:
-    """Everything that a file gives a name to. It is executed, unless another file has imported it."""
-    if not os.path.isfile(path):
-        raise InvalidValue(f"there is no file {path!r}; nothing was written", hint="give the file your agents are in")
-    place = Path(path).resolve()
-    others = [one for name, one in list(sys.modules.items()) if name not in _EXECUTED]
-    imported = next((one for one in others if getattr(one, "__file__", None) == str(place)), None)
-    return cast("dict[str, object]", vars(imported or _executed(place)))
+def executed(paths: Sequence[str]) -> list[tuple[str, dict[str, object]]]:
+    """Files with everything they give a name to. Each is executed, unless another one has imported it."""
+    for path in paths:
+        if not os.path.isfile(path):
+            hint = "give the file your agents are in"
+            raise InvalidValue(f"there is no file {path!r}; nothing was written", hint=hint)
+    places = [Path(path).resolve() for path in paths]
+    together = len({place.parent for place in places}) == 1  # else one's module could hide another's neighbour
+    return [(path, _names_in(place, plain=together)) for path, place in zip(paths, places, strict=True)]
+
+
+def _names_in(place: Path, *, plain: bool) -> dict[str, object]:
+    others: list[Any] = [one for name, one in list(sys.modules.items()) if name not in _EXECUTED]
+    found = [one for one in others if isinstance(one, ModuleType) and vars(one).get("__file__") == str(place)]
+    return cast("dict[str, object]", vars(found[0] if found else _executed(place, plain=plain)))
 
 
 _EXECUTED: set[str] = set()
@@ -126,15 +135,16 @@ def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> d
     places: dict[tuple[str, Any], str] = {}
     for path, names in files:
         for name, one in names.items():
-            if not isinstance(one, kind) or any(one is other for other in found.values()):
+            if not isinstance(one, kind) or one in found.values():
                 continue
-            known = (one.name, getattr(one, "version", None))
-            if places.setdefault(known, path) != path:
+            version = getattr(one, "version", "")
+            if places.setdefault((one.name, version), path) != path:
                 raise InvalidValue(
-                    f"{places[known]} and {path} both declare {one.name!r}; nothing was begun",
-                    hint=f"give one of them another name: name={one.name + '-2'!r}",
+                    f"{places[one.name, version]} and {path} both declare {one.name!r}, each in its own way",
+                    hint="declare it in one of them and import it in the other, or give one another name",
                 )
-            found[name if name not in found else one.name] = one
+            label = next(label for label in (name, one.name, f"{one.name}@{version}") if label not in found)
+            found[label] = one
     return found
 
 
@@ -152,7 +162,7 @@ def served(target: str | None) -> Served:
     Schedules of agents that were not named are left out.
     """
     path, chosen = split(target or "")
-    files = [(one, names_in(one)) for one in ([path] if path else _declared_paths())]
+    files = executed([path] if path else _declared_paths())
     known = _of_kind(files, Agent)
     if not known:
         hint = "declare one: @agent" if path else _HOW.replace("holdfast run", "holdfast worker")
@@ -174,12 +184,14 @@ def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
     return found
 
 
-def _executed(path: Path) -> Any:
+def _executed(path: Path, *, plain: bool) -> Any:
     """A file as a module: what stands beside it can be imported, as with `python FILE`."""
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     name = path.stem  # a pool of processes imports it by that name
-    if name in sys.stdlib_module_names or getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
+    known = sys.modules.get(name)
+    taken = name in sys.stdlib_module_names or (known is not None and vars(known).get("__file__") != str(path))
+    if taken or not plain:
         name = f"_holdfast_{path.stem}_{len(_EXECUTED)}"
     _EXECUTED.add(name)
     spec = util.spec_from_file_location(name, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.place import LAST, Place, path_of, store_of
+from holdfast.cli.place import LAST, Place, path_of
 from holdfast.core.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -53,11 +53,13 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
 
 def _seen(ctx: click.Context, look: Callable[[Place], list[str]]) -> list[str]:
     """What is seen in the store that the command would look into. A shell that completes is no place for errors."""
-    url, _ = store_of(ctx.params.get("store"))
-    path = path_of(url)
+    try:
+        place = Place(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
+    except click.UsageError:
+        return []
+    path = path_of(place.url)
     if path is None or not os.path.exists(path):
         return []
-    place = Place(url, namespace=ctx.params.get("namespace"), looks=True)
     try:
         return look(place)
     except HoldfastError:

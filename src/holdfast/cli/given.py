@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.core import codec
@@ -44,7 +45,7 @@ def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
             name, equals, text = one.partition("=")
             if equals and not name.endswith(":") and error.message.startswith(f"{name} does not fit"):
                 value = text if _is_json(text) else "JSON"
-                hint = f"{error.hint}; after = comes text, after := comes JSON: -p {name}:={value}"
+                hint = f"{error.hint}; after = comes text, after := comes JSON: -p {quote(f'{name}:={value}')}"
                 raise InvalidInput(error.message, hint=hint, **error.details) from None
         raise
 

@@ -109,8 +109,8 @@ class Lazy(click.Group):
         except OSError as error:  # what stands outside commands, --help and the like, and cannot be written
             show(Refused("unexpected", f"{type(error).__name__}: {error}"), as_json=False)
             code = FAILED
-        except SystemExit:  # click's way to end where nobody reads
-            code = UNREAD
+        except SystemExit as stop:  # click's ways to end: where nobody reads, and after completion
+            code = UNREAD if stop.code == 1 else stop.code
         sys.exit(code if isinstance(code, int) else 0)
 
 

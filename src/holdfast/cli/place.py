@@ -41,7 +41,7 @@ class Place:
         self.as_json, self.jsonl, self.debug, self.looks = as_json, jsonl, debug, looks
         self.look: Look = out_look()
         self.out: Any = None  # stdout as it is, or what was set apart for data
-        self._open = ExitStack()
+        self._open, self._streams = ExitStack(), ExitStack()
         self._app: App | None = None
 
     @property
@@ -100,9 +100,14 @@ class Place:
 
         return schema_of(self.url, None).found == 0
 
-    def close(self) -> None:
+    def close_store(self) -> None:
         """Let go of the store."""
         self._open.close()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.close_store()
+        self._streams.close()
 
     def task(self, id: str) -> str:
         """The id of a task: as given, or the newest one that is nobody's child."""
@@ -128,7 +133,7 @@ class Place:
         """From now on somebody's code is executed, which may print: stdout is set apart for data."""
         from holdfast.cli.streams import apart
 
-        self.out = apart()
+        self.out = self._streams.enter_context(apart())
 
     @property
     def for_programs(self) -> bool:

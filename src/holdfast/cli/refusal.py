@@ -196,9 +196,9 @@ def in_commands(text: str, id: Any = None, options: str = "") -> str:
     """
     for python, command in _COMMANDS:
         text = re.sub(python, command, text)
-    if options and "--store" not in text:
-        text = _ON_STORES.sub(lambda found: f"{found[0]} {options}", text)
-    return re.sub(r"\bID\b", id, text) if isinstance(id, str) and _PLAIN_ID.fullmatch(id) else text
+    if isinstance(id, str) and _PLAIN_ID.fullmatch(id):
+        text = re.sub(r"\bID\b", id, text)
+    return _ON_STORES.sub(lambda found: f"{found[0]} {options}", text) if options and "--store" not in text else text
 
 
 _ON_STORES = re.compile(

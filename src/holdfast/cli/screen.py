@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import sys
@@ -18,31 +19,33 @@ class Screen:
     def __init__(self, stream: Any = None, look: Look | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self.look = look_of(self._stream) if look is None else look
-        self._lock = threading.RLock()
-        self._status = self._begun = ""
+        self.lock = threading.RLock()
+        self._status = ""
+        self._open = False  # whether somebody has printed the beginning of a line
 
     def line(self, text: str) -> None:
         """Print a line that stays."""
-        with self._lock:
-            if self._begun and not text.startswith(self._begun):  # somebody else's: what was begun stays below it
-                self._write(f"\n{text}\n{self._begun}")
-                return
-            more, self._begun = text[len(self._begun) :], ""
-            self._write(f"{self._cleared()}{more}\n{self._status}")
+        with self.lock:
+            before = "\n" if self._open else self._cleared()
+            self._open = False
+            self._write(f"{before}{text}\n{self._status}")
 
-    def beginning(self, text: str) -> None:
-        """Print the beginning of a line, or more of it: somebody is asked. No other is shown until it ends."""
-        with self._lock:
-            goes_on = text.startswith(self._begun)
-            self._write(f"{self._cleared()}{text[len(self._begun) :]}" if goes_on else f"\r\x1b[K{text}")
-            self._status, self._begun = "", text
+    def part(self, text: str, *, ends: bool) -> None:
+        """Print more of a line that somebody has begun; no other is rewritten below it until it ends."""
+        with self.lock:
+            if ends and not text and not self._open:
+                return  # somebody else's line has ended it
+            before = "" if self._open else self._cleared()
+            self._status = self._status if ends and not self._open else ""
+            self._open = not ends
+            self._write(f"{before}{text}" + (f"\n{self._status}" if ends else ""))
 
     def status(self, text: str) -> None:
         """Rewrite the last line. Nothing happens off a terminal."""
         if not self.look.terminal:
             return
-        with self._lock:
-            if self._begun:
+        with self.lock:
+            if self._open:
                 return
             width = self._width()
             wide = cut(bare(text), width - 1) if len(bare(text)) >= width else text
@@ -51,7 +54,7 @@ class Screen:
 
     def close(self) -> None:
         """Take the last line away."""
-        with self._lock:
+        with self.lock:
             self._write(self._cleared())
             self._status = ""
 
@@ -81,44 +84,57 @@ class Screen:
 
 
 class _Prints(io.TextIOBase):
-    """What agents print, line by line."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._rest: list[str] = []
+    """What agents print, line by line; of one that is flushed the beginning, if there is a terminal to show it on."""
 
     encoding = "utf-8"
     errors = "replace"
 
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._rest: list[str] = []
+        self._shown = ""
+        self.buffer = _Bytes(self)
+
     def reconfigure(self, **given: object) -> None:
         """Programs set their encoding; here it is UTF-8 whatever they say."""
-
-    @property
-    def buffer(self) -> io.RawIOBase:
-        """For bytes."""
-        return _Bytes(self)
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
         first, *more = text.split("\n")
-        self._rest.append(first)
-        for next_line in more:
-            self._screen.line(self._begun())
-            self._rest = [next_line]
+        with self._screen.lock:
+            self._rest.append(first)
+            for next_line in more:
+                self._end()
+                self._rest = [next_line]
         return len(text)
+
+    def flush(self) -> None:
+        with self._screen.lock:
+            text = self._begun()
+            if self._screen.look.terminal and text != self._shown:
+                self._screen.part(self._unseen(text), ends=False)
+                self._shown = text
+
+    def _end(self) -> None:
+        """Print a line; only what is new of it, if its beginning was shown."""
+        text = self._begun()
+        if self._shown:
+            self._screen.part(self._unseen(text), ends=True)
+        else:
+            self._screen.line(text)
+        self._shown = ""
+
+    def _unseen(self, text: str) -> str:
+        return text[len(self._shown) :] if text.startswith(self._shown) else f"\r\x1b[K{text}"
 
     def _begun(self) -> str:
         """What was printed of a line that has no end yet; what it was rewritten with is all that counts."""
         whole = "".join(self._rest)
-        shown = whole.rstrip("\r").rpartition("\r")[2]
-        self._rest = [f"{shown}\r" if whole.endswith("\r") else shown]
-        return shown
-
-    def flush(self) -> None:
-        if self._begun():
-            self._screen.beginning(self._begun())
+        text = whole.rstrip("\r").rpartition("\r")[2]
+        self._rest = [f"{text}\r" if whole.endswith("\r") else text]
+        return text
 
     def isatty(self) -> bool:
         return False
@@ -128,9 +144,10 @@ class _Prints(io.TextIOBase):
         return self._screen.fileno()
 
     def close(self) -> None:
-        if self._begun():
-            self._screen.line(self._begun())
-            self._rest = []
+        with self._screen.lock:
+            if self._begun():
+                self._end()
+                self._rest = []
         super().close()
 
 
@@ -139,10 +156,11 @@ class _Bytes(io.RawIOBase):
 
     def __init__(self, prints: _Prints) -> None:
         self._prints = prints
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any, /) -> int:
-        self._prints.write(bytes(data).decode("utf-8", "replace"))
+        self._prints.write(self._decoder.decode(bytes(data)))
         return len(data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -32,14 +34,20 @@ def _speak_utf8(stream: Any) -> None:
         stream.reconfigure(encoding=stream.encoding if keeps else "utf-8", errors="backslashreplace")
 
 
-def apart() -> Any:
+@contextmanager
+def apart() -> Generator[Any, None, None]:
     """A stream for data. What anything else writes to stdout from now on, a program too, goes to stderr."""
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         number, elsewhere = out.fileno(), sys.stderr.fileno()
     except (OSError, ValueError):  # it is no file: somebody reads what is written here in this very process
-        return out
+        yield out
+        return
     out.flush()
     data = os.fdopen(os.dup(number), "w", encoding=out.encoding, errors=out.errors)
     os.dup2(elsewhere, number)
-    return data
+    try:
+        yield data
+    finally:
+        with suppress(OSError):  # nobody reads what is left in it, and that was told already
+            data.close()

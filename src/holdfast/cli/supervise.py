@@ -99,7 +99,7 @@ def supervise(place: Place, wanted: Wanted) -> None:
     serve.worker_of(serve.opened(place, wanted), wanted)  # what is wrong with it is said once, here
     serve.refuse_taken_ports(wanted)
     where = place.where
-    place.close()
+    place.close_store()
     out = None if place.as_json else place.out
     children = [Child(n, _arguments(place, wanted), out) for n in range(wanted.processes)]
     say: Say = _nothing if place.for_programs else place.say

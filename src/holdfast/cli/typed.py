@@ -21,10 +21,11 @@ def quoted(word: str) -> str:
     """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
 
     >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b"), quoted("a\\nb")
-    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\nb'")
+    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\u000ab'")
     """
     if clean(word) != word:
-        return "$'" + word.encode("unicode_escape").decode("ascii").replace("'", "\\'") + "'"
+        escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+        return "$'" + "".join(one if clean(one) == one else f"\\u{ord(one):04x}" for one in escaped) + "'"
     return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
 
 

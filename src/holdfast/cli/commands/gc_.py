@@ -51,10 +51,7 @@ def gc_(
     if dry_run:
         _say_dry(place, going)
         return
-    if not going and snapshots_us is None and not place.as_json:
-        place.say(f"nothing to remove from {place.where}")
-        return
-    if going:
+    if going or snapshots_us is not None:
         place.may(f"Remove {times(len(going), 'task')} from {place.where}?", yes=yes)
     what = {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why}
     _collect(place, what, len(going))

@@ -60,8 +60,14 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
 
 def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence[Summary]:
     """Tasks as they are listed. Which of them are interrupted no store knows: it is seen when one looks."""
-    if status != "interrupted":
-        return app.list(status=status, limit=limit, **filters)
+    from holdfast.engine.app import STATUSES
+
+    known = status in (None, *STATUSES)
+    if status != "interrupted" and not known:
+        raise InvalidValue(f"there is no status {status!r}", hint=f"use {', '.join(STATUSES)} or interrupted")
+    page = app.list(status=status if known else "running", limit=limit, **filters)
+    if known:
+        return page
     found: list[Summary] = []
     while len(found) < limit and (page := app.list(status="running", **filters)):
         found += [row for row in page if status_of(app, row) == status]

@@ -65,7 +65,7 @@ def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, 
         first = app.run(agent, input, **given)
         again = app.run(agent, input, **given)
         checks = {
-            "ends or waits": first.status == "completed" or first.waiting is not None,
+            "ended": first.status == "completed" or first.waiting is not None,
             "nothing done twice": (again.seq, again.status) == (first.seq, first.status),
             "log intact": app.verify().ok,
         }
@@ -114,6 +114,7 @@ def _tell(place: Place, facts: dict[str, Any]) -> None:
         place.lines([f"  {look.paint(facts['failure'], 'bad')}"])
     place.lines(f"  waits for {one}" for one in facts["waits"])
     for name, passed in facts["checks"].items():
-        place.lines([f"  {look.paint('ok  ', 'good') if passed else look.paint('FAIL', 'bad')}  {name}"])
+        told = "ends or waits" if name == "ended" else name
+        place.lines([f"  {look.paint('ok  ', 'good') if passed else look.paint('FAIL', 'bad')}  {told}"])
     if facts["crash"] is not None:
         place.lines([facts["crash"]["told"]])
