@@ -30,15 +30,8 @@ def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
     known = load(path) if path else declared()
     if not known:
         raise InvalidValue(_none_in(path), hint=_HOW if not path else "declare one: @agent")
-    if not name and len(known) == 1:
-        return next(iter(known.values())), list(known.values())
-    found = known.get(name) or next((one for one in known.values() if one.name == name), None)
-    if found is None:
-        names = ", ".join(sorted(known))
-        wrong = f"has no agent {name!r}" if name else "has several agents"
-        hint = _name_it(path, known, name)
-        raise InvalidValue(f"{path or PROJECT} {wrong}: {names}; nothing was written", hint=hint)
-    return found, list(known.values())
+    alone = not name and len(known) == 1
+    return next(iter(known.values())) if alone else _one_of(known, name, path), list(known.values())
 
 
 def _none_in(path: str) -> str:
@@ -47,10 +40,6 @@ def _none_in(path: str) -> str:
 
 
 _HOW = f'name a file: holdfast run agents.py; or in {PROJECT}: [tool.holdfast] agents = ["agents.py"]'
-
-
-def _name_it(path: str, known: dict[str, Agent], name: str) -> str:
-    return f"name one of them: {path}:{nearest(name, known)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -176,10 +165,10 @@ def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
     """The agent of that name, in the file or its own."""
     found = known.get(name) or next((one for one in known.values() if one.name == name), None)
     if found is None:
-        names = ", ".join(sorted(known))
+        wrong = f"has no agent {name!r}" if name else "has several agents"
         raise InvalidValue(
-            f"{path or PROJECT} has no agent {name!r}: {names}; nothing was written",
-            hint=_name_it(path, known, name),
+            f"{path or PROJECT} {wrong}: {', '.join(sorted(known))}; nothing was written",
+            hint=f"name one of them: {path}:{nearest(name, known)}",
         )
     return found
 

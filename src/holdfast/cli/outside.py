@@ -8,7 +8,6 @@ from typing import Any
 from holdfast.cli.look import clean
 from holdfast.cli.place import Place, whoami
 from holdfast.cli.typed import entry_json, resume_command, waiting_lines
-from holdfast.cli.work import store_given
 from holdfast.core.budget import Budget
 from holdfast.core.errors import InvalidValue
 from holdfast.engine import inbox
@@ -23,7 +22,7 @@ def changed(place: Place, id: str, act: Act, done: str) -> None:
     app = place.app()
     id = place.task(id)
     state = act(app, id)
-    entries, store = inbox.entries_of(app.logs, id), store_given(place)
+    entries, store = inbox.entries_of(app.logs, id), place.options
     resume = resume_command(id, None, store)
     if place.as_json:
         on = [entry_json(one, whoami(), store) for one in entries]

@@ -58,12 +58,14 @@ class Place:
     @property
     def options(self) -> str:
         """What a command typed next needs to be given too, in order to find the same tasks."""
+        usual = self.url == DEFAULT and not os.environ.get("HOLDFAST_URL")
+        told = {"--store": redacted(self.url)} if self.source == "--store" and not usual else {}
+        told |= {"--namespace": self.namespace} if self.namespace_source == "--namespace" else {}
+        if not told:
+            return ""
         from holdfast.cli.typed import quoted
 
-        usual = self.url == DEFAULT and not os.environ.get("HOLDFAST_URL")
-        told = [f"--store {quoted(redacted(self.url))}"] if self.source == "--store" and not usual else []
-        told += [f"--namespace {quoted(self.namespace)}"] if self.namespace_source == "--namespace" else []
-        return " ".join(told)
+        return " ".join(f"{name} {quoted(value)}" for name, value in told.items())
 
     def app(self, *, make: bool = False, agents: Iterable[Agent] = (), queues: Iterable[Queue] = ()) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it."""

@@ -35,7 +35,7 @@ class Progress:
     ) -> None:
         self._screen.close()
         if kind is KeyboardInterrupt and not self._quiet:
-            self._screen.line(f"stopped: {self._verb} {times(self._done, self._what)}; give the command again to go on")
+            self._screen.line(f"stopped: {self._verb} {times(self._done, self._what)}; the command can be given again")
 
     def __call__(self, done: int, total: int = 0) -> None:
         self._done = done

@@ -46,7 +46,6 @@ def command(verb: str, *words: str, options: str = "") -> str:
 def commands(entry: Entry, by: str, store: str = "") -> list[str]:
     """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
     who = f"--by {quoted(by or 'you')}"
-    file = [] if files_are_declared() else ["FILE"]
     match entry.kind:
         case "question":
             typed = [("answer", (entry.key, "VALUE"), who)]
@@ -62,6 +61,7 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
         case "diverged":
             typed = [("log", (), ""), ("resume", ("FILE",), f"--anyway {who}"), ("cancel", (), who)]
         case "quarantined":
+            file = () if files_are_declared() else ("FILE",)
             typed = [("log", (), ""), ("resume", file, ""), ("cancel", (), f"{who} --why WHY")]
     return [command(verb, entry.task, *words, options=f"{more} {store}".strip()) for verb, words, more in typed]
 

@@ -33,7 +33,7 @@ def work(
 ) -> None:
     """Let an agent work, show it, and end the command with what came of it."""
     screen = Screen()
-    resume = resume_command(id, target, store_given(place))
+    resume = resume_command(id, target, place.options)
     if place.jsonl:
         watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=place.out))
     else:
@@ -66,11 +66,6 @@ def _tell_ending(place: Place, app: App, state: TaskState) -> None:
 
 def _line(app: App, record: Any) -> str:
     return codec.text(as_json(record, app.logs.blob))
-
-
-def store_given(place: Place) -> str:
-    """What names the store and the tenant in a command; empty where they are found without."""
-    return place.options
 
 
 def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
@@ -130,12 +125,12 @@ def report(place: Place, app: App, state: TaskState, resume: str) -> None:
     by = whoami()
     entries = inbox.entries_of(app.logs, state.id)
     if place.as_json:
-        more = {"waiting_on": [entry_json(one, by, store_given(place)) for one in entries], "resume": resume}
+        more = {"waiting_on": [entry_json(one, by, place.options) for one in entries], "resume": resume}
         place.data({**state.to_dict(), **more, "store": place.shown})
     elif not place.jsonl:
         lasts = not place.url.startswith("memory:")
         _tell(place, state, resume if lasts else "")
-        for line in waiting_lines(state, entries, by, store_given(place), resume) if lasts else ():
+        for line in waiting_lines(state, entries, by, place.options, resume) if lasts else ():
             place.say(line)
         if not lasts and state.status != "completed":
             place.say("  the store was in memory, and is gone with this command; --store FILE keeps it")

@@ -42,13 +42,12 @@ def fork_(
     Example: holdfast fork trip-oslo --at 5 --id trip-oslo-2 --set 'state.max_price=600'
     """
     from holdfast.cli.typed import resume_command
-    from holdfast.cli.work import store_given
 
     patch = _patch(sets)
     app = place.app()
     id = place.task(id)
     state = app.fork(id, at=seq, id=new, patch=patch, effects=effects, by=by)
-    resume = resume_command(state.id, None, store_given(place))
+    resume = resume_command(state.id, None, place.options)
     if place.as_json:
         place.data(
             {"id": state.id, "from": id, "at": seq, "effects": effects, "status": state.status, "seq": state.seq}

@@ -25,13 +25,12 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
     from holdfast.cli.place import whoami
     from holdfast.cli.typed import asked, commands, entry_json
     from holdfast.cli.words import age, clock
-    from holdfast.cli.work import store_given
     from holdfast.engine import inbox
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
     chosen |= {"quarantined": set_aside, "diverged": set_aside}
     kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
-    app, by, store = place.app(), whoami(), store_given(place)
+    app, by, store = place.app(), whoami(), place.options
     found = (one for one in inbox.entries(app.logs) if one.kind in kinds)
     if place.for_programs:
         place.rows(entry_json(one, by, store) for one in found)

@@ -62,14 +62,12 @@ def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence
     """Tasks as they are listed. Which of them are interrupted no store knows: it is seen when one looks."""
     from holdfast.engine.app import STATUSES
 
-    known = status in (None, *STATUSES)
-    if status != "interrupted" and not known:
+    if status not in (None, "interrupted", *STATUSES):
         raise InvalidValue(f"there is no status {status!r}", hint=f"use {', '.join(STATUSES)} or interrupted")
-    page = app.list(status=status if known else "running", limit=limit, **filters)
-    if known:
-        return page
+    if status != "interrupted":
+        return app.list(status=status, limit=limit, **filters)
     found: list[Summary] = []
-    while len(found) < limit and (page := app.list(status="running", **filters)):
+    while (page := app.list(status="running", limit=limit, **filters)) and len(found) < limit:
         found += [row for row in page if status_of(app, row) == status]
         filters["after"] = page[-1].id
     return found[:limit]

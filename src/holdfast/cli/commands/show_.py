@@ -25,14 +25,14 @@ def show_(place: Place, id: str, seq: int | None) -> None:
     """
     from holdfast.cli.place import whoami
     from holdfast.cli.typed import entry_json, resume_command, waiting_lines
-    from holdfast.cli.work import failure_lines, store_given
+    from holdfast.cli.work import failure_lines
     from holdfast.engine import inbox
 
     app = place.app()
     id = place.task(id)
     state = app.get(id) if seq is None else app.at(id, seq)
     entries = inbox.entries_of(app.logs, id) if seq is None else []
-    store = store_given(place)
+    store = place.options
     if place.as_json:
         place.data(
             {**state.to_dict(), **_more(state), "waiting_on": [entry_json(one, whoami(), store) for one in entries]}
