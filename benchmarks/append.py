@@ -9,8 +9,8 @@ import holdfast
 from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import bare_appends, best, new_task, say, step
-from holdfast.engine.log import Log
-from holdfast.store.sqlite_file import Durability
+from holdfast.engine.logs.log import Log
+from holdfast.store.sqlite.file import Durability
 
 BLOCK = {"full": 25, "process": 100}
 ROUNDS = {"full": 100, "process": 80}

@@ -10,11 +10,11 @@ import holdfast
 from benchmarks.bench import Bench
 from benchmarks.table import Row, at_least
 from benchmarks.workload import bare_appends, best, new_task, say, step
+from holdfast.core.codec import Group
 from holdfast.core.events import Event
-from holdfast.core.records import Group
 from holdfast.engine.app import App
-from holdfast.engine.hop import LoopCommits
-from holdfast.engine.log import Log
+from holdfast.engine.logs.hop import LoopCommits
+from holdfast.engine.logs.log import Log
 
 APPENDERS = 200
 EACH = 20

@@ -16,7 +16,7 @@ from benchmarks.workload import best, new_task, say, text
 from holdfast.core import codec
 from holdfast.core.codec import MessagesRef
 from holdfast.core.events import MessageAdded, StepCompleted, TurnStarted
-from holdfast.engine.log import Log
+from holdfast.engine.logs.log import Log
 
 TURNS = 500
 MESSAGE_BYTES = 1_024

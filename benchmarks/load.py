@@ -12,7 +12,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Goal, Row, at_most
 from benchmarks.workload import best, new_task, reopened, say, step, timed
 from holdfast.core.events import Event, MessageAdded, TurnStarted
-from holdfast.engine.log import Log
+from holdfast.engine.logs.log import Log
 
 FLAT = 10_000
 TAIL = 100

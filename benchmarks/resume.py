@@ -15,7 +15,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import in_turns, say, work
 from holdfast import AsyncTask, Task, agent
-from holdfast.engine.agent import Agent
+from holdfast.engine.definitions.agent import Agent
 
 LENGTH = 10_000
 ROUNDS = 5

@@ -17,7 +17,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Goal, Row, at_least, at_most
 from benchmarks.workload import EACH, MOST_ROUNDS, TASKS, Inserts, awork, bare_appends, gathered, in_turns, say, work
 from holdfast import App, AsyncTask, Task, agent
-from holdfast.engine.agent import Agent
+from holdfast.engine.definitions.agent import Agent
 
 BLOCK = 10
 BEHIND = 400

@@ -13,8 +13,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, new_task, say, step
 from holdfast import agent
-from holdfast.core import codec, limits
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, limits
 from holdfast.engine.app import App
 
 ROUNDS = 15

@@ -11,7 +11,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import say, text
 from holdfast import tool
-from holdfast.core.window import STRATEGIES, Strategy
+from holdfast.core.context.window import STRATEGIES, Strategy
 from holdfast.llm import loop_agent
 
 TURNS = 3_000

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, say, text, timed
+from holdfast.core.context.tally import Tally
+from holdfast.core.context.window import Summary, Window, fitted, window
 from holdfast.core.messages import Message, Text, ToolCall, answer, parse, render
-from holdfast.core.tally import Tally
-from holdfast.core.window import Summary, Window, fitted, window
 
 FEW, MANY = 100, 10_000
 MAX_TOKENS = 8_000

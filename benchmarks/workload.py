@@ -23,9 +23,9 @@ from holdfast import AsyncTask, agent
 from holdfast.core import codec
 from holdfast.core.events import StepCompleted
 from holdfast.engine.app import App
-from holdfast.engine.log import Log
-from holdfast.store import sqlite_file
-from holdfast.store.sqlite_file import Durability
+from holdfast.engine.logs.log import Log
+from holdfast.store.sqlite import file
+from holdfast.store.sqlite.file import Durability
 
 ALL_ROUNDS = 1_000  # more than anything takes
 MOST_ROUNDS = int(os.environ.get("HOLDFAST_BENCH_ROUNDS", ALL_ROUNDS))  # few, to see whether all of it works
@@ -136,7 +136,7 @@ def bare(path: Path, durability: Durability) -> apsw.Connection:
 
 def reopened(path: Path, durability: Durability) -> apsw.Connection:
     """A bare connection to a file that is there, with our pragmas."""
-    return sqlite_file.connect(str(path), durability, vfs=None, exclusive=False)
+    return file.connect(str(path), durability, vfs=None, exclusive=False)
 
 
 class Inserts:

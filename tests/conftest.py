@@ -26,7 +26,7 @@ settings.load_profile("all" if ALL else "quick")
 
 # pytest parses what a plugin's package consists of as it is imported, and Python 3.11 cannot parse in two threads at
 # once (SystemError: AST constructor recursion depth mismatch). So what is imported late is imported here.
-for module in pkgutil.iter_modules(holdfast.engine.__path__, "holdfast.engine."):
+for module in pkgutil.walk_packages(holdfast.engine.__path__, "holdfast.engine."):
     importlib.import_module(module.name)
 
 

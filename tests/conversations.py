@@ -3,8 +3,7 @@
 from hypothesis import strategies as st
 
 from holdfast.core import codec
-from holdfast.core.message_parts import whole
-from holdfast.core.messages import Image, Message, Other, Reasoning, Text, ToolCall, ToolResult
+from holdfast.core.messages import Image, Message, Other, Reasoning, Text, ToolCall, ToolResult, whole
 
 FORMS = ("chat", "responses", "anthropic")
 

@@ -2,12 +2,12 @@
 
 from hypothesis import strategies as st
 
-from holdfast.core import codec, decide
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Head, Stored
 from holdfast.core.errors import HoldfastError
-from holdfast.core.patch import StatePatch
-from holdfast.core.records import Head, Stored
-from holdfast.core.state import evolve
+from holdfast.core.events import StatePatch
+from holdfast.core.state import rules
+from holdfast.core.state.fold import evolve
 from holdfast.store.protocol import place
 
 LOG = "task-1"
@@ -102,7 +102,7 @@ def keep_legal(events, stored):
     hot, kept = None, []
     for event in events:
         try:
-            decide.check(hot, event)
+            rules.check(hot, event)
         except HoldfastError:
             continue
         slim = codec.draft(event, len(kept))[0].event

@@ -198,7 +198,7 @@ class Databases:
         self._mark = f"{os.getpid():x}_{os.urandom(3).hex()}"
         self._template = self._named("template")
         self._execute(f"create database {self._template}")
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres.store import PostgresStore
 
         PostgresStore(self._at(self._template)).close()
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.core import events
-    from holdfast.core.budget import Budget
-    from holdfast.core.codec import pack
+    from holdfast.core.codec import Secret, pack
+    from holdfast.core.durations import Retry
     from holdfast.core.errors import (
         ApprovalDenied,
+        BudgetExceeded,
         Cancelled,
         Conflict,
         Diverged,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
         InvalidId,
         InvalidInput,
         InvalidMessage,
+        InvalidState,
+        InvalidTemplate,
         InvalidTransition,
         InvalidUrl,
         InvalidValue,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         QueueFull,
         ResumeExpired,
         SeqOutOfRange,
+        StateNotMigrated,
         StepChanged,
         StepFailed,
         StepNotFound,
@@ -65,58 +69,45 @@ if TYPE_CHECKING:
         ToolExited,
         TurnLimit,
         UnknownEvent,
+        UnknownName,
+        UnknownPrice,
         UnnamedThread,
         ValueDamaged,
         WindowTooSmall,
     )
-    from holdfast.core.events import Failure, Usage
-    from holdfast.core.patch import StatePatch
+    from holdfast.core.events import Failure, StatePatch, Usage
+    from holdfast.core.flows.requests import DidNotHappen, Happened, Unknown
     from holdfast.core.phases import Machine
-    from holdfast.core.policy import Retry
-    from holdfast.core.secrets import Secret
-    from holdfast.core.state_errors import (
-        BudgetExceeded,
-        InvalidState,
-        InvalidTemplate,
-        StateNotMigrated,
-        UnknownName,
-        UnknownPrice,
-    )
-    from holdfast.core.wishes import DidNotHappen, Happened, Unknown
-    from holdfast.engine.agent import agent, tool
+    from holdfast.core.state.budget import Budget
     from holdfast.engine.app import App, open
-    from holdfast.engine.calls import Call, current_call, report_usage
-    from holdfast.engine.prices import Price
-    from holdfast.engine.queue import Queue
-    from holdfast.engine.schedule import Schedule
-    from holdfast.engine.task import AsyncTask, Task
-    from holdfast.engine.view import TaskState
-    from holdfast.engine.worker import Worker
+    from holdfast.engine.definitions.agent import agent, tool
+    from holdfast.engine.definitions.prices import Price
+    from holdfast.engine.definitions.queue import Queue
+    from holdfast.engine.execution.call import Call, current_call, report_usage
+    from holdfast.engine.reading.task_state import TaskState
+    from holdfast.engine.verbs.task import AsyncTask, Task
+    from holdfast.engine.workers.schedule import Schedule
+    from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "budget": ("Budget",),
-    "codec": ("pack",),
-    "events": ("Failure", "Usage"),
-    "patch": ("StatePatch",),
-    "phases": ("Machine",),
-    "policy": ("Retry",),
-    "secrets": ("Secret",),
-    "state_errors": (
-        *("BudgetExceeded", "InvalidState", "InvalidTemplate", "StateNotMigrated", "UnknownName", "UnknownPrice"),
-    ),
-    "wishes": ("DidNotHappen", "Happened", "Unknown"),
-    "engine.agent": ("agent", "tool"),
+    "core.codec": ("Secret", "pack"),
+    "core.durations": ("Retry",),
+    "core.events": ("Failure", "StatePatch", "Usage"),
+    "core.flows.requests": ("DidNotHappen", "Happened", "Unknown"),
+    "core.phases": ("Machine",),
+    "core.state.budget": ("Budget",),
     "engine.app": ("App", "open"),
-    "engine.calls": ("Call", "current_call", "report_usage"),
-    "engine.prices": ("Price",),
-    "engine.queue": ("Queue",),
-    "engine.schedule": ("Schedule",),
-    "engine.task": ("AsyncTask", "Task"),
-    "engine.view": ("TaskState",),
-    "engine.worker": ("Worker",),
+    "engine.definitions.agent": ("agent", "tool"),
+    "engine.definitions.prices": ("Price",),
+    "engine.definitions.queue": ("Queue",),
+    "engine.execution.call": ("Call", "current_call", "report_usage"),
+    "engine.reading.task_state": ("TaskState",),
+    "engine.verbs.task": ("AsyncTask", "Task"),
+    "engine.workers.schedule": ("Schedule",),
+    "engine.workers.worker": ("Worker",),
     "store.protocol": ("Connection",),
 }
 """Where public names live; all others are errors. They are loaded when asked for: importing holdfast costs nothing."""
@@ -127,9 +118,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     if name == "events":
         return import_module("holdfast.core.events")
-    place = next((place for place, names in _PLACES.items() if name in names), "errors")
-    module = import_module(f"holdfast.{place}" if "." in place else f"holdfast.core.{place}")
-    found = globals()[name] = getattr(module, name)
+    place = next((place for place, names in _PLACES.items() if name in names), "core.errors")
+    found = globals()[name] = getattr(import_module(f"holdfast.{place}"), name)
     return found
 
 

@@ -8,14 +8,13 @@ import sys
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from holdfast import agent
-from holdfast.core import codec, failures, limits
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, limits
+from holdfast.core.codec import failures
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
-from holdfast.core.patch import StatePatch
+from holdfast.core.events import StatePatch
 from tests.legal import any_event, json_values
 
 

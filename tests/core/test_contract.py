@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import InvalidValue, TaskState
-from holdfast.core import contract, limits
-from holdfast.core.policy import PHASES
-from holdfast.core.records import Group, Origin
-from holdfast.engine.log import Log
+from holdfast.core import limits
+from holdfast.core.codec import Group, Origin
+from holdfast.core.durations import PHASES
+from holdfast.core.state import contract
+from holdfast.engine.logs.log import Log
 from tests.legal import histories, json_values
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,8 +6,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from holdfast import InvalidValue
 from holdfast.core.cron import Cron, Every, times, zone_of

@@ -1,12 +1,11 @@
 """The fold: pure at its border, the same however it is cut."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from holdfast.core import codec
-from holdfast.core.hot import Hot
-from holdfast.core.state import evolve, fold
-from holdfast.core.summary import summarise
+from holdfast.core.state.fold import evolve, fold
+from holdfast.core.state.shapes import Hot
+from holdfast.core.state.summary import summarise
 from tests.legal import LOG, histories, rows_of
 
 

@@ -3,13 +3,11 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from holdfast.core import codec, messages
 from holdfast.core.errors import InvalidValue, NotSerializable
-from holdfast.core.message_anthropic import EMPTY, OPENING, wire_id
 from holdfast.core.messages import (
     NO_RESULT,
     Image,
@@ -30,6 +28,7 @@ from holdfast.core.messages import (
     repair,
     system,
 )
+from holdfast.core.messages.anthropic import EMPTY, OPENING, wire_id
 from tests.conversations import FORMS, broken_conversations, conversations
 
 every_form = pytest.mark.parametrize("form", FORMS)
@@ -287,7 +286,7 @@ def test_an_object_whose_key_begins_with_a_dollar_is_not_taken_for_an_envelope()
     ids=["orphan", "interrupted", "missing", "twice", "same-id"],
 )
 def test_the_validators_find_what_providers_refuse(form, broken, said):
-    assert any(said in problem for problem in problems(messages._MODULES[form].render(broken), form))
+    assert any(said in problem for problem in problems(messages.conversation._MODULES[form].render(broken), form))
 
 
 def test_the_validators_know_each_providers_own_rules():

@@ -1,11 +1,10 @@
 """What may follow what, and what each refusal says."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from holdfast.core import codec, decide, names
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, names
+from holdfast.core.durations import PHASES
 from holdfast.core.errors import (
     Diverged,
     HoldfastError,
@@ -15,8 +14,8 @@ from holdfast.core.errors import (
     InvalidValue,
     TaskFinished,
 )
-from holdfast.core.policy import PHASES
-from holdfast.core.state import fold
+from holdfast.core.state import rules
+from holdfast.core.state.fold import fold
 from tests.legal import LOG, any_event, endings, histories, rows_of
 
 START = ev.TaskCreated(agent="a", stages=("one", "two"))
@@ -31,9 +30,9 @@ def after(*events):
 
 def test_a_log_begins_with_its_creation_and_is_created_once():
     with pytest.raises(InvalidEvent, match="begin"):
-        decide.check(None, DONE)
+        rules.check(None, DONE)
     with pytest.raises(InvalidEvent, match="created already"):
-        decide.check(after(), START)
+        rules.check(after(), START)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_a_log_begins_with_its_creation_and_is_created_once():
 )
 def test_what_may_not_follow_is_refused_with_its_reason(history, event, says):
     with pytest.raises((InvalidEvent, InvalidValue), match=says) as refused:
-        decide.check(after(*history), event)
+        rules.check(after(*history), event)
     assert refused.value.hint
 
 
@@ -80,9 +79,9 @@ LOST = ev.TaskDiverged(known_seq=9, known_digest="00", head_seq=4)
 
 def test_a_task_that_lost_events_is_claimed_by_nobody_until_that_is_accepted():
     with pytest.raises(Diverged, match="events 5 to 9") as refused:
-        decide.check(after(LOST), ev.TaskClaimed(holder="h"))
+        rules.check(after(LOST), ev.TaskClaimed(holder="h"))
     assert "anyway=True" in refused.value.hint
-    decide.check(after(LOST, ev.DivergenceAccepted()), ev.TaskClaimed(holder="h"))
+    rules.check(after(LOST, ev.DivergenceAccepted()), ev.TaskClaimed(holder="h"))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,8 @@ def test_what_several_know_to_be_lost_adds_up():
 def test_a_call_in_doubt_is_settled_and_then_the_task_can_end():
     doubt = after(ONCE, ev.StepDoubted(key="pay#1"))
     settled = ev.StepSettled(key="pay#1", happened=True, result=codec.pack("r"))
-    decide.check(doubt, settled)
-    decide.check(after(ONCE, ev.StepDoubted(key="pay#1"), settled), ev.TaskCompleted(result=VALUE))
+    rules.check(doubt, settled)
+    rules.check(after(ONCE, ev.StepDoubted(key="pay#1"), settled), ev.TaskCompleted(result=VALUE))
 
 
 @given(histories(), any_event | endings, endings)
@@ -119,15 +118,15 @@ def test_nothing_follows_the_end_but_observations_and_reopening(events, later, e
     hot = fold(None, LOG, rows_of(events))
     if not hot.ended:
         try:
-            decide.check(hot, ending)
+            rules.check(hot, ending)
         except HoldfastError:
             return
         hot = fold(hot, LOG, rows_of([*events, ending])[len(events) :])
     if isinstance(later, ev.StepObserved | ev.TaskDiverged):
-        decide.check(hot, later)
+        rules.check(hot, later)
     elif not isinstance(later, ev.TaskReopened):
         with pytest.raises(TaskFinished):
-            decide.check(hot, later)
+            rules.check(hot, later)
 
 
 @given(st.lists(st.sampled_from(sorted(PHASES)), max_size=8))
@@ -136,12 +135,12 @@ def test_a_phase_moves_only_along_the_table(wanted):
     for target in wanted:
         event = ev.PhaseSet(phase=target)
         if target in PHASES[phase]:
-            decide.check(after(*moves), event)
+            rules.check(after(*moves), event)
             moves.append(event)
             phase = target
         else:
             with pytest.raises(InvalidTransition, match="cannot go"):
-                decide.check(after(*moves), event)
+                rules.check(after(*moves), event)
 
 
 @pytest.mark.parametrize("id", ["", "-a", "@last", "a b", "a\n", "../etc", "ä", "a" * 513, "a'b", "a\0b", None, 7])

@@ -1,14 +1,11 @@
 """Templates: strict about names, blind to Python objects, and never anything but their own errors."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import InvalidTemplate, UnknownName
-from holdfast.core import state_errors
-from holdfast.core.errors import HoldfastError
-from holdfast.core.template import escape, render
+from holdfast.core.context.template import escape, render
 from tests.legal import json_values
 
 KNOWN = {
@@ -90,14 +87,3 @@ def test_every_value_can_be_named(values, data):
     shown = render(f"<{{state.{key}}}>", {"state": lambda: values})
     value = values[key]
     assert shown[1:-1] == (value if isinstance(value, str) else holdfast.core.codec.text(value))
-
-
-def test_the_errors_of_this_part_are_public_and_have_codes_of_their_own():
-    from holdfast.core import errors
-
-    mine = [one for one in vars(state_errors).values() if isinstance(one, type) and issubclass(one, HoldfastError)]
-    codes = {one.code for one in vars(errors).values() if isinstance(one, type) and issubclass(one, HoldfastError)}
-    for one in (one for one in mine if one.__module__ == state_errors.__name__):
-        assert getattr(holdfast, one.__name__) is one and one.__name__ in state_errors.__doc__
-        assert one.code not in codes and one.__doc__
-        codes.add(one.code)

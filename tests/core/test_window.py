@@ -1,13 +1,14 @@
 """Windows and slices: what fits, by whose count, and what is said of the rest."""
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
-from holdfast.core import codec, transcript
-from holdfast.core.context import Artifact, Fact, slice_context
+from holdfast.core import codec
+from holdfast.core.context import transcript
+from holdfast.core.context.slices import Artifact, Fact, slice_context
+from holdfast.core.context.tally import Tally, shorten
+from holdfast.core.context.window import Summary, fitted, portion, summary_room, window
 from holdfast.core.errors import InvalidValue
-from holdfast.core.message_anthropic import OPENING
 from holdfast.core.messages import (
     Image,
     Message,
@@ -23,10 +24,9 @@ from holdfast.core.messages import (
     repair,
     system,
 )
-from holdfast.core.spans import coalesced
-from holdfast.core.tally import Tally, shorten
-from holdfast.core.tokens import Count, count, estimate, estimate_tokens, reported
-from holdfast.core.window import Summary, fitted, portion, summary_room, window
+from holdfast.core.messages.anthropic import OPENING
+from holdfast.core.messages.spans import coalesced
+from holdfast.core.messages.tokens import Count, count, estimate, estimate_tokens, reported
 from tests.conversations import FORMS, broken_conversations, conversations
 
 STRATEGIES = ("drop_oldest", "summarise")

@@ -8,10 +8,9 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from holdfast import DidNotHappen, Happened, Retry, StepFailed, agent, current_call, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Happened, Retry, StepFailed, agent, current_call, events as ev, tool
 from holdfast.core import limits
-from holdfast.engine import timeline
+from holdfast.engine.reading import timeline
 
 AT_ONCE = Retry(4, first=0)
 

@@ -9,11 +9,10 @@ import dataclasses
 import threading
 from typing import NamedTuple
 
-from holdfast import Budget, StatePatch, TaskFinished, Usage, agent, report_usage, tool
-from holdfast import events as ev
+from holdfast import Budget, StatePatch, TaskFinished, Usage, agent, events as ev, report_usage, tool
 from holdfast.core import codec
-from holdfast.engine import timeline
 from holdfast.engine.app import App
+from holdfast.engine.reading import timeline
 from holdfast.llm import ScriptedModel, loop_agent, say, use
 from tests.crash.corpus import AT_ONCE, cast, of_kind, tools_of
 

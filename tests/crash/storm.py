@@ -20,9 +20,19 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 
 import holdfast
-from holdfast import DidNotHappen, Happened, LeaseLost, TaskBusy, TaskFinished, TaskNotFound, agent, current_call, tool
-from holdfast import events as ev
-from holdfast.testing.world import World
+from holdfast import (
+    DidNotHappen,
+    Happened,
+    LeaseLost,
+    TaskBusy,
+    TaskFinished,
+    TaskNotFound,
+    agent,
+    current_call,
+    events as ev,
+    tool,
+)
+from holdfast.testing.crash.world import World
 from tests.crash.corpus import silently_repeated
 
 RECONCILE_SECONDS = 0.4

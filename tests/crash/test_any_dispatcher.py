@@ -5,7 +5,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast.testing.world import World
+from holdfast.testing.crash.world import World
 from tests.conftest import ALL
 from tests.crash.postgres_audit import audited
 from tests.crash.storm import Crew, assert_all_well

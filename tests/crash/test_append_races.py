@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
+from holdfast.core.codec import Head
 from holdfast.core.errors import Conflict
-from holdfast.core.records import Head
-from holdfast.engine.commit import Committer
-from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.engine.logs.committer import Committer
+from holdfast.store.memory.store import MemoryStore
+from holdfast.store.sqlite.store import SqliteStore
 from tests.crash import writer
 from tests.crash.workload import THOROUGH, assert_audited
 from tests.crash.writer import RACED, after, begin, run_threads

@@ -13,8 +13,8 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.store.protocol import Erasure
-from holdfast.testing import auditor, auditor_tables
-from holdfast.testing.auditor import audit
+from holdfast.testing import auditor
+from holdfast.testing.auditor import audit, tables
 from tests.crash.workload import work
 from tests.crash.writer import Acks, note
 
@@ -257,7 +257,7 @@ def test_the_auditor_leaves_a_store_and_its_write_ahead_log_as_they_are(path, tm
     assert {name: (copies / name).read_bytes() for name in before} == before
 
 
-@pytest.mark.parametrize("module", [auditor, auditor_tables], ids=lambda module: module.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("module", [auditor, tables], ids=lambda module: module.__name__.rpartition(".")[2])
 def test_the_auditor_knows_nothing_of_ours(module):
     with open(module.__file__) as file:
         names = {
@@ -266,4 +266,4 @@ def test_the_auditor_knows_nothing_of_ours(module):
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
         }
-    assert {name for name in names if name.startswith("holdfast")} <= {auditor_tables.__name__}
+    assert {name for name in names if name.startswith("holdfast")} <= {tables.__name__}

@@ -12,11 +12,10 @@ import time
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Happened, agent, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Happened, agent, events as ev, tool
 from holdfast.core import codec, limits
 from holdfast.testing import CrashFailed, World
-from holdfast.testing import crash as harness
+from holdfast.testing.crash import everywhere as harness
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 FEW = None if ALL else 12
@@ -345,7 +344,7 @@ def test_an_agent_that_never_finishes_is_caught(crash_everywhere, mode, monkeypa
     def spinner(task):
         task.step(lambda: 1, name="spin")
 
-    monkeypatch.setattr("holdfast.testing.lives.MAX_HITS", 500)
+    monkeypatch.setattr("holdfast.testing.crash.lives.MAX_HITS", 500)
     with pytest.raises(CrashFailed, match="passed 500 crash points and did not end"):
         crash_everywhere(spinner, mode=mode)
 
@@ -397,24 +396,24 @@ def test_a_crash_cannot_be_swallowed(crash_everywhere, world):
 
 
 def attempts(monkeypatch, broken):
-    monkeypatch.setattr("holdfast.core.flows._attempt", broken)
+    monkeypatch.setattr("holdfast.core.flows.step._attempt", broken)
 
 
 def events_of(key, want, hot):
-    from holdfast.core import flows
+    from holdfast.core.flows import step
 
     same = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "input": want.input}
-    return {**same, "idempotency_key": flows.idempotency_key(hot, key, want)}
+    return {**same, "idempotency_key": step.idempotency_key(hot, key, want)}
 
 
 def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core import flows
+    from holdfast.core.flows import step
 
     def eager(desk, key, attempt, known, want):
         same = events_of(key, want, desk.hot)
         promised = {"price": 3, "pay": "pay-1", "ship": "ship-1"}[want.name]
-        yield flows.Record((ev.StepCompleted(**same, result=codec.pack(promised)),))
-        yield flows.Act(key, want, 1, same["idempotency_key"])
+        yield step.Record((ev.StepCompleted(**same, result=codec.pack(promised)),))
+        yield step.Act(key, want, 1, same["idempotency_key"])
 
     attempts(monkeypatch, eager)
     with pytest.raises(CrashFailed, match=r"pay#1 is recorded as done, but its 'pay' never reached the world"):
@@ -422,12 +421,12 @@ def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world
 
 
 def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core import flows
+    from holdfast.core.flows import step
 
     def silent(desk, key, attempt, known, want):
         same = events_of(key, want, desk.hot)
-        outcome = yield flows.Act(key, want, 1, same["idempotency_key"])
-        yield flows.Record((ev.StepCompleted(**same, result=outcome.value),))
+        outcome = yield step.Act(key, want, 1, same["idempotency_key"])
+        yield step.Record((ev.StepCompleted(**same, result=outcome.value),))
 
     attempts(monkeypatch, silent)
     with pytest.raises(CrashFailed) as failed:
@@ -437,48 +436,48 @@ def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, mon
 
 
 def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core import flows
+    from holdfast.core.flows import step
 
     tries = iter(range(10**6))
-    right = flows.idempotency_key
+    right = step.idempotency_key
     monkeypatch.setattr(
-        flows, "idempotency_key", lambda hot, key, want: want.tool and f"{right(hot, key, want)}-{next(tries)}"
+        step, "idempotency_key", lambda hot, key, want: want.tool and f"{right(hot, key, want)}-{next(tries)}"
     )
     with pytest.raises(CrashFailed, match="which no log knows"):
         crash_everywhere(shop_on(world), {"order": 17}, world=world, same_result=False, store="memory:")
 
 
 def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core import flows
+    from holdfast.core.flows import step
 
     def bold(desk, known, want):
         """Makes the call again as if it had never been announced."""
         same = events_of(known.key, want, desk.hot)
-        outcome = yield flows.Act(known.key, want, 1, same["idempotency_key"])
-        yield flows.Record((ev.StepCompleted(**same, result=outcome.value),))
+        outcome = yield step.Act(known.key, want, 1, same["idempotency_key"])
+        yield step.Record((ev.StepCompleted(**same, result=outcome.value),))
 
-    monkeypatch.setattr(flows, "settle", bold)
+    monkeypatch.setattr(step, "settle", bold)
     with pytest.raises(CrashFailed, match="reached the world 2 times as 'pay', and no event flags it as in doubt"):
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
 
 
 def test_an_engine_that_finishes_early_is_caught(crash_everywhere, world, monkeypatch):
     """The list says completed as soon as the task is claimed."""
-    from holdfast.core import state
+    from holdfast.core.state import fold
 
-    right = state.summarise
+    right = fold.summarise
 
     def early(summary, log, event, at_us):
         row = right(summary, log, event, at_us)
         return codec.load(codec.dump(row).replace(b'"status":"running"', b'"status":"completed"'), type(row))
 
-    monkeypatch.setattr("holdfast.engine.log.summarise", early)
+    monkeypatch.setattr("holdfast.engine.logs.log.summarise", early)
     with pytest.raises(CrashFailed, match="listed as completed, but nothing in its log says so"):
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
 
 
 def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.engine.log import Log
+    from holdfast.engine.logs.log import Log
 
     monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 200)
     right = Log._snapshot
@@ -494,7 +493,7 @@ def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world
 
 def test_an_engine_that_loses_what_it_acknowledged_is_caught(crash_everywhere, world, monkeypatch):
     """A commit that is rolled back, but told as done. Without a crash nobody would notice before the next append."""
-    from holdfast.store.memory import MemoryStore
+    from holdfast.store.memory.store import MemoryStore
 
     right = MemoryStore.append_event
 
@@ -600,4 +599,4 @@ def listens(address):
 def test_importing_the_test_kit_is_light():
     code = "import sys; import holdfast.testing, holdfast.testing.plugin; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"apsw", "holdfast.testing.crash", "holdfast.testing.world", "socketserver"} & set(loaded)
+    assert not {"apsw", "holdfast.testing.crash", "holdfast.testing.crash.world", "socketserver"} & set(loaded)

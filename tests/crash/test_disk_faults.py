@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.auditor import audit
-from holdfast.testing.faults import FaultyVFS, PowerCutVFS
+from holdfast.testing.crash.faults import FaultyVFS, PowerCutVFS
 from tests.crash.workload import assert_goes_on, assert_whole, eager_checkpoints, open_on, work
 from tests.crash.writer import Acks, large, note, write_pair
 

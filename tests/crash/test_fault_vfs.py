@@ -7,7 +7,7 @@ import sys
 import apsw
 import pytest
 
-from holdfast.testing.faults import SECTOR_BYTES, FaultyVFS, PowerCut, PowerCutVFS
+from holdfast.testing.crash.faults import SECTOR_BYTES, FaultyVFS, PowerCut, PowerCutVFS
 
 
 def opened(vfs, path):

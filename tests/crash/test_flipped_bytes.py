@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.core import codec
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.workload import THOROUGH
 from tests.crash.writer import note
 

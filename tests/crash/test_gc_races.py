@@ -6,7 +6,7 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.failpoints import armed
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
 from tests.crash.writer import note
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 from tests.crash import writer
 from tests.crash.workload import assert_goes_on
 

@@ -12,29 +12,32 @@ import pytest
 from msgspec.structs import replace
 
 import holdfast
-from holdfast import DidNotHappen, NotDone, agent, tool
-from holdfast import events as ev
-from holdfast.core import codec, decide, doubts, flows, life, limits, state
+from holdfast import DidNotHappen, NotDone, agent, events as ev, tool
+from holdfast.core import codec, limits
+from holdfast.core.codec import Group
 from holdfast.core.errors import LeaseLost, TaskBusy
-from holdfast.core.records import Group
-from holdfast.core.wishes import Act, Park, Record
-from holdfast.engine import acts, drive, drive_async, loading, outside
-from holdfast.engine import run as runs
-from holdfast.engine.agent import Tool
+from holdfast.core.flows import doubt, lifecycle, step as flows
+from holdfast.core.flows.requests import Act, Park, Record
+from holdfast.core.state import fold, rules
 from holdfast.engine.app import App
-from holdfast.engine.log import Log
-from holdfast.engine.loop import LoopRun
-from holdfast.engine.run import Run
-from holdfast.engine.task import Task
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.drivers import driver, invocation, loop_driver
+from holdfast.engine.execution import execution as runs
+from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.loop_execution import LoopRun
+from holdfast.engine.logs import loading
+from holdfast.engine.logs.log import Log
+from holdfast.engine.verbs.task import Task
 from holdfast.failpoints import armed, failpoint
-from holdfast.store.memory import MemoryStore
+from holdfast.store.memory.store import MemoryStore
 from holdfast.store.protocol import place
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing import World
 from holdfast.testing.auditor import audit
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.crash import crash_everywhere
-from holdfast.testing.lives import Crash
+from holdfast.testing.crash.everywhere import crash_everywhere
+from holdfast.testing.crash.lives import Crash
 from tests.crash import corpus
 
 
@@ -96,12 +99,12 @@ def crashed(work, name, hit=1):
 
 def changes(patch, event, change):
     """Fold an event differently: `change(right, hot, event, seq, at_us)`."""
-    right = state._CHANGES[event]
+    right = fold._CHANGES[event]
 
     def wrong(hot, event, seq, at_us):
         change(right, hot, event, seq, at_us)
 
-    patch.setitem(state._CHANGES, event, wrong)
+    patch.setitem(fold._CHANGES, event, wrong)
 
 
 def counting(world):
@@ -179,7 +182,9 @@ def a_doubt_is_a_reason_to_try_again(patch):
 
 def not_happened_until_proven(patch):
     """Whoever cannot be asked has not seen the call."""
-    patch.setattr(acts, "answer", lambda given, want: given if isinstance(given, holdfast.Happened) else DidNotHappen())
+    patch.setattr(
+        invocation, "answer", lambda given, want: given if isinstance(given, holdfast.Happened) else DidNotHappen()
+    )
 
 
 def an_unknown_answer_waits_for_a_person(bench):
@@ -200,7 +205,7 @@ def an_unknown_answer_waits_for_a_person(bench):
 
 def reconciled_at_once(patch):
     """The destination is asked while the request may still be on the wire."""
-    patch.setattr(doubts, "until", lambda time_us: iter(()))
+    patch.setattr(doubt, "until", lambda time_us: iter(()))
 
 
 def a_request_on_the_wire_is_waited_for(bench):
@@ -467,13 +472,13 @@ def approvals_used_again(patch):
 
 def a_refusal_is_asked_about_again(patch):
     """A call that was refused asks once more."""
-    right = state._CHANGES[ev.ApprovalRefused]
+    right = fold._CHANGES[ev.ApprovalRefused]
 
     def forgetful(hot, event, seq, at_us):
         right(hot, event, seq, at_us)
         hot.approvals.pop(event.key)
 
-    patch.setitem(state._CHANGES, ev.ApprovalRefused, forgetful)
+    patch.setitem(fold._CHANGES, ev.ApprovalRefused, forgetful)
 
 
 def a_refused_call_stays_refused(bench):
@@ -531,12 +536,12 @@ def a_failed_payment_keeps_its_key(bench):
 
 def rollbacks_forget(patch):
     """What was done before a rollback is done again after it."""
-    right = decide.restored
+    right = rules.restored
 
     def forgetful(now, past, later):
         return right(now, past, ())
 
-    patch.setattr(decide, "restored", forgetful)
+    patch.setattr(rules, "restored", forgetful)
 
 
 def a_rollback_repeats_no_payment(bench):
@@ -556,7 +561,7 @@ def a_rollback_repeats_no_payment(bench):
 
 
 def undone_in_the_order_it_was_done(patch):
-    patch.setattr(life, "reversed", lambda things: things, raising=False)
+    patch.setattr(lifecycle, "reversed", lambda things: things, raising=False)
 
 
 def undone_again_after_a_crash(patch):
@@ -578,8 +583,8 @@ def ended_while_a_branch_works(patch):
     async def not_at_all(wish, run):
         return None
 
-    patch.setitem(drive.ANSWERS, life.Idle, lambda wish, run: None)
-    patch.setitem(drive_async._ANSWERS, life.Idle, not_at_all)
+    patch.setitem(driver.ANSWERS, lifecycle.Idle, lambda wish, run: None)
+    patch.setitem(loop_driver._ANSWERS, lifecycle.Idle, not_at_all)
 
 
 def a_branch_under_way_is_waited_for(bench):
@@ -609,7 +614,7 @@ def suspended_whatever_came(patch):
         run.suspended = True
         raise holdfast.Suspended
 
-    patch.setitem(drive.ANSWERS, Park, blind)
+    patch.setitem(driver.ANSWERS, Park, blind)
 
 
 def an_answer_at_the_same_moment_is_not_lost(bench):
@@ -663,7 +668,7 @@ def parents_woken_afterwards(patch):
     def in_two_writes(self, record):
         done, parent = right(self, record), self.hot.summary.parent
         if parent is not None and record.events and isinstance(record.events[-1], ev.TaskCompleted):
-            self.logs.committer.commit(Group(outside.child_ended(self.logs, parent, self.log.name, record.events[-1])))
+            self.logs.committer.commit(Group(answers.child_ended(self.logs, parent, self.log.name, record.events[-1])))
         return done
 
     patch.setattr(Run, "wake_parent", lambda self, record: ())
@@ -673,7 +678,7 @@ def parents_woken_afterwards(patch):
 
 def _nobody_tells_again(patch):
     """A parent that goes on would be told once more how its child ended, and hide the bug."""
-    patch.setattr(outside, "child_again", lambda logs, parent, child: None)
+    patch.setattr(answers, "child_again", lambda logs, parent, child: None)
 
 
 def deadlines_begin_anew(patch):

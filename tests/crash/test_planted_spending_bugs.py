@@ -5,19 +5,20 @@ import contextlib
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Budget, PatchConflict, StatePatch, Usage, agent
-from holdfast import events as ev
-from holdfast.core import budget, clash, codec, flows, limits, messages
+from holdfast import Budget, PatchConflict, StatePatch, Usage, agent, events as ev
+from holdfast.core import codec, limits, messages
+from holdfast.core.codec import Group
+from holdfast.core.flows import step as flows
 from holdfast.core.messages import problems
-from holdfast.core.records import Group
-from holdfast.engine import log as logs
-from holdfast.engine import outside
-from holdfast.engine import run as runs
+from holdfast.core.state import budget, merge
 from holdfast.engine.app import App
-from holdfast.engine.beside import Beside
-from holdfast.engine.log import Log
-from holdfast.engine.versions import States
-from holdfast.engine.views import Views
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.state_versions import States
+from holdfast.engine.execution import execution as runs
+from holdfast.engine.execution.branch_views import Views
+from holdfast.engine.execution.linked_logs import Beside
+from holdfast.engine.logs import log as logs
+from holdfast.engine.logs.log import Log
 from holdfast.llm import say
 from holdfast.testing import World
 from tests.crash import corpus_spending as corpus
@@ -239,7 +240,7 @@ def a_window_keeps_calls_with_their_results(bench):
 
 
 def clashes_are_ignored(patch):
-    patch.setattr(clash, "first_clash", lambda mine, theirs: None)
+    patch.setattr(merge, "first_clash", lambda mine, theirs: None)
 
 
 def who_changes_what_another_changed_is_told(bench):
@@ -253,7 +254,7 @@ def who_changes_what_another_changed_is_told(bench):
 
 def increments_written_as_the_number_they_came_to(patch):
     """Whoever adds to a number writes what it was when they looked, and what they add."""
-    right = outside.patch
+    right = answers.patch
 
     def numbers(logs, id, wanted, expect, by, why, agents):
         seen = logs.load(id).state.bag
@@ -261,7 +262,7 @@ def increments_written_as_the_number_they_came_to(patch):
         values = {name: codec.pack(value) for name, value in came_to.items()}
         return right(logs, id, replace(wanted, increment={}, set=values), None, by, why, agents)
 
-    patch.setattr(outside, "patch", numbers)
+    patch.setattr(answers, "patch", numbers)
 
 
 def the_first_write_of_a_new_version_is_like_any_other(patch):

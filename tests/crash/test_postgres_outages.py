@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Diverged, Happened, agent, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Diverged, Happened, agent, events as ev, tool
 from holdfast.core.errors import LeaseLost
 from holdfast.testing import World
 from holdfast.testing.auditor import audit

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from holdfast.testing.auditor import audit
-from holdfast.testing.faults import PowerCut, PowerCutVFS
+from holdfast.testing.crash.faults import PowerCut, PowerCutVFS
 from tests.crash.workload import THOROUGH, assert_goes_on, assert_whole, eager_checkpoints, open_on, sample, work
 from tests.crash.writer import Acks
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.testing.world import World
+from holdfast.testing.crash.world import World
 from tests.conftest import ALL
 from tests.crash.network import Network
 from tests.crash.postgres_audit import audited

@@ -23,8 +23,8 @@ import apsw
 
 from holdfast import App, DidNotHappen, Happened, agent, tool
 from holdfast.store.migrations import migrations
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.faults import KillVFS, Side
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.crash.faults import KillVFS, Side
 
 TASK = "order"
 EAGER_PAGES = 8

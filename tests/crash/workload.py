@@ -14,8 +14,8 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.engine.app import App
-from holdfast.store.sqlite import SqliteStore
-from holdfast.store.sqlite_file import Durability
+from holdfast.store.sqlite.file import Durability
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
 from tests.crash.writer import Acks, large, note, write_pair
 

@@ -17,10 +17,10 @@ from typing import Any
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
+from holdfast.core.codec import Draft, Group, Head, Origin, Record, Take, Write
 from holdfast.core.events import Event
-from holdfast.core.records import Draft, Group, Head, Origin, Record, Take, Write
 from holdfast.store.protocol import Store
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 
 SHARED = ("shared-0", "shared-1")
 RACED = "raced"

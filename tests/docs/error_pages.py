@@ -9,10 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from holdfast.cli.look import bare
-from holdfast.cli.refusal import Refused, in_commands, lines
-from holdfast.core.control import LeaseLost
-from holdfast.core.error import HoldfastError
+from holdfast.cli.failures.refusal import Refused, in_commands, lines
+from holdfast.cli.show.style import bare
+from holdfast.core.errors import HoldfastError, LeaseLost
 from tests.docs.typist import same
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"
@@ -76,7 +75,7 @@ def main():
 
 
 if __name__ == "__main__":
-    from holdfast.store import sqlite_file
+    from holdfast.store.sqlite import file
 
-    sqlite_file.BUSY_SECONDS = 0.2
+    file.BUSY_SECONDS = 0.2
     main()

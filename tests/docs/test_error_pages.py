@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from holdfast.cli.explained import known
+from holdfast.cli.failures.explained import known
 from holdfast.cli.reference_errors import HOW
-from holdfast.store import sqlite_file
+from holdfast.store.sqlite import file
 from tests.docs.error_pages import PAGES, example, raised, tells
 from tests.docs.typist import blocks
 
@@ -29,7 +29,7 @@ def test_errors_of_the_command_line_itself_are_typed_in(code):
 
 @pytest.mark.parametrize("code", [code for code in known() if code not in {*TYPED, "holdfast"}])
 def test_the_example_of_a_page_raises_its_error_and_is_told_as_the_page_says(code, tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(file, "BUSY_SECONDS", 0.2)
     text = (PAGES / f"{code}.md").read_text("utf-8")
     assert text.count(HOW) == 1
     source, page_says = example(PAGES / f"{code}.md")

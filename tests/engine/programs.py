@@ -14,12 +14,11 @@ from collections import Counter
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import DidNotHappen, Happened, Retry, StatePatch, agent, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Happened, Retry, StatePatch, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.engine.app import App
-from holdfast.testing import lives
 from holdfast.testing.clock import FakeClock
+from holdfast.testing.crash import lives
 
 ID = "t"
 MAX_ROUNDS = 60

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
-from holdfast.core.records import Group, Head, Write
+from holdfast.core.codec import Group, Head, Write
 from tests.engine.test_reading import step, worked
 
 P = codec.pack

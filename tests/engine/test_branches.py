@@ -8,12 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import holdfast
-from holdfast import Retry, agent, pack, tool
-from holdfast import events as ev
+from holdfast import Retry, agent, events as ev, pack, tool
 from holdfast.core import limits
 from holdfast.failpoints import armed
 from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, Story, programs, walk

@@ -528,7 +528,7 @@ def test_a_context_shows_no_more_of_artifacts_than_the_budget_allows(app: App):
 
 
 def test_prices_come_from_the_price_list_where_the_table_has_none():
-    from holdfast.engine.prices import Prices
+    from holdfast.engine.definitions.prices import Prices
 
     priced = Prices({"m": Price(input=1, output=2)}).priced
     assert priced(Usage(1_000_000, 500_000, model="m")).cost == 2

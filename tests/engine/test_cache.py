@@ -6,11 +6,10 @@ import pytest
 
 import holdfast
 from holdfast import agent
-from holdfast.core import codec, limits
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidValue, SeqOutOfRange, TaskCollected
-from holdfast.engine.cache import Bounded
-from holdfast.engine.erasing import erase_logs
+from holdfast.engine.logs.cache import Bounded
+from holdfast.engine.people.erasure import erase_logs
 
 STORES = ("sqlite", "postgres")
 P = codec.pack

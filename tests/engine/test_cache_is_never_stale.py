@@ -3,19 +3,17 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import holdfast
-from holdfast.core import codec, limits
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import HoldfastError
 from holdfast.engine.app import App
-from holdfast.engine.cache import Cache
-from holdfast.engine.erasing import erase_logs
-from holdfast.engine.redis_link import address
-from holdfast.engine.tier import Tier
-from holdfast.store.memory import MemoryStore
+from holdfast.engine.logs.cache import Cache
+from holdfast.engine.logs.redis import address
+from holdfast.engine.logs.shared_cache import Tier
+from holdfast.engine.people.erasure import erase_logs
+from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.clock import FakeClock
 
 IDS = ("a", "b", "c", "d")

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, agent, tool
-from holdfast.testing.crash import MovableClock
+from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, kinds
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core.records import Group
-from holdfast.engine.hop import LoopCommits
+from holdfast.core.codec import Group
+from holdfast.engine.logs.hop import LoopCommits
 from holdfast.failpoints import armed
 
 

@@ -15,11 +15,11 @@ from holdfast import (
     Suspended,
     TaskState,
     agent,
+    events as ev,
     tool,
 )
-from holdfast import events as ev
 from holdfast.testing import crash_everywhere
-from holdfast.testing.crash import MovableClock
+from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 CAREFUL = {"human_in_the_loop": {"required_for_risk_levels": ["external_action"]}, "regions": ["eu"]}

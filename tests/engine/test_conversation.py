@@ -5,7 +5,7 @@ import pytest
 import holdfast
 from holdfast import agent
 from holdfast.core.messages import parse_all
-from holdfast.core.tokens import estimate_tokens
+from holdfast.core.messages.tokens import estimate_tokens
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -11,10 +11,9 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Diverged, Happened, agent, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Diverged, Happened, agent, events as ev, tool
 from holdfast.core import codec
-from holdfast.engine import inbox
+from holdfast.engine.reading import inbox
 
 COPIES = itertools.count(1)
 

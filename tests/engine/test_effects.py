@@ -14,7 +14,7 @@ import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, Secret, Unknown, agent, tool
 from holdfast.core import limits
 from holdfast.failpoints import armed
-from holdfast.testing.crash import MovableClock
+from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 from tests.engine.test_worker import until
 

@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Happened, NotDone, Retry, Unknown, agent, tool
-from holdfast import events as ev
+from holdfast import DidNotHappen, Happened, NotDone, Retry, Unknown, agent, events as ev, tool
 from holdfast.core import codec
-from holdfast.engine import upkeep
+from holdfast.engine.maintenance import export
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -86,7 +85,7 @@ def test_a_task_runs_to_its_end_and_running_it_again_does_nothing(app, world):
 def test_a_crash_after_any_event_is_survived_and_nothing_is_done_twice(app, world):
     recap = recap_on(world)
     done = app.run(recap, {"notes": "q3"}, id="r")
-    lines = list(upkeep.export(app.logs, "r"))
+    lines = list(export.export(app.logs, "r"))
     for seq in range(1, done.seq):
         world.requests[:] = requests_before(app, seq)
         with holdfast.open("memory:") as other:
@@ -161,7 +160,7 @@ def test_a_step_that_fails_for_good_fails_the_same_way_on_replay(app, world):
 
     done = app.run(worker, id="t")
     assert "failed after 3 attempts: ValueError: no" in done.state["error"]
-    lines = list(upkeep.export(app.logs, "t"))
+    lines = list(export.export(app.logs, "t"))
     with holdfast.open("memory:") as other:
         other.import_(prefix(lines, done.seq - 1))
         assert other.run(worker, id="t").state["error"] == done.state["error"]

@@ -5,9 +5,8 @@ import contextlib
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Happened, StatePatch, agent, tool
-from holdfast import events as ev
-from holdfast.testing.crash import MovableClock
+from holdfast import DidNotHappen, Happened, StatePatch, agent, events as ev, tool
+from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, InvalidValue, NoMock, NotDone, Retry, agent, tool
-from holdfast.testing.crash import crash_everywhere
+from holdfast.testing.crash.everywhere import crash_everywhere
 
 
 @pytest.fixture(params=["memory", "sqlite"])

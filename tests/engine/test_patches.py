@@ -4,12 +4,10 @@ import itertools
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import holdfast
-from holdfast import PatchConflict, StatePatch, agent
-from holdfast import events as ev
+from holdfast import PatchConflict, StatePatch, agent, events as ev
 
 NAMES = st.sampled_from("abc")
 ANY = st.fixed_dictionaries(

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import agent, tool
-from holdfast.testing.crash import MovableClock
+from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, events, kinds
 
 

@@ -1,14 +1,12 @@
 """Phases: explicit moves by name or by event, machines of one's own, and errors that name the way."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
-from holdfast import InvalidTransition, InvalidValue, Machine, agent
-from holdfast import events as ev
+from holdfast import InvalidTransition, InvalidValue, Machine, agent, events as ev
 from holdfast.core import phases
-from holdfast.core.policy import PHASES
+from holdfast.core.durations import PHASES
 from holdfast.testing import crash_everywhere
 from tests.engine.both import KINDS, Crash, declarer, events
 

@@ -4,14 +4,12 @@ from itertools import pairwise
 
 import jsonpatch
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
-from holdfast import StatePatch
-from holdfast import events as ev
+from holdfast import StatePatch, events as ev
 from holdfast.core import codec, limits
-from holdfast.core.hot import FOLD_VERSION
+from holdfast.core.state.shapes import FOLD_VERSION
 from tests.legal import histories
 
 P = codec.pack
@@ -273,7 +271,7 @@ def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
     log._snapshot_at = -1
     log.append([step("a#1")])
     snapshot = app.store.snapshot("t", version=FOLD_VERSION)
-    from holdfast.core.records import Group, Snapshot, Write
+    from holdfast.core.codec import Group, Snapshot, Write
 
     lie = Snapshot(2, b"\0" * 32, FOLD_VERSION, 0, snapshot.body)
     app.store.append([Group((Write("t", (codec.draft(step("b#1"), 1)[0],), snapshot=lie),))])

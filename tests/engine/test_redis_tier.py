@@ -12,11 +12,11 @@ import pytest
 
 import holdfast
 from holdfast import agent
-from holdfast.core import codec, hot, limits
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidUrl, MissingExtra
-from holdfast.engine import sealed
-from holdfast.engine.erasing import erase_logs
+from holdfast.core.state import shapes
+from holdfast.engine.logs import sealed
+from holdfast.engine.people.erasure import erase_logs
 from tests.redis_server import running
 
 P = codec.pack
@@ -200,7 +200,7 @@ def test_a_state_that_nobody_signed_is_ignored(entry):
     """Right seq, right digest, another state: who can write to Redis cannot put words into a task's mouth."""
     app, client, key, other = entry
     kept = app.logs.cache.states.get("t")
-    forged = hot.Hot(summary=kept.hot.summary, seq=kept.head.seq, bag={"k0": P("forged")})
+    forged = shapes.Hot(summary=kept.hot.summary, seq=kept.head.seq, bag={"k0": P("forged")})
     lie = type(kept)(kept.head, forged, kept.sizes, kept.ground)
     client.set(key, sealed.seal("t", lie, b"k" * 32))
     assert ignored(other())
@@ -210,7 +210,7 @@ def test_the_state_of_another_fold_is_ignored(entry, monkeypatch):
     app, client, key, other = entry
     kept = app.logs.cache.states.get("t")
     with monkeypatch.context() as patched:
-        patched.setattr(sealed, "FOLD_VERSION", hot.FOLD_VERSION + 1)
+        patched.setattr(sealed, "FOLD_VERSION", shapes.FOLD_VERSION + 1)
         newer = sealed.seal("t", kept, app.store.identity().key)
     client.set(key, newer)
     assert ignored(other())

@@ -11,12 +11,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 import holdfast
-from holdfast import StatePatch, pack
-from holdfast import events as ev
+from holdfast import StatePatch, events as ev, pack
 from holdfast.core import codec, limits
-from holdfast.core.records import Group
-from holdfast.engine import upkeep
-from holdfast.engine.commit import Ticket
+from holdfast.core.codec import Group
+from holdfast.engine.logs.committer import Ticket
+from holdfast.engine.maintenance import export
 from holdfast.store.protocol import Erasure
 from tests.engine.test_reading import step
 
@@ -104,7 +103,7 @@ def test_a_planted_blob_is_refused_and_does_no_harm_to_others(app):
     with holdfast.open("memory:") as source:
         source.start("a", id="s")
         source.append("s", ev.StateSet(name="x", value=pack(value)))
-        lines = list(upkeep.export(source.logs, "s"))
+        lines = list(export.export(source.logs, "s"))
     junk = [
         codec.dump({**codec.load(line, dict), "data": "anVuaw=="}) if b'"blob"' in line[:20] else line for line in lines
     ]
@@ -157,7 +156,7 @@ def test_a_fork_before_its_parents_own_events_can_be_exported_alone(app):
     app.fork("A", at=8, id="B")
     app.fork("B", at=3, id="C")
     with holdfast.open("memory:") as other:
-        other.import_(upkeep.export(app.logs, "C"))
+        other.import_(export.export(app.logs, "C"))
         assert other.get("C").seq == 4 and other.verify().ok
 
 
@@ -170,7 +169,7 @@ def test_an_export_of_a_growing_task_is_whole(app):
         return erasures(log)
 
     app.store.erasures = grow
-    lines = list(upkeep.export(app.logs, "t"))
+    lines = list(export.export(app.logs, "t"))
     app.store.erasures = erasures
     with holdfast.open("memory:") as other:
         assert other.import_(lines).events == 1
@@ -280,7 +279,7 @@ def test_what_is_wrong_with_a_forks_past_is_wrong_with_the_fork(tmp_path):
 def test_an_import_with_a_wrong_header_is_refused(app, change):
     with holdfast.open("memory:") as source:
         source.start("a", id="s")
-        first, *rest = upkeep.export(source.logs, "s")
+        first, *rest = export.export(source.logs, "s")
     with pytest.raises(holdfast.HoldfastError):
         app.import_([codec.dump(change(codec.load(first, dict))), *rest])
     assert app.store.logs() == []
@@ -290,7 +289,7 @@ def test_an_import_is_checked_whole_before_anything_is_written(app):
     with holdfast.open("memory:") as source:
         source.start("a", id="s")
         source.fork("s", id="f")
-        lines = list(upkeep.export(source.logs, "f"))
+        lines = list(export.export(source.logs, "f"))
     lines[-2] = lines[-2].replace(b'"at":', b'"at":1')
     with pytest.raises(holdfast.LogCorrupt):
         app.import_(lines)
@@ -301,7 +300,7 @@ def test_a_fork_is_not_imported_onto_another_past(app):
     with holdfast.open("memory:") as source:
         source.start("a", id="s")
         source.fork("s", id="f")
-        lines = list(upkeep.export(source.logs, "f"))
+        lines = list(export.export(source.logs, "f"))
     app.start("someone else", id="s")
     with pytest.raises(holdfast.HoldfastError):
         app.import_([lines[2], *lines[3:-1], codec.dump({"is": "end", "events": 1})])
@@ -313,7 +312,7 @@ def test_an_import_that_died_before_its_erasures_heals(app):
         source.start("a", id="t")
         source.append("t", ev.LogWritten(text="secret"))
         erase(source, 2)
-        lines = list(upkeep.export(source.logs, "t"))
+        lines = list(export.export(source.logs, "t"))
     restore, app.store.erase = app.store.erase, lambda erasures: 1 / 0
     with pytest.raises(ZeroDivisionError):
         app.import_(lines)

@@ -8,9 +8,9 @@ import logging
 import pytest
 
 import holdfast
-from holdfast import InvalidState, InvalidValue, StateNotMigrated, StatePatch, agent
-from holdfast import events as ev
-from holdfast.core import codec, hot, limits
+from holdfast import InvalidState, InvalidValue, StateNotMigrated, StatePatch, agent, events as ev
+from holdfast.core import codec, limits
+from holdfast.core.state import shapes
 from holdfast.testing import UpcastFailed, check_upcasts, save_sample
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
@@ -564,13 +564,13 @@ def test_snapshots_carry_the_version_of_the_state_and_of_the_fold(tmp_path, monk
     with holdfast.open(path) as app:
         app.run(long, id="t")
         whole = app.get("t").to_dict()
-        snapshot = app.store.snapshot("t", upto=None, version=hot.FOLD_VERSION)
-        assert snapshot is not None and snapshot.version == hot.FOLD_VERSION
+        snapshot = app.store.snapshot("t", upto=None, version=shapes.FOLD_VERSION)
+        assert snapshot is not None and snapshot.version == shapes.FOLD_VERSION
         assert json.loads(codec.inflate(snapshot.body))["state_version"] == 1
-        assert app.store.snapshot("t", upto=None, version=hot.FOLD_VERSION + 1) is None
-        monkeypatch.setattr("holdfast.engine.log.FOLD_VERSION", hot.FOLD_VERSION + 1)
+        assert app.store.snapshot("t", upto=None, version=shapes.FOLD_VERSION + 1) is None
+        monkeypatch.setattr("holdfast.engine.logs.log.FOLD_VERSION", shapes.FOLD_VERSION + 1)
         restored = []
-        monkeypatch.setattr("holdfast.engine.log.Log.restore", lambda self, snapshot: restored.append(snapshot))
+        monkeypatch.setattr("holdfast.engine.logs.log.Log.restore", lambda self, snapshot: restored.append(snapshot))
         assert app.get("t").to_dict() == whole and restored == [], "another fold's snapshot is not looked at"
         monkeypatch.undo()
 
@@ -610,7 +610,7 @@ def test_one_way_leads_on_from_a_version_and_it_is_a_plain_function():
 
 
 def test_a_migrated_state_that_was_erased_keeps_its_version():
-    from holdfast.core.state import evolve
+    from holdfast.core.state.fold import evolve
 
     told = [
         ev.TaskCreated(agent="worker", state_version=1),

@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import holdfast
-from holdfast import Queue, QueueFull, TaskNotFound, agent
-from holdfast import events as ev
-from holdfast.engine import claiming
+from holdfast import Queue, QueueFull, TaskNotFound, agent, events as ev
+from holdfast.engine.workers import claiming
 from holdfast.failpoints import armed
 from tests.conftest import ALL
 

@@ -4,15 +4,14 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import InvalidValue, Retry, StepFailed, agent, tool
-from holdfast.core import codec, message_kept
-from holdfast.core.messages import groups, parse_all, problems
-from holdfast.core.tokens import count, estimate
-from holdfast.core.window import SUMMARY_TOKENS
+from holdfast.core import codec
+from holdfast.core.context.window import SUMMARY_TOKENS
+from holdfast.core.messages import groups, parse_all, problems, stored
+from holdfast.core.messages.tokens import count, estimate
 from holdfast.llm import loop_agent, say
 from tests.conversations import FORMS, conversations
 from tests.engine.both import KINDS, declarer, events, kinds
@@ -375,7 +374,7 @@ def test_the_tools_have_their_share_of_a_loops_limit():
 
 def once_and_in_order(state, world):
     assert state.status == "completed" and state.result == "Enough."
-    assert problems([message_kept._sendable(one) for one in state.messages], "chat") == []
+    assert problems([stored._sendable(one) for one in state.messages], "chat") == []
     covers = state.summarised["covers"]
     assert covers[0][0] > 0 and covers[-1][1] < len(state.messages)
 

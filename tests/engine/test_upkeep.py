@@ -34,17 +34,17 @@ def test_verify_walks_every_chain_and_counts(app):
 
 @given(histories(stored=False))
 def test_an_exported_task_comes_back_lossless_and_its_chain_intact(events):
-    from holdfast.engine import upkeep
+    from holdfast.engine.maintenance import export
 
     with holdfast.open("memory:") as one, holdfast.open("memory:") as two:
         write(one, "t", events)
         one.fork("t", id="f")
-        lines = list(upkeep.export(one.logs, "f"))
+        lines = list(export.export(one.logs, "f"))
         assert two.import_(lines).logs == 2
         assert two.get("f").to_dict() == one.get("f").to_dict()
         assert [r.digest for r in two.events("f")] == [r.digest for r in one.events("f")]
         assert two.verify().ok
-        assert list(upkeep.export(two.logs, "f")) == lines
+        assert list(export.export(two.logs, "f")) == lines
         assert two.import_(lines).skipped == 2, "again: nothing to do"
 
 
@@ -301,7 +301,7 @@ def test_a_whole_store_is_copied_verified_and_resumed(tmp_path, target):
         finished(app, "kept", user="ana")
         app.fork("t", at=3, id="f")
         app.store.erase([Erasure("t", 5, "ana", "why", 1)])
-        from holdfast.core.records import Group, Take, Write
+        from holdfast.core.codec import Group, Take, Write
 
         take = Take("order-17", "t", "pay#1", "h")
         app.store.append([Group((Write("t", (codec.draft(step("p#1"), 1)[0],)),), (take,))])

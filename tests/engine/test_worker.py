@@ -11,11 +11,10 @@ import urllib.request
 import pytest
 
 import holdfast
-from holdfast import InvalidValue, Queue, QueueFull, agent
-from holdfast import events as ev
+from holdfast import InvalidValue, Queue, QueueFull, agent, events as ev
 from holdfast.core import codec
-from holdfast.engine import claiming
-from holdfast.engine.health import COUNTED, Health
+from holdfast.engine.workers import claiming
+from holdfast.engine.workers.health import COUNTED, Health
 from tests.postgres_server import Server, binaries
 
 STORES = ("memory", "sqlite", "postgres")

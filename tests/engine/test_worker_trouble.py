@@ -10,12 +10,10 @@ import time
 import pytest
 
 import holdfast
-from holdfast import Queue, agent
-from holdfast import events as ev
-from holdfast.engine import claiming
-from holdfast.engine import health as health_module
-from holdfast.engine.draining import is_idle
-from holdfast.engine.health import Health
+from holdfast import Queue, agent, events as ev
+from holdfast.engine.workers import claiming, health as health_module
+from holdfast.engine.workers.draining import is_idle
+from holdfast.engine.workers.health import Health
 from tests.engine.test_worker import LONG, died, double, ended, until, working
 
 STORES = ("sqlite", "postgres")

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 import holdfast
 from holdfast.cli import reference
-from holdfast.cli.codes import CODES, OWN
-from holdfast.cli.explained import classes, explained, known
+from holdfast.cli.failures.codes import CODES, OWN
+from holdfast.cli.failures.explained import classes, explained, known
+from holdfast.cli.failures.refusal import Refused, in_commands, lines
 from holdfast.cli.main import COMMANDS, cli
-from holdfast.cli.refusal import Refused, in_commands, lines
 
 ROOT = Path(__file__).parents[2]
 

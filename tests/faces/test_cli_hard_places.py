@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import holdfast
 from holdfast import agent
+from holdfast.cli.failures.refusal import FAILED, STORE, USAGE
 from holdfast.cli.main import cli
-from holdfast.cli.refusal import FAILED, STORE, USAGE
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT
 
 PAGE = 4096

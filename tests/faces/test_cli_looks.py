@@ -13,20 +13,26 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import AsyncTask, Task, agent
-from holdfast.cli import agents, live, look, place, progress, refusal, typed, words
-from holdfast.cli import given as given_
-from holdfast.cli import table as table_
-from holdfast.cli.live import Replay, bar
-from holdfast.cli.look import Look, bare, clean, cut
+from holdfast.cli import environment as place
+from holdfast.cli.failures import refusal
+from holdfast.cli.input import agents, suggestions, values as given_
 from holdfast.cli.main import cli
-from holdfast.cli.progress import Progress, progress_line
-from holdfast.cli.screen import Screen
-from holdfast.cli.table import table
+from holdfast.cli.show import (
+    formatting,
+    live,
+    progress,
+    style,
+    table as table_,
+)
+from holdfast.cli.show.live import Replay, bar
+from holdfast.cli.show.progress import Progress, progress_line
+from holdfast.cli.show.screen import Screen
+from holdfast.cli.show.style import Look, bare, clean, cut
+from holdfast.cli.show.table import table
 from holdfast.testing.clock import FakeClock
 from tests.faces import cli_agents
 
@@ -150,7 +156,9 @@ def test_a_whole_replay_is_one_line(folder):
 
 
 @pytest.mark.parametrize(
-    "module", [agents, given_, live, look, place, progress, refusal, table_, typed, words], ids=lambda one: one.__name__
+    "module",
+    [agents, given_, live, style, place, progress, refusal, table_, suggestions, formatting],
+    ids=lambda one: one.__name__,
 )
 def test_the_examples_in_the_code_are_true(module):
     found = doctest.testmod(module)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import holdfast
-from holdfast.cli.refusal import UNREAD
+from holdfast.cli.failures.refusal import UNREAD
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT
 
 AGENTS = """

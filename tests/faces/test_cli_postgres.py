@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from holdfast.cli.failures.refusal import FAILED, STORE
 from holdfast.cli.main import cli
-from holdfast.cli.refusal import FAILED, STORE
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 import pytest
 
 import holdfast
-from holdfast.cli.look import bare
-from holdfast.cli.refusal import UNREAD
+from holdfast.cli.failures.refusal import UNREAD
+from holdfast.cli.show.style import bare
 from tests.faces import cli_agents
 
 ROOT = Path(__file__).parents[2]

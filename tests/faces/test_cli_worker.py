@@ -17,8 +17,8 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.cli.look import bare
-from holdfast.cli.refusal import FAILED, STORE, USAGE
+from holdfast.cli.failures.refusal import FAILED, STORE, USAGE
+from holdfast.cli.show.style import bare
 from tests.faces import worker_agents as agents
 from tests.faces.test_cli_terminal import COMMAND, ENVIRONMENT, Terminal
 from tests.postgres_server import Server, binaries

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli import demo_agent
-from holdfast.cli.demo_world import HEADER, World
+from holdfast.cli.demo import agent
+from holdfast.cli.demo.world import HEADER, World
 
 STEPS = [
     *("read_order", "check_stock", "ask_carriers", "draft_invoice", "reserve_goods"),
@@ -83,7 +83,7 @@ def test_the_timeline_is_the_log(shown):
 def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
     assert "\x1b" not in shown[1]
     short = shown[1].replace(f"'{sys.executable}'", ".venv/bin/python").replace(sys.executable, ".venv/bin/python")
-    short = short.replace(f"'{demo_agent.__file__}'", "demo_agent.py").replace(demo_agent.__file__, "demo_agent.py")
+    short = short.replace(f"'{agent.__file__}'", "demo_agent.py").replace(agent.__file__, "demo_agent.py")
     for line in short.splitlines():
         assert len(line) <= 100, line
 

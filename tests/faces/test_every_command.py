@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+from holdfast.cli.failures.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from holdfast.cli.main import COMMANDS, cli
-from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from tests.faces import cli_agents
 
 

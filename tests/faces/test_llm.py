@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Happened, InvalidValue, MissingExtra, Retry, agent, tool
 from holdfast.core import limits
-from holdfast.engine import timeline
+from holdfast.engine.reading import timeline
 from holdfast.llm import ModelError, OpenAIModel, ScriptedModel, loop_agent, say, tool_schema, use
 from holdfast.testing.fake_openai import Cut, Fail, FakeOpenAI, Hang, complaint
 

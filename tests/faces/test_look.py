@@ -5,8 +5,8 @@ import io
 import pytest
 
 import holdfast
-from holdfast.cli.look import Look, look_of
 from holdfast.cli.near import suggesting
+from holdfast.cli.show.style import Look, look_of
 
 
 def test_a_stream_that_is_closed_or_is_none_shows_no_colours():

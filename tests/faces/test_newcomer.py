@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
+from holdfast.cli.failures.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from tests.faces import cli_agents
 from tests.faces.test_cli import call, refused
 

@@ -10,8 +10,8 @@ from click.shell_completion import ShellComplete
 
 import holdfast
 from holdfast import agent, tool
+from holdfast.cli.failures.refusal import CONFLICT, FAILED, STORE, USAGE, WAITING
 from holdfast.cli.main import cli
-from holdfast.cli.refusal import CONFLICT, FAILED, STORE, USAGE, WAITING
 from tests.faces.test_cli import call, data, refused
 
 OTHERS = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.memory.store import MemoryStore
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance import StoreConformance
 
 
@@ -25,7 +25,7 @@ class TestSqlite(StoreConformance):
 class TestPostgres(StoreConformance):
     @pytest.fixture
     def opener(self, postgres_url, durability):
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres.store import PostgresStore
 
         return lambda: PostgresStore(postgres_url, durability=durability)
 
@@ -33,6 +33,6 @@ class TestPostgres(StoreConformance):
 class TestPostgresBehindPgbouncer(StoreConformance):
     @pytest.fixture
     def opener(self, pooled_url):
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres.store import PostgresStore
 
         return lambda: PostgresStore(pooled_url)

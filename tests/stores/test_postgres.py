@@ -7,24 +7,23 @@ import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
-from holdfast.core.records import Group, Head, Take, Write
-from holdfast.store.memory import MemoryStore
+from holdfast.core.codec import Group, Head, Take, Write
+from holdfast.store.memory.store import MemoryStore
 from holdfast.store.protocol import Query, Tombstone
-from holdfast.testing.conformance_transact import begin, ledger, run_threads
-from holdfast.testing.samples import AT, Crash, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import AT, Crash, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.transact import begin, ledger, run_threads
 from tests.postgres_server import Server, binaries
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from holdfast.store import postgres_queries as q  # noqa: E402
-from holdfast.store.postgres import PostgresStore  # noqa: E402
-from holdfast.store.postgres_server import parse  # noqa: E402
+from holdfast.store.postgres import queries as q  # noqa: E402
+from holdfast.store.postgres.server import parse  # noqa: E402
+from holdfast.store.postgres.store import PostgresStore  # noqa: E402
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ import pytest
 
 import holdfast
 from holdfast.core import codec
-from holdfast.core.records import Group, Head, Snapshot, Take, Write
-from holdfast.testing.conformance_transact import begin, ledger
-from holdfast.testing.samples import AT, created, draft, group, head_of, note, ok
+from holdfast.core.codec import Group, Head, Snapshot, Take, Write
+from holdfast.testing.conformance.samples import AT, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.transact import begin, ledger
 from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server, binaries
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from holdfast.store.postgres import PostgresStore  # noqa: E402
+from holdfast.store.postgres.store import PostgresStore  # noqa: E402
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core.records import Write
+from holdfast.core.codec import Write
 from holdfast.store.queues import Rate
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance_transact import run_threads
-from holdfast.testing.queue_samples import add, claim, take, then, wanted
-from holdfast.testing.samples import AT, check_chain, draft, group, note, summary_of, within
+from holdfast.testing.conformance.queue_samples import add, claim, take, then, wanted
+from holdfast.testing.conformance.samples import AT, check_chain, draft, group, note, summary_of, within
+from holdfast.testing.conformance.transact import run_threads
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 ROUNDS = 3000 if ALL else 300
@@ -102,9 +102,9 @@ def other(place, store):
 
 
 def open_store(url):
-    from holdfast.engine import urls
+    from holdfast.engine.logs import addresses
 
-    return urls.open_store(url, durability=None, snapshots_kept=2, at_us=0)
+    return addresses.open_store(url, durability=None, snapshots_kept=2, at_us=0)
 
 
 # Several processes
@@ -369,8 +369,8 @@ USED = {
 
 
 def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
-    from holdfast.store import postgres_queue_queries as q
-    from holdfast.store.postgres_queries import Texts
+    from holdfast.store.postgres import queue_queries as q
+    from holdfast.store.postgres.queries import Texts
 
     crowd_postgres(raw)
     raw.execute("set plan_cache_mode = force_generic_plan")
@@ -412,7 +412,7 @@ def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
 def test_sqlite_finds_tasks_by_index(tmp_path, name, index, how):
     import apsw
 
-    from holdfast.store import sqlite_queries as q
+    from holdfast.store.sqlite import queries as q
 
     SqliteStore(str(tmp_path / "x.db")).close()
     raw = apsw.Connection(str(tmp_path / "x.db"))

@@ -91,7 +91,7 @@ def test_a_file_from_before_mock_tasks_learns_of_them_and_keeps_its_tasks(path):
 
 
 def test_listing_uses_an_index_for_every_filter(path):
-    from holdfast.store import sqlite_queries as q
+    from holdfast.store.sqlite import queries as q
 
     raw = apsw.Connection(str(path))
     bindings = dict.fromkeys(("status", "agent", "stage", "user", "namespace"), "x") | {"before": 9, "limit": 1}

@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from holdfast import LogCorrupt, StoreBusy, StoreClosed, StoreReadOnly, StoreTooNew
-from holdfast.engine.looking import look
-from holdfast.store.sqlite_looking import LookingStore
+from holdfast.engine.read_only import look
+from holdfast.store.sqlite.read_only import LookingStore
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ import pytest
 import holdfast
 from holdfast import Budget, InvalidId, InvalidValue, StatePatch, StoreError, TaskNotFound, agent, tool
 from holdfast.core import codec
+from holdfast.core.codec import Write
 from holdfast.core.events import FactLearned
-from holdfast.core.records import Write
-from holdfast.store.memory import MemoryStore
-from holdfast.store.namespaces import Tenant
+from holdfast.store.memory.store import MemoryStore
 from holdfast.store.queues import Waiting
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.tenants import Tenant
 from holdfast.testing.conformance import StoreConformance
-from holdfast.testing.queue_samples import add, claim
-from holdfast.testing.samples import AT, created, draft, group, note
+from holdfast.testing.conformance.queue_samples import add, claim
+from holdfast.testing.conformance.samples import AT, created, draft, group, note
 
 
 def beside_another(store):
@@ -84,7 +84,7 @@ class TestTenantOnSqlite(TenantConformance):
 class TestTenantOnPostgres(TenantConformance):
     @pytest.fixture
     def opener(self, postgres_url):
-        from holdfast.store.postgres import PostgresStore
+        from holdfast.store.postgres.store import PostgresStore
 
         return lambda: beside_another(PostgresStore(postgres_url, durability="process"))
 

@@ -12,14 +12,14 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core.records import Group, Take, Write
+from holdfast.core.codec import Group, Take, Write
 from holdfast.failpoints import armed
-from holdfast.store import sqlite_queries as q
-from holdfast.store.memory import MemoryStore
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.memory.store import MemoryStore
+from holdfast.store.sqlite import queries as q
+from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance_transact import ENDLESS, begin, entry, ledger
-from holdfast.testing.samples import Crash, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import Crash, draft, group, head_of, note, ok
+from holdfast.testing.conformance.transact import ENDLESS, begin, entry, ledger
 
 
 @pytest.fixture

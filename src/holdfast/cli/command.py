@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.completing import files, ids
-from holdfast.cli.place import Place, whoami
-from holdfast.cli.refusal import refusing
+from holdfast.cli.completion import files, ids
+from holdfast.cli.environment import Place, whoami
+from holdfast.cli.failures.refusal import refusing
 from holdfast.core.errors import TaskNotFound
 
 Body = Callable[..., Any]

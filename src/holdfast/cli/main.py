@@ -11,7 +11,7 @@ import click
 
 from holdfast import __version__
 from holdfast.cli import streams
-from holdfast.cli.refusal import FAILED, INTERRUPTED, UNREAD, Refused, misused, show
+from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, UNREAD, Refused, misused, show
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Work": {

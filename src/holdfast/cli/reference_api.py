@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import holdfast
 from holdfast import testing
-from holdfast.core.message_parts import Form
-from holdfast.engine.agent import Agent, CheckpointStrategy, Effect, OnChange, OnDoubt, Tool
-from holdfast.engine.people import User
-from holdfast.engine.task import Block
-from holdfast.engine.thread import Thread
+from holdfast.core.messages import Form
+from holdfast.engine.definitions.agent import Agent, CheckpointStrategy, Effect, OnChange, OnDoubt, Tool
+from holdfast.engine.people.thread import Thread
+from holdfast.engine.people.user import User
+from holdfast.engine.verbs.task import Block
 
 _WIDTH = 100
 _INTRO = """# Python reference

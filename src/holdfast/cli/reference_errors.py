@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.cli.explained import explained, known
+from holdfast.cli.failures.explained import explained, known
 
 HOW = "## How it comes about\n"
 """What stands from here on in the page of a code is somebody's own; the tests execute it."""

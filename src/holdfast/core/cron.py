@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
+from holdfast.core.durations import seconds
 from holdfast.core.errors import InvalidValue
-from holdfast.core.policy import seconds
 
 MAX_LENGTH = 500
 """The longest text that is read."""

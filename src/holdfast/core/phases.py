@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from holdfast.core import limits, names
+from holdfast.core.durations import PHASES
 from holdfast.core.errors import InvalidTransition, InvalidValue
-from holdfast.core.policy import PHASES
 
 
 class Moves(Struct, frozen=True, omit_defaults=True):

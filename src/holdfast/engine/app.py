@@ -10,39 +10,48 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from holdfast.core import codec, decide, limits, names, policy
-from holdfast.core import events as ev
-from holdfast.core.budget import Budget, limits_of
+from holdfast.core import (
+    codec,
+    durations,
+    events as ev,
+    limits,
+    names,
+)
+from holdfast.core.codec import Record, Summary
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, TaskFinished
-from holdfast.core.events import Event
-from holdfast.core.patch import StatePatch
+from holdfast.core.events import Event, StatePatch
 from holdfast.core.phases import Machine
-from holdfast.core.policy import Duration, seconds
-from holdfast.core.records import Record, Summary
-from holdfast.engine import beginnings, blocks, outside, resuming, timeline, upkeep, urls
-from holdfast.engine.agent import Agent
-from holdfast.engine.cache import Cache
-from holdfast.engine.chance import chance
-from holdfast.engine.clock import Clock, SystemClock
-from holdfast.engine.log import Log, Logs
-from holdfast.engine.prices import Price, Prices
-from holdfast.engine.queue import Queue, Queues
-from holdfast.engine.task import Block
-from holdfast.engine.timeline import Verification
-from holdfast.engine.view import StepState, TaskState
-from holdfast.engine.workshop import Job, OnWait, Workshop, deadline_us
+from holdfast.core.state import rules
+from holdfast.core.state.budget import Budget, limits_of
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.prices import Price, Prices
+from holdfast.engine.definitions.queue import Queue, Queues
+from holdfast.engine.dispatch import begin, block, resuming
+from holdfast.engine.dispatch.dispatcher import Job, OnWait, Workshop, deadline_us
+from holdfast.engine.logs import addresses
+from holdfast.engine.logs.cache import Cache
+from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.maintenance import export as upkeep
+from holdfast.engine.reading import timeline
+from holdfast.engine.reading.task_state import StepState, TaskState
+from holdfast.engine.reading.timeline import Verification
+from holdfast.engine.system.clock import Clock, SystemClock
+from holdfast.engine.system.entropy import chance
+from holdfast.engine.verbs.task import Block
 from holdfast.store.protocol import Query, Stats, Store
 
 if TYPE_CHECKING:
-    from holdfast.engine import contracts
-    from holdfast.engine.follow import Follow
-    from holdfast.engine.people import User
-    from holdfast.engine.retention import Collected
-    from holdfast.engine.schedule import Schedule
-    from holdfast.engine.serving import Known
-    from holdfast.engine.thread import Thread
-    from holdfast.engine.upkeep import Copied, Progress
-    from holdfast.engine.worker import Worker
+    from holdfast.engine.maintenance.export import Copied, Progress
+    from holdfast.engine.maintenance.retention import Collected
+    from holdfast.engine.people.thread import Thread
+    from holdfast.engine.people.user import User
+    from holdfast.engine.reading import contracts
+    from holdfast.engine.reading.follow import Follow
+    from holdfast.engine.reading.serving import Known
+    from holdfast.engine.workers.schedule import Schedule
+    from holdfast.engine.workers.worker import Worker
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -70,14 +79,14 @@ def open(
     `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
     `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     """
-    costs, where = Prices(prices), urls.cache_address(cache, cache_bytes)
+    costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
-    store = urls.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
+    store = addresses.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
     if namespace:
-        from holdfast.store.namespaces import Tenant
+        from holdfast.store.tenants import Tenant
 
         store = Tenant(store, namespace)
-    kept = urls.open_cache(store, where, cache_bytes)
+    kept = addresses.open_cache(store, where, cache_bytes)
     given: dict[str, Any] = {"agents": agents, "on_wait": on_wait, "prices": costs, "queues": queues}
     return App(store, ticking, **given, namespace=namespace, cache=kept)
 
@@ -215,7 +224,7 @@ class App:
         Entering it again replays what was done.
         """
         log = self._name(id)
-        return blocks.block(self._shop, log, *self._first(log, name, input, {**given, "block": True}))
+        return block.block(self._shop, log, *self._first(log, name, input, {**given, "block": True}))
 
     def worker(
         self,
@@ -234,14 +243,14 @@ class App:
         `namespaces` are the tenants it works for: its own, or, of an app without one, those named, or "*". A task that
         cost `max_deaths` holders in a row without a step being done is set aside.
         """
-        from holdfast.engine import workers
+        from holdfast.engine.workers import factory
 
         given = {"concurrency": concurrency, "schedules": tuple(schedules), "max_deaths": max_deaths, "name": name}
-        return workers.worker(self, self._shop, agents, self.queues.named(queues), namespaces, given)
+        return factory.worker(self, self._shop, agents, self.queues.named(queues), namespaces, given)
 
     def workers(self) -> builtins.list[Known]:
         """Workers that are alive, and what they serve."""
-        from holdfast.engine import serving
+        from holdfast.engine.reading import serving
 
         return serving.known_to(self.store, self.namespace)
 
@@ -256,27 +265,27 @@ class App:
         self, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
     ) -> contracts.First:
         """The first event of a task and what follows it at once, if what it is given fits."""
-        return beginnings.first(self._shop, name, agent, input, given)
+        return begin.first(self._shop, name, agent, input, given)
 
     def _name(self, id: str | None) -> str:
-        return names.task_log(id if id is not None else beginnings.new_id(self.clock.now_us()))
+        return names.task_log(id if id is not None else begin.new_id(self.clock.now_us()))
 
     # From outside
 
     def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
         """Tell a task that something happened."""
-        return self._change(id, outside.signal(name, value, by))
+        return self._change(id, answers.signal(name, value, by))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
         """Answer what a task asked, by the question's key or name."""
-        return self._change(id, outside.answer(question, value, by, why))
+        return self._change(id, answers.answer(question, value, by, why))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
         """Say whether a call in doubt happened."""
-        frees = outside.freed_by_settling(call, happened)
-        return self._change(id, outside.settle(call, happened, result, by, why), frees)
+        frees = answers.freed_by_settling(call, happened)
+        return self._change(id, answers.settle(call, happened, result, by, why), frees)
 
     def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
         """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
@@ -284,11 +293,11 @@ class App:
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
         until_us = deadline_us(self.clock.now_us(), length)
-        return self._change(id, outside.approval(call, True, by, why, until_us))
+        return self._change(id, answers.approval(call, True, by, why, until_us))
 
     def reject(self, id: str, call: str, *, by: str = "", why: str = "") -> TaskState:
         """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused."""
-        return self._change(id, outside.approval(call, False, by, why))
+        return self._change(id, answers.approval(call, False, by, why))
 
     def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
@@ -300,11 +309,11 @@ class App:
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
         changes, agents = codec.changes(patch), self._shop.agents
-        return self._change(id, outside.patch(self.logs, name, changes, expect, by, why, agents))
+        return self._change(id, answers.patch(self.logs, name, changes, expect, by, why, agents))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
-        return TaskState(outside.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
+        return TaskState(answers.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
         """Ask a task to stop, and its children; a running one does so before its next step."""
@@ -313,10 +322,10 @@ class App:
             if wait.kind == "child" and self.store.origin(wait.name) is not None:
                 with contextlib.suppress(TaskFinished):
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
-        return self._change(id, outside.cancel(by, why, alone=alone))
+        return self._change(id, answers.cancel(by, why, alone=alone))
 
-    def _change(self, id: str, decide: outside.Decide, frees: outside.Frees | None = None) -> TaskState:
-        return TaskState(outside.change(self.logs, names.task_log(id), decide, frees), self.logs)
+    def _change(self, id: str, decide: answers.Decide, frees: answers.Frees | None = None) -> TaskState:
+        return TaskState(answers.change(self.logs, names.task_log(id), decide, frees), self.logs)
 
     # Writing
 
@@ -325,7 +334,7 @@ class App:
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
         """
-        from holdfast.engine import floor
+        from holdfast.engine.control import append as floor
 
         return floor.append(self.logs, names.task_log(id), events, expect)
 
@@ -344,7 +353,7 @@ class App:
 
         The same fork asked for again, by the same `id`, is found as it is now.
         """
-        from holdfast.engine import forks
+        from holdfast.engine.dispatch import fork as forks
 
         name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
         wanted = forks.Wanted(name, at, patch, effects, by, chance(8))
@@ -358,7 +367,7 @@ class App:
         target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
         later = timeline.calls_after(self.logs, id, target)
-        hot = decide.restored(log.state, past.state, later)
+        hot = rules.restored(log.state, past.state, later)
         event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(hot)), by=by, why=why)
         log.check([event])
         log.append([event])
@@ -399,9 +408,9 @@ class App:
 
     def follow(self, id: str, *, after: int = 0, seconds: Duration | None = None) -> Follow:
         """A task's events as they come, until it ends; at most for so long. Also `async for`."""
-        from holdfast.engine.follow import Follow
+        from holdfast.engine.reading.follow import Follow
 
-        limit = None if seconds is None else policy.seconds(seconds)
+        limit = None if seconds is None else durations.seconds(seconds)
         return Follow(self.logs, names.task_log(id), after, limit)
 
     def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
@@ -418,13 +427,13 @@ class App:
 
     def user(self, id: str) -> User:
         """A person: state that outlives tasks, their tasks, and how to forget them."""
-        from holdfast.engine.people import User  # few programs need it
+        from holdfast.engine.people.user import User  # few programs need it
 
         return User(self.logs, id)
 
     def thread(self, id: str) -> Thread:
         """A conversation that spans tasks."""
-        from holdfast.engine.thread import Thread
+        from holdfast.engine.people.thread import Thread
 
         return Thread(self.logs, id)
 
@@ -463,7 +472,7 @@ class App:
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
-        from holdfast.engine import retention
+        from holdfast.engine.maintenance import retention
 
         return retention.collect(
             self.logs,

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
-from holdfast.engine import callables
+from holdfast.engine.definitions import signature
 from holdfast.llm import chat
 
 _FENCED = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.S)
@@ -25,7 +25,7 @@ class Answers:
         """What to tell a model about the form of its answer; nothing if any text will do."""
         if self._is_text:
             return ""
-        schema = codec.text(callables.json_schema(self.wanted))
+        schema = codec.text(signature.json_schema(self.wanted))
         return f"When you are done, give your final answer as JSON of this schema, and nothing else:\n{schema}"
 
     def read(self, reply: chat.Message) -> Any:
@@ -43,7 +43,7 @@ class Answers:
             value = codec.parse(fenced[1] if fenced else text)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"it is not JSON: {error}", hint="give JSON and nothing else") from None
-        answer = callables.convert(value, self.wanted, "the answer")
+        answer = signature.convert(value, self.wanted, "the answer")
         if answer is None:
             raise InvalidValue("null is no answer", hint="give a value")
         return answer

@@ -7,9 +7,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.core import codec, message_kept
+from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
-from holdfast.engine.agent import Tool
+from holdfast.core.messages import stored
+from holdfast.engine.definitions.agent import Tool
 
 Message = dict[str, Any]
 """A chat-completions message."""
@@ -17,7 +18,7 @@ Message = dict[str, Any]
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What endpoints take as a tool's name."""
 
-KEPT_ASIDE = message_kept.ASIDE
+KEPT_ASIDE = stored.ASIDE
 """What a reply says about itself. It is kept with the message and not sent back."""
 
 

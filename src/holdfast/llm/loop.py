@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core import codec
+from holdfast.core.context.window import KEEP_LAST, STRATEGIES, Strategy
+from holdfast.core.durations import Duration, Retry
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
-from holdfast.core.policy import Duration, Retry
-from holdfast.core.tokens import estimate
-from holdfast.core.window import KEEP_LAST, STRATEGIES, Strategy
-from holdfast.engine.agent import Agent, Tool, agent
-from holdfast.engine.conversation import Sent
-from holdfast.engine.counters import installed
-from holdfast.engine.task import AsyncTask
+from holdfast.core.messages.tokens import estimate
+from holdfast.engine.conversations.conversation import Sent
+from holdfast.engine.conversations.counters import installed
+from holdfast.engine.definitions.agent import Agent, Tool, agent
+from holdfast.engine.verbs.task import AsyncTask
 from holdfast.llm import chat
 from holdfast.llm.answers import Answers
 from holdfast.llm.models import Model, OnToken

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from holdfast.core import failures
+from holdfast.core.codec import Secret, failures
+from holdfast.core.durations import Duration, Retry, seconds
 from holdfast.core.errors import InvalidValue, MissingExtra
-from holdfast.core.policy import Duration, Retry, seconds
-from holdfast.core.secrets import Secret
 from holdfast.llm.models import ModelError, OnToken
 
 TIMEOUT_SECONDS = 600.0

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from holdfast.core import codec
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
-from holdfast.core.records import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
 from holdfast.store.queues import Queues
 
 

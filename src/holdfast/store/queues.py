@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core.records import Group, Head, Stored, Summary, Write
+from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
 
 class Rate(Struct, frozen=True, gc=False):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.testing.crash import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.crash.everywhere import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.crash.world import World
     from holdfast.testing.expectations import ANYTHING, Expect, expect
     from holdfast.testing.upcasts import UpcastFailed, check_upcasts, save_sample
-    from holdfast.testing.world import World
 
 __all__ = [
     "ANYTHING",
@@ -27,7 +27,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the harness when it is asked for."""
     if name == "World":
-        from holdfast.testing.world import World
+        from holdfast.testing.crash.world import World
 
         return World
     if name in ("UpcastFailed", "check_upcasts", "save_sample"):
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(expectations, name)
     if name in __all__:
-        from holdfast.testing import crash
+        from holdfast.testing.crash import everywhere
 
-        return getattr(crash, name)
+        return getattr(everywhere, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,8 @@ from typing import Any, NoReturn, Self, cast
 from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Failure
-from holdfast.engine.callables import name_of
-from holdfast.engine.view import StepState, TaskState
+from holdfast.engine.definitions.signature import name_of
+from holdfast.engine.reading.task_state import StepState, TaskState
 
 
 class _Anything:

@@ -15,8 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from holdfast.engine.app import App
-    from holdfast.testing.crash import CrashReport
-    from holdfast.testing.world import World
+    from holdfast.testing.crash.everywhere import CrashReport
+    from holdfast.testing.crash.world import World
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def holdfast_app() -> Iterator[App]:
 @pytest.fixture
 def world() -> Iterator[World]:
     """An outside world that records every request, in a process of its own."""
-    from holdfast.testing.world import World
+    from holdfast.testing.crash.world import World
 
     with World() as started:
         yield started
@@ -40,6 +40,6 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def crash_everywhere(tmp_path: Path) -> Callable[..., CrashReport]:
     """`holdfast.testing.crash_everywhere`, with its files in the test's own directory."""
-    from holdfast.testing import crash
+    from holdfast.testing.crash import everywhere
 
-    return partial(crash.crash_everywhere, directory=tmp_path)
+    return partial(everywhere.crash_everywhere, directory=tmp_path)

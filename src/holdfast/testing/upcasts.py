@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, InvalidValue
-from holdfast.engine.agent import Agent
-from holdfast.engine.versions import States
-from holdfast.engine.view import TaskState
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.state_versions import States
+from holdfast.engine.reading.task_state import TaskState
 
 __all__ = ["UpcastFailed", "check_upcasts", "save_sample"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.completing import waited_for
-from holdfast.cli.place import Place
+from holdfast.cli.completion import waited_for
+from holdfast.cli.environment import Place
 
 
 @command("answer")
@@ -21,8 +21,8 @@ def answer_(place: Place, id: str, question: str, value: str, by: str, why: str)
 
     Example: holdfast answer trip-oslo seat aisle --by ana
     """
-    from holdfast.cli import given
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input import values
+    from holdfast.cli.input.changes import changed
 
-    said = given.value(value)
+    said = values.value(value)
     changed(place, id, lambda app, id: app.answer(id, question, said, by=by, why=why), f"answered {question}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.completing import waited_for
-from holdfast.cli.place import Place
+from holdfast.cli.completion import waited_for
+from holdfast.cli.environment import Place
 
 
 @command("approve")
@@ -21,6 +21,6 @@ def approve_(place: Place, id: str, call: str, expires: str | None, by: str, why
 
     Example: holdfast approve trip-oslo book_flight#1 --by ana
     """
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input.changes import changed
 
     changed(place, id, lambda app, id: app.approve(id, call, by=by, why=why, expires=expires), f"approved {call}")

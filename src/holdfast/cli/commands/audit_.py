@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 from holdfast.core import limits
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from holdfast.engine.audit import Asked
+    from holdfast.engine.reading.audit import Asked
 
 
 @command("audit", lines=True)
@@ -40,14 +40,14 @@ def audit_(
 
     Example: holdfast audit --tool send_email --since 24h
     """
-    from holdfast.cli import given
-    from holdfast.engine import audit
+    from holdfast.cli.input import values
+    from holdfast.engine.reading import audit
 
     if limit < 1:
         raise InvalidValue(f"--limit {limit} is no number of acts", hint="give 1 or more")
     app = place.app()
     now = app.clock.now_us()
-    when = {"since_us": given.age_us(since, now), "until_us": given.age_us(until, now)}
+    when = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
     of = None if task is None else place.task(task)
     _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), min(limit, limits.MAX_SEQ))
 
@@ -55,11 +55,11 @@ def audit_(
 def _print(place: Place, asked: Asked, limit: int) -> None:
     from itertools import islice
 
-    from holdfast.cli.progress import Progress
-    from holdfast.cli.table import table
-    from holdfast.cli.words import clock, shown
-    from holdfast.engine import audit
-    from holdfast.engine.view import iso
+    from holdfast.cli.show.formatting import clock, shown
+    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.table import table
+    from holdfast.engine.reading import audit
+    from holdfast.engine.reading.task_state import iso
 
     with Progress("looked at", "event", quiet=place.for_programs) as progress:
         found = list(islice(audit.acts(place.app().logs, asked, progress), limit))

@@ -7,8 +7,8 @@ import os
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
 
 
 @command("backup")
@@ -20,7 +20,7 @@ def backup_(place: Place, path: str) -> None:
 
     Example: holdfast backup holdfast-monday.db
     """
-    from holdfast.cli.words import size
+    from holdfast.cli.show.formatting import size
 
     place.app().backup(path)
     written = os.path.getsize(path) if os.path.exists(path) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("budget")
@@ -19,8 +19,8 @@ def budget_(place: Place, id: str, limits: tuple[str, ...], by: str, why: str) -
 
     Example: holdfast budget clean-1 tokens=200000 --by ana
     """
-    from holdfast.cli.live import bar
-    from holdfast.cli.outside import changed, limits_given
+    from holdfast.cli.input.changes import changed, limits_given
+    from holdfast.cli.show.live import bar
 
     if limits:
         allowed = limits_given(limits)

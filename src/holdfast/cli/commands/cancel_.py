@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("cancel")
@@ -16,6 +16,6 @@ def cancel_(place: Place, id: str, by: str, why: str) -> None:
 
     Example: holdfast cancel trip-oslo --why "plans changed"
     """
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input.changes import changed
 
     changed(place, id, lambda app, id: app.cancel(id, by=by, why=why), "asked it to stop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 _WHERE = {
     "bash": 'add to ~/.bashrc:  eval "$(holdfast completion bash)"',

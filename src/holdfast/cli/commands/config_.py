@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("config")
@@ -17,9 +17,9 @@ def config_(place: Place) -> None:
     Example: holdfast config
     """
     from holdfast import __version__
-    from holdfast.cli.agents import PROJECT, files_declared
-    from holdfast.cli.place import path_of, redacted, whoami
-    from holdfast.cli.table import table
+    from holdfast.cli.environment import path_of, redacted, whoami
+    from holdfast.cli.input.agents import PROJECT, files_declared
+    from holdfast.cli.show.table import table
 
     project, files = files_declared()
     path = path_of(place.url)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
 
 
 @command("copy")
@@ -18,9 +18,9 @@ def copy_(place: Place, url: str) -> None:
 
     Example: holdfast copy sqlite:////backups/agents.db
     """
-    from holdfast.cli.place import is_same, redacted
-    from holdfast.cli.progress import Progress
-    from holdfast.cli.words import times
+    from holdfast.cli.environment import is_same, redacted
+    from holdfast.cli.show.formatting import times
+    from holdfast.cli.show.progress import Progress
     from holdfast.core.errors import InvalidValue
 
     if is_same(url, place.url):

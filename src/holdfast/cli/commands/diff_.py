@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 if TYPE_CHECKING:
-    from holdfast.cli.look import Look
+    from holdfast.cli.show.style import Look
 
 
 @command("diff")
@@ -26,7 +26,7 @@ def diff_(place: Place, id: str, a: str, b: int | None) -> None:
 
     Example: holdfast diff trip-oslo 5 9
     """
-    from holdfast.engine.timeline import difference
+    from holdfast.engine.reading.timeline import difference
 
     app = place.app()
     id = place.task(id)
@@ -60,8 +60,8 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], look: Look) -> Iterator
     """A line for each change; what was there before is looked up as the patch goes on."""
     import jsonpatch
 
-    from holdfast.cli.look import clean, cut
-    from holdfast.cli.words import shown
+    from holdfast.cli.show.formatting import shown
+    from holdfast.cli.show.style import clean, cut
 
     now = before
     for change in patch:

@@ -7,8 +7,8 @@ import os
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
-from holdfast.cli.refusal import FAILED
+from holdfast.cli.environment import Place
+from holdfast.cli.failures.refusal import FAILED
 
 
 @command("doctor")
@@ -19,8 +19,8 @@ def doctor_(place: Place) -> None:
 
     Example: holdfast doctor
     """
-    from holdfast.cli.place import path_of
-    from holdfast.engine import doctor
+    from holdfast.cli.environment import path_of
+    from holdfast.engine.maintenance import doctor
 
     path = path_of(place.url)
     place.refuse_missing()
@@ -28,7 +28,7 @@ def doctor_(place: Place) -> None:
         place.app()  # says why it can be none
     found = list(doctor.findings(lambda: place.app().logs, path))
     if place.url.startswith(("postgres:", "postgresql:")):
-        from holdfast.engine import doctor_postgres
+        from holdfast.engine.maintenance import doctor_postgres
 
         found = [*doctor_postgres.findings(place.url), *found]
     if not place.url.startswith("memory:"):

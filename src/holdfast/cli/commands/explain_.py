@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import codes
-from holdfast.cli.place import Place
+from holdfast.cli.completion import codes
+from holdfast.cli.environment import Place
 
 
 @command("explain", store=False)
@@ -18,7 +18,7 @@ def explain_(place: Place, code: str | None) -> None:
 
     Example: holdfast explain step-changed
     """
-    from holdfast.cli.explained import explained, known
+    from holdfast.cli.failures.explained import explained, known
 
     if code is None:
         every = [explained(one) for one in known()]

@@ -8,8 +8,8 @@ import sys
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
 
 
 @command("export")
@@ -22,16 +22,16 @@ def export_(place: Place, id: str, path: str) -> None:
 
     Example: holdfast export trip-oslo trip-oslo.jsonl
     """
-    from holdfast.cli.progress import Progress
-    from holdfast.cli.words import size, times
+    from holdfast.cli.show.formatting import size, times
+    from holdfast.cli.show.progress import Progress
     from holdfast.core.errors import InvalidValue
-    from holdfast.engine import upkeep
+    from holdfast.engine.maintenance import export
 
     app = place.app()
     id = place.task(id)
     app.get(id)
     if path == "-":
-        for line in upkeep.export(app.logs, id):
+        for line in export.export(app.logs, id):
             sys.stdout.write(line.decode())
         return
     if os.path.exists(path):
@@ -43,7 +43,7 @@ def export_(place: Place, id: str, path: str) -> None:
             Progress("exported", "line", quiet=place.as_json) as progress,
             open(partial, "xb", opener=_private) as file,
         ):
-            for lines, line in enumerate(upkeep.export(app.logs, id), start=1):
+            for lines, line in enumerate(export.export(app.logs, id), start=1):
                 written += file.write(line)
                 progress(lines)
             file.flush()

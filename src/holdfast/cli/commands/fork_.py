@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from holdfast.cli.command import by_option, command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 if TYPE_CHECKING:
     from holdfast import StatePatch
@@ -41,7 +41,7 @@ def fork_(
 
     Example: holdfast fork trip-oslo --at 5 --id trip-oslo-2 --set 'state.max_price=600'
     """
-    from holdfast.cli.typed import resume_command
+    from holdfast.cli.input.suggestions import resume_command
 
     patch = _patch(sets)
     app = place.app()
@@ -60,9 +60,9 @@ def fork_(
 
 
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:
-    from holdfast.cli.given import json_value
+    from holdfast.cli.input.values import json_value
     from holdfast.core.errors import InvalidValue
-    from holdfast.core.patch import StatePatch
+    from holdfast.core.events import StatePatch
 
     if not sets:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("gc")
@@ -32,10 +32,10 @@ def gc_(
 
     Example: holdfast gc --older-than 30d --keep 1000 --dry-run
     """
-    from holdfast.cli.words import times
+    from holdfast.cli.show.formatting import times
+    from holdfast.core.durations import seconds
     from holdfast.core.errors import InvalidValue
-    from holdfast.core.policy import seconds
-    from holdfast.engine import retention
+    from holdfast.engine.maintenance import retention
 
     if older_than is None and keep is None and snapshots_older_than is None:
         raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
@@ -58,9 +58,9 @@ def gc_(
 
 
 def _collect(place: Place, what: dict[str, Any], total: int) -> None:
-    from holdfast.cli.progress import Progress
-    from holdfast.cli.words import times
-    from holdfast.engine import retention
+    from holdfast.cli.show.formatting import times
+    from holdfast.cli.show.progress import Progress
+    from holdfast.engine.maintenance import retention
 
     with Progress("removed", "task", quiet=place.as_json) as progress:
         found = retention.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)

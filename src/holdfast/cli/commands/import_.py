@@ -9,9 +9,9 @@ from typing import BinaryIO
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
-from holdfast.cli.progress import Progress
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
+from holdfast.cli.show.progress import Progress
 
 
 @command("import")
@@ -24,9 +24,9 @@ def import_(place: Place, path: str) -> None:
 
     Example: holdfast import trip-oslo.jsonl --store other.db
     """
-    from holdfast.cli.words import times
+    from holdfast.cli.show.formatting import times
     from holdfast.core.errors import InvalidValue, LogCorrupt
-    from holdfast.engine import upkeep
+    from holdfast.engine.maintenance import export
 
     try:
         file: BinaryIO = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115 — closed below
@@ -36,12 +36,12 @@ def import_(place: Place, path: str) -> None:
         ) from None
     with file, Progress("read", "line", quiet=place.as_json) as progress:
         try:
-            incoming = upkeep.read_export(_counted(file, progress))
+            incoming = export.read_export(_counted(file, progress))
         except LogCorrupt as error:
             raise InvalidValue(
                 f"the export is damaged: {error.message}; nothing was written", hint="export it again, or use another"
             ) from error
-    copied = upkeep.adopt(place.app(make=True).store, incoming)
+    copied = export.adopt(place.app(make=True).store, incoming)
     if place.as_json:
         place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.shown})
         return

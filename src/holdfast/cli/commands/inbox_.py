@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("inbox", lines=True)
@@ -21,11 +21,11 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
 
     Example: holdfast inbox --doubts
     """
-    from holdfast.cli.look import clean
-    from holdfast.cli.place import whoami
-    from holdfast.cli.typed import asked, commands, entry_json
-    from holdfast.cli.words import age, clock
-    from holdfast.engine import inbox
+    from holdfast.cli.environment import whoami
+    from holdfast.cli.input.suggestions import asked, commands, entry_json
+    from holdfast.cli.show.formatting import age, clock
+    from holdfast.cli.show.style import clean
+    from holdfast.engine.reading import inbox
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
     chosen |= {"quarantined": set_aside, "diverged": set_aside}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.core.records import Summary
+    from holdfast.core.codec import Summary
 
 WATCH_SECONDS = 1.0
 TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "warn", "interrupted": "bad"}
@@ -42,9 +42,9 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
     if not watch:
         _print(place, app, _found(app, **filters))
         return
-    from holdfast.core import policy
+    from holdfast.core import durations
 
-    until = None if seconds is None else time.monotonic() + policy.seconds(seconds)
+    until = None if seconds is None else time.monotonic() + durations.seconds(seconds)
     before: Any = None
     while True:
         rows = _found(app, **filters)
@@ -81,9 +81,9 @@ def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
     if not rows:
         place.say(f"no tasks in {place.where}")
         return
-    from holdfast.cli.look import clean
-    from holdfast.cli.table import Cell, table
-    from holdfast.cli.words import age
+    from holdfast.cli.show.formatting import age
+    from holdfast.cli.show.style import clean
+    from holdfast.cli.show.table import Cell, table
 
     now, why_not = app.clock.now_us(), unserved(app, rows, place.options)
     cells: list[list[Cell | str]] = []
@@ -114,8 +114,8 @@ def status_of(app: App, row: Summary) -> str:
 
 def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
     """Why nobody takes a task that could begin or go on; tasks that somebody will take are not in it."""
-    from holdfast.cli.refusal import in_commands
-    from holdfast.engine import serving
+    from holdfast.cli.failures.refusal import in_commands
+    from holdfast.engine.reading import serving
 
     now = app.clock.now_us()
     ready = [row for row in rows if row.status == "pending" and (row.wake_us is None or row.wake_us <= now)]
@@ -126,7 +126,7 @@ def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:
     """A row for programs."""
-    from holdfast.engine.view import iso
+    from holdfast.engine.reading.task_state import iso
 
     same = (
         "id",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.core.records import Record
+    from holdfast.core.codec import Record
 
 
 @command("log", lines=True)
@@ -29,8 +29,8 @@ def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, f
     """
     if seconds is not None and not follow:
         raise InvalidValue("--for says how long to follow, and --follow was not given", hint="add --follow")
-    from holdfast.cli import timeline
-    from holdfast.engine.telling import as_json
+    from holdfast.cli.show import event_lines
+    from holdfast.engine.reading.describe import as_json
 
     app = place.app()
     id = place.task(id)
@@ -43,7 +43,7 @@ def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, f
     elif place.as_json:
         place.data([as_json(record, app.logs.blob) for record in records])
     else:
-        place.lines(timeline.lines(records, app.logs.blob, place.look, _began_us(app, id), full=full))
+        place.lines(event_lines.lines(records, app.logs.blob, place.look, _began_us(app, id), full=full))
 
 
 def _began_us(app: App, id: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("migrate")
@@ -19,9 +19,9 @@ def migrate_(place: Place, dry_run: bool, dump_sql: bool) -> None:
 
     Example: holdfast migrate --dry-run
     """
-    from holdfast.cli.place import path_of
-    from holdfast.cli.progress import Progress
-    from holdfast.engine.schema import schema_of
+    from holdfast.cli.environment import path_of
+    from holdfast.cli.show.progress import Progress
+    from holdfast.engine.maintenance.schema import schema_of
 
     schema = schema_of(place.url, path_of(place.url))
     steps = [f"{one.version:04}_{one.name}" for one in schema.pending]

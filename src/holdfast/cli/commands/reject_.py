@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.completing import waited_for
-from holdfast.cli.place import Place
+from holdfast.cli.completion import waited_for
+from holdfast.cli.environment import Place
 
 
 @command("reject")
@@ -18,6 +18,6 @@ def reject_(place: Place, id: str, call: str, by: str, why: str) -> None:
 
     Example: holdfast reject trip-oslo book_flight#1 --by ana --why "too dear"
     """
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input.changes import changed
 
     changed(place, id, lambda app, id: app.reject(id, call, by=by, why=why), f"rejected {call}")

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
 
 
 @command("resume", lines=True)
@@ -29,7 +29,8 @@ def resume_(place: Place, id: str, target: str | None, deadline: str | None, qui
 
     Example: holdfast resume @last agents.py
     """
-    from holdfast.cli import agents, work
+    from holdfast.cli.input import agents
+    from holdfast.cli.work import task
 
     place.runs_agents()
     agent, known = agents.agents_for(target)
@@ -42,4 +43,4 @@ def resume_(place: Place, id: str, target: str | None, deadline: str | None, qui
         raise click.UsageError(f"--deadline is for a task that has failed; {id} is {stands.status}")
     if stands is not None and stands.status not in ("completed", "cancelled") and not (place.for_programs or quiet):
         place.say(f"{id}: goes on in {place.where}", "dim")
-    work.work(place, app, id, target, act, quiet=quiet)
+    task.work(place, app, id, target, act, quiet=quiet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("rollback")
@@ -22,7 +22,7 @@ def rollback_(place: Place, id: str, steps: int | None, to: str | None, yes: boo
 
     Example: holdfast rollback trip-oslo --to 5 --yes --why "wrong seat"
     """
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input.changes import changed
 
     if steps is not None and to is not None:
         raise click.UsageError("--steps and --to exclude each other")

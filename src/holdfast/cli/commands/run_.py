@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import LAST, Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import LAST, Place
 
 
 @command("run", lines=True)
@@ -32,18 +32,18 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
 
     Example: holdfast run examples/meeting_recap.py -p meeting=planning -p to=ana@example.com -p notes="Ben helps."
     """
-    from holdfast.cli import agents, work
-    from holdfast.cli import given as typed
-    from holdfast.core import policy
+    from holdfast.cli.input import agents, values as typed
+    from holdfast.cli.work import task
+    from holdfast.core import durations
     from holdfast.core.names import task_log, user_log
-    from holdfast.engine.beginnings import new_id
+    from holdfast.engine.dispatch.begin import new_id
 
     place.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
     typed.check(agent, input, given["params"])  # before a store is made for nothing
     for name in ("deadline", "hold", "wait"):
-        policy.seconds(given[name] or 0, name)
+        durations.seconds(given[name] or 0, name)
     if given["user"] is not None:
         user_log(given["user"])
     if id not in (None, LAST):
@@ -55,4 +55,4 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731
     if not place.for_programs and not given["quiet"]:
         place.say(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {place.where}", "dim")
-    work.work(place, app, id, target, act, quiet=given["quiet"])
+    task.work(place, app, id, target, act, quiet=given["quiet"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.completing import waited_for
-from holdfast.cli.place import Place
+from holdfast.cli.completion import waited_for
+from holdfast.cli.environment import Place
 
 
 @command("settle")
@@ -25,14 +25,14 @@ def settle_(
 
     Example: holdfast settle trip-oslo book_flight#1 --happened --result '"ticket-7"' --by ana
     """
-    from holdfast.cli import given
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input import values
+    from holdfast.cli.input.changes import changed
 
     if happened == did_not_happen:
         raise click.UsageError(f"say --happened or --did-not-happen{', not both' if happened else ''}")
     if result is not None and not happened:
         raise click.UsageError("--result is for a call that happened")
-    value = None if result is None else given.json_value(result, "--result")
+    value = None if result is None else values.json_value(result, "--result")
     said = "it happened" if happened else "it did not happen"
     changed(
         place,

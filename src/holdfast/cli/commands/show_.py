@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 if TYPE_CHECKING:
     from holdfast import TaskState
-    from holdfast.cli.look import Look
+    from holdfast.cli.show.style import Look
 
 
 @command("show")
@@ -23,10 +23,10 @@ def show_(place: Place, id: str, seq: int | None) -> None:
 
     Example: holdfast show trip-oslo --at 7
     """
-    from holdfast.cli.place import whoami
-    from holdfast.cli.typed import entry_json, resume_command, waiting_lines
-    from holdfast.cli.work import failure_lines
-    from holdfast.engine import inbox
+    from holdfast.cli.environment import whoami
+    from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
+    from holdfast.cli.work.task import failure_lines
+    from holdfast.engine.reading import inbox
 
     app = place.app()
     id = place.task(id)
@@ -56,9 +56,9 @@ def _more(state: TaskState) -> dict[str, Any]:
 
 def _head(state: TaskState, look: Look) -> Iterator[str]:
     from holdfast.cli.commands.list_ import TONES, why_waiting
-    from holdfast.cli.live import bar
-    from holdfast.cli.table import Cell, fields
-    from holdfast.cli.words import clock, shown, spent
+    from holdfast.cli.show.formatting import clock, shown, spent
+    from holdfast.cli.show.live import bar
+    from holdfast.cli.show.table import Cell, fields
 
     status = "interrupted" if state.interrupted else state.status
     kind = "" if state.waiting is None else state.waiting.kind
@@ -92,8 +92,8 @@ def _head(state: TaskState, look: Look) -> Iterator[str]:
 
 def _knows(state: TaskState, look: Look) -> Iterator[str]:
     """What the agent knows and decided, section by section; empty ones are left out."""
-    from holdfast.cli.look import clean, cut
-    from holdfast.cli.words import shown
+    from holdfast.cli.show.formatting import shown
+    from holdfast.cli.show.style import clean, cut
 
     sections: dict[str, list[str]] = {
         "plan": [f"[{'x' if step.done else ' '}] {step.text}" for step in state.plan],
@@ -114,14 +114,14 @@ def _knows(state: TaskState, look: Look) -> Iterator[str]:
 
 
 def _decision(one: dict[str, Any]) -> str:
-    from holdfast.cli.words import shown
+    from holdfast.cli.show.formatting import shown
 
     return f"{one['question']} {shown(one['choice'])}" + (f", {one['why']}" if one["why"] else "")
 
 
 def _steps(state: TaskState, look: Look) -> Iterator[str]:
-    from holdfast.cli.table import Cell, table
-    from holdfast.cli.words import length, shown
+    from holdfast.cli.show.formatting import length, shown
+    from holdfast.cli.show.table import Cell, table
 
     tones = {"completed": "good", "failed": "bad", "doubt": "warn", "running": "head", "retrying": "warn"}
     rows: list[list[Cell | str]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("signal")
@@ -20,8 +20,8 @@ def signal_(place: Place, id: str, name: str, value: str | None, by: str) -> Non
 
     Example: holdfast signal order-7 paid ':={"cents": 4400}'
     """
-    from holdfast.cli import given
-    from holdfast.cli.outside import changed
+    from holdfast.cli.input import values
+    from holdfast.cli.input.changes import changed
 
-    said = None if value is None else given.value(value)
+    said = None if value is None else values.value(value)
     changed(place, id, lambda app, id: app.signal(id, name, said, by=by), f"signalled {name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 
 @command("stats")
@@ -12,8 +12,8 @@ def stats_(place: Place) -> None:
 
     Example: holdfast stats --json
     """
-    from holdfast.cli.table import fields
-    from holdfast.cli.words import size
+    from holdfast.cli.show.formatting import size
+    from holdfast.cli.show.table import fields
     from holdfast.core import codec
 
     app = place.app()
@@ -27,7 +27,7 @@ def stats_(place: Place) -> None:
     pairs += [("blobs", f"{found.blobs:,}"), ("snapshots", f"{found.snapshots:,}")]
     place.lines(fields([*pairs, ("size", size(found.bytes)), ("tables", tables)], place.look))
     if depths:
-        from holdfast.cli.table import table
+        from holdfast.cli.show.table import table
 
         rows = [[one.queue, one.namespace, f"{one.ready:,}", f"{one.running:,}", f"{one.timed:,}"] for one in depths]
         heads = ["QUEUE", "NAMESPACE", "READY", "RUNNING", "TIMED"]

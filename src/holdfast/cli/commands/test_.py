@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
-from holdfast.cli.refusal import FAILED
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
+from holdfast.cli.failures.refusal import FAILED
 
 if TYPE_CHECKING:
-    from holdfast.engine.agent import Agent
+    from holdfast.engine.definitions.agent import Agent
 
 
 @command("test", store=False)
@@ -35,15 +35,15 @@ def test_(
 
     Example: holdfast test agents.py:recap --mock -p notes="q3 went well"
     """
-    from holdfast.cli import agents, given
-    from holdfast.cli.screen import Screen
+    from holdfast.cli.input import agents, values
+    from holdfast.cli.show.screen import Screen
 
     if more["sample"] is not None and not crash:
         raise click.UsageError("--sample is for --crash, which was not given")
     place.runs_agents()
-    input = given.parameters(params, file)
+    input = values.parameters(params, file)
     agent, known = agents.agent_named(target)
-    given.check(agent, input, params)
+    values.check(agent, input, params)
     with Screen().prints():
         facts = _tried(agent, known, input, mock, more["user"])
         if crash and facts["passed"]:
@@ -92,7 +92,7 @@ def _crashed(
     """Crash it everywhere."""
     from holdfast.core import codec
     from holdfast.engine.app import App
-    from holdfast.testing.crash import CrashFailed, crash_everywhere
+    from holdfast.testing.crash.everywhere import CrashFailed, crash_everywhere
 
     def drive(app: App) -> Any:
         return app.run(agent, input, id="crash-test", mock=mock, user=more["user"])
@@ -106,7 +106,7 @@ def _crashed(
 
 
 def _tell(place: Place, facts: dict[str, Any]) -> None:
-    from holdfast.cli.words import times
+    from holdfast.cli.show.formatting import times
 
     look, steps = place.look, times(len(facts["steps"]), "step")
     place.lines([f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {steps}"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import ids
-from holdfast.cli.place import Place
-from holdfast.cli.refusal import FAILED
+from holdfast.cli.completion import ids
+from holdfast.cli.environment import Place
+from holdfast.cli.failures.refusal import FAILED
 
 
 @command("verify")
@@ -19,10 +19,10 @@ def verify_(place: Place, id: str | None) -> None:
 
     Example: holdfast verify
     """
-    from holdfast.cli.progress import Progress
-    from holdfast.cli.words import times
+    from holdfast.cli.show.formatting import times
+    from holdfast.cli.show.progress import Progress
     from holdfast.core import names
-    from holdfast.engine import timeline
+    from holdfast.engine.reading import timeline
 
     app = place.app()
     log = None if id is None else names.task_log(place.task(id))

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.completing import files
-from holdfast.cli.place import Place
+from holdfast.cli.completion import files
+from holdfast.cli.environment import Place
 
 
 @command("worker", lines=True, namespace=False)
@@ -38,11 +38,11 @@ def worker_(place: Place, target: str | None, processes: int, child: int | None,
 
     Example: holdfast worker agents.py:travel --queue default --concurrency 20 --health 9100
     """
-    from holdfast.cli import serve, supervise
+    from holdfast.cli.work import supervisor, worker
 
     place.runs_agents()
-    wanted = serve.wanted(place, target, processes=processes, child=child, **given)
+    wanted = worker.wanted(place, target, processes=processes, child=child, **given)
     if processes > 1 and child is None:
-        supervise.supervise(place, wanted)
+        supervisor.supervise(place, wanted)
     else:
-        serve.serve(place, wanted)
+        worker.serve(place, wanted)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.command import command
-from holdfast.cli.place import Place
+from holdfast.cli.environment import Place
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.engine.serving import Known
+    from holdfast.engine.reading.serving import Known
 
 
 @command("workers", lines=True)
@@ -20,8 +20,8 @@ def workers_(place: Place) -> None:
 
     Example: holdfast workers
     """
-    from holdfast.cli.table import table
-    from holdfast.cli.words import age
+    from holdfast.cli.show.formatting import age
+    from holdfast.cli.show.table import table
 
     app = place.app()
     found = app.workers()
@@ -68,7 +68,7 @@ def _versions(name: str, versions: tuple[str, ...]) -> str:
 
 
 def _row(one: Known, busy: int) -> dict[str, Any]:
-    from holdfast.engine.view import iso
+    from holdfast.engine.reading.task_state import iso
 
     said = one.serving
     same = {name: getattr(said, name) for name in ("name", "host", "pid", "queues", "namespaces", "concurrency")}

@@ -1,0 +1,68 @@
+"""What a shell completes: ids of tasks, what they wait for, files, words of a closed list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.environment import LAST, Place, path_of
+from holdfast.core.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Completes = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of files, which the shell knows itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The newest ids."""
+    found = [LAST, *_seen(ctx, lambda place: [row.id for row in place.app().list()])]
+    return [id for id in found if id.startswith(incomplete)]
+
+
+def waited_for(kind: str) -> Completes:
+    """The keys of what a task waits for people to say."""
+
+    def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [key for key in _seen(ctx, of_task(ctx.params["id"])) if key.startswith(incomplete)]
+
+    def of_task(id: str) -> Callable[[Place], list[str]]:
+        from holdfast.engine.reading import inbox
+
+        return lambda place: [one.key for one in inbox.entries_of(place.app().logs, place.task(id)) if one.kind == kind]
+
+    return keys
+
+
+def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Codes of errors."""
+    from holdfast.cli.failures.explained import known
+
+    return [code for code in known() if code.startswith(incomplete)]
+
+
+def _seen(ctx: click.Context, look: Callable[[Place], list[str]]) -> list[str]:
+    """What is seen in the store that the command would look into. A shell that completes is no place for errors."""
+    try:
+        place = Place(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
+    except click.UsageError:
+        return []
+    path = path_of(place.url)
+    if path is None or not os.path.exists(path):
+        return []
+    try:
+        return look(place)
+    except HoldfastError:
+        return []
+    finally:
+        place.close()

@@ -1,0 +1,191 @@
+"""`holdfast demo`: an agent is killed at the worst moment, started again, and what it did in the world is counted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+import holdfast
+from holdfast import App
+from holdfast.cli.demo import agent as demo_agent
+from holdfast.cli.demo.files import cleared
+from holdfast.cli.demo.story import Say, Story, timeline
+from holdfast.cli.demo.world import World
+from holdfast.cli.failures.refusal import refusing
+from holdfast.core import codec
+
+TASK = demo_agent.TASK
+AGENT_FILE = demo_agent.__file__
+LOOK_EVERY_SECONDS = 0.02
+PATIENCE_SECONDS = 30.0
+
+
+@click.command()
+@click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="Where to keep the demo's log.")
+@click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON document.")
+@click.pass_context
+def demo(ctx: click.Context, path: str, as_json: bool) -> None:
+    """Kill an agent with SIGKILL after it charged a card, and see that it is charged once.
+
+    Needs no key and no network, and takes three seconds. What an earlier demo left is replaced.
+
+    Example: holdfast demo --store /some/where/demo.db
+    """
+    ctx.color = _wants_colour()
+    say: Say = (lambda line: None) if as_json else click.echo
+    with refusing(as_json=as_json), cleared(path) as world, holdfast.open(path) as app:
+        began = time.monotonic()
+        say("An agent handles an order in nine steps. It charges a card, and it is killed before it can")
+        say("write that down. Then it is started again.\n")
+        say(f"  the agent  {_short(AGENT_FILE)}\n  its log    {path}")
+        say(f"  the world  {path}-world, what a pretend bank and mail server have seen")
+        story = Story(app, say)
+        ends = _work_twice(app, path, story, world, say)
+        facts = _facts(app, path, story, world, ends) | {"seconds": round(time.monotonic() - began, 3)}
+        if as_json:
+            click.echo(codec.text(facts))
+        else:
+            _conclude(app, path, facts)
+    if not (facts["once"] and facts["intact"]):
+        ctx.exit(1)
+
+
+def _wants_colour() -> bool | None:
+    """What the environment asks for; None leaves it to the terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+# The two processes
+
+
+def _work_twice(app: App, path: str, story: Story, world: World, say: Say) -> list[dict[str, Any]]:
+    """Let a process work until it is killed, and another one go on; gives how each ended."""
+    first = _work(app, [path, "--crash"], story, say, "works on it")
+    if first["returncode"] != -signal.SIGKILL:
+        raise _odd_end(first)
+    killed = f"Process {first['pid']} was killed with SIGKILL (return code {first['returncode']})"
+    say(click.style(f"{killed}: after the charge, before it was recorded.", fg="red"))
+    say(f"     the bank has {_times(world.count('charge'), 'charge')}; the log has an announcement, and no outcome")
+    second = _work(app, [path], story, say, "runs the same file, on the same task")
+    if second["returncode"] != 0 or app.get(TASK).status != "completed":
+        raise _odd_end(second)
+    return [first, second]
+
+
+def _work(app: App, arguments: list[str], story: Story, say: Say, how: str) -> dict[str, Any]:
+    """Run the agent's file as a process of its own, and tell what appears in the log until it ends."""
+    command = [sys.executable, "-P", AGENT_FILE, *arguments]
+    until = time.monotonic() + PATIENCE_SECONDS
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            say(f"\nProcess {process.pid} {how}.")
+            while process.poll() is None:
+                if time.monotonic() > until:
+                    why = f"process {process.pid} of the demo took longer than {PATIENCE_SECONDS:.0f} s"
+                    raise holdfast.TimeLimit(why, hint="it was stopped; run the demo again")
+                _tell_news(app, story)
+                time.sleep(LOOK_EVERY_SECONDS)
+        finally:
+            process.kill()
+    _tell_news(app, story)
+    code = process.returncode
+    name = signal.Signals(-code).name if code < 0 else None
+    return {"pid": process.pid, "returncode": code, "signal": name, "last_seq": story.seq}
+
+
+def _tell_news(app: App, story: Story) -> None:
+    if app.list(limit=1):
+        for record in app.events(TASK, after=story.seq):
+            story.tell(record)
+
+
+def _odd_end(process: dict[str, Any]) -> holdfast.HoldfastError:
+    why = f"process {process['pid']} of the demo ended with {process['returncode']}, which it should not"
+    return holdfast.HoldfastError(why, hint="read what it printed above; was the agent's file changed?")
+
+
+# What came of it
+
+
+def _facts(app: App, path: str, story: Story, world: World, ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """Everything the demo shows, for programs."""
+    task, found = app.get(TASK), app.verify(TASK)
+    steps = [{"number": story.numbers[step.key], **step.to_dict()} for step in app.steps(TASK)]
+    sent = {"charges": world.count("charge"), "emails": world.count("email")}
+    return {
+        "task": TASK,
+        "agent": task.agent,
+        "status": task.status,
+        "result": task.result,
+        "store": path,
+        "world": str(world.path),
+        "processes": ends,
+        "kills": sum(end["signal"] == "SIGKILL" for end in ends),
+        "replayed": {"steps": story.replayed, "seconds": story.replay_us / 1_000_000},
+        "settled": story.settled,
+        "steps": steps,
+        "events": found.events,
+        "intact": found.ok,
+        "sent": sent,
+        "once": set(sent.values()) == {1},
+    }
+
+
+def _conclude(app: App, path: str, facts: dict[str, Any]) -> None:
+    first, second = facts["processes"]
+    killed = f"-- process {first['pid']} is killed; process {second['pid']} goes on --"
+    click.echo(f"\nThe log of {TASK}:")
+    for line in timeline(app, TASK, {first["last_seq"]: killed}):
+        click.echo(line)
+    chain = "the chain is intact" if facts["intact"] else "the chain is BROKEN"
+    click.echo(f"{facts['events']} events, each chained to the one before: {chain}.\n")
+    charges, emails = (_times(facts["sent"][one], "") for one in ("charges", "emails"))
+    counted = f"card charged {charges} · e-mail sent {emails}"
+    click.secho(counted, fg="green" if facts["once"] else "red", bold=True, nl=False)
+    click.echo(f"   (counted in {path}-world, {facts['seconds']:.1f} s in all)")
+    _suggest(path, first["last_seq"])
+
+
+def _times(count: int, what: str) -> str:
+    if what:
+        return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return "once" if count == 1 else f"{count} TIMES"
+
+
+def _suggest(path: str, killed_at: int) -> None:
+    python, agent, store = _python(), shlex.quote(_short(AGENT_FILE)), shlex.quote(path)
+    click.echo("\nNext, try:")
+    click.echo(f"  cat {agent}")
+    click.echo("      read the agent; change it and run the demo again")
+    click.echo(f"  {python} {agent} {store}")
+    click.echo("      let a third process work on the same task: it is completed, and nothing is done again")
+    click.echo(f"  {python} -m holdfast show {TASK} --store {store}")
+    click.echo(
+        f"      see what the log knows; add --at {killed_at} for the moment of the kill, or try log instead of show"
+    )
+    click.echo(f"To remove everything the demo left: rm {store}*")
+
+
+def _python() -> str:
+    """The interpreter that has Holdfast, as one would type it."""
+    usual = shutil.which("python")
+    return "python" if usual == sys.executable else shlex.quote(_short(sys.executable))
+
+
+def _short(path: str) -> str:
+    """A path as seen from here, if it is below."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path

@@ -1,0 +1,245 @@
+"""What a command works with: the store it was given and where that came from, its agents, its ways of saying things."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.show.style import Look, clean, err_look, out_look
+from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
+
+if TYPE_CHECKING:
+    from holdfast import App
+    from holdfast.engine.definitions.agent import Agent
+    from holdfast.engine.definitions.queue import Queue
+
+DEFAULT = "holdfast.db"
+LAST = "@last"
+
+
+class Place:
+    """The surroundings of one command."""
+
+    def __init__(
+        self,
+        store: str | None,
+        *,
+        namespace: str | None = None,
+        as_json: bool = False,
+        jsonl: bool = False,
+        debug: bool = False,
+        looks: bool = False,
+    ) -> None:
+        """`looks` says that nothing is to be written: then a file that can only be read will do."""
+        self.url, self.source = store_of(store)
+        self.namespace, self.namespace_source = namespace_of(namespace)
+        self.as_json, self.jsonl, self.debug, self.looks = as_json, jsonl, debug, looks
+        self.look: Look = out_look()
+        self.out: Any = None  # stdout as it is, or what was set apart for data
+        self._open, self._streams = ExitStack(), ExitStack()
+        self._app: App | None = None
+
+    @property
+    def where(self) -> str:
+        """The store and why it is this one, without its password."""
+        tenant = f", namespace {self.namespace} ({self.namespace_source})" if self.namespace else ""
+        return f"{self.shown} ({self.source}){tenant}"
+
+    @property
+    def shown(self) -> str:
+        """The store's address, without its password."""
+        return clean(redacted(self.url))
+
+    @property
+    def options(self) -> str:
+        """What a command typed next needs to be given too, in order to find the same tasks."""
+        usual = self.url == DEFAULT and not os.environ.get("HOLDFAST_URL")
+        told = {"--store": redacted(self.url)} if self.source == "--store" and not usual else {}
+        told |= {"--namespace": self.namespace} if self.namespace_source == "--namespace" else {}
+        if not told:
+            return ""
+        from holdfast.cli.input.suggestions import quoted
+
+        return " ".join(f"{name} {quoted(value)}" for name, value in told.items())
+
+    def app(self, *, make: bool = False, agents: Iterable[Agent] = (), queues: Iterable[Queue] = ()) -> App:
+        """The store, opened once. One that is not there is made only by a command that is to `make` it."""
+        if self._app is None:
+            import holdfast
+
+            if not make:
+                self.refuse_missing()
+            try:
+                app = holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
+            except StoreReadOnly:
+                path = path_of(self.url)
+                if not self.looks or path is None:
+                    raise
+                from holdfast.engine.read_only import look
+
+                app = look(path, self.namespace)
+            self._app = self._open.enter_context(app)
+        return self._app
+
+    def refuse_missing(self) -> None:
+        """Whoever only looks makes no store."""
+        path = path_of(self.url)
+        missing = not os.path.exists(path) if path is not None else self._is_empty_server()
+        if missing:
+            hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
+            raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+
+    def _is_empty_server(self) -> bool:
+        """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
+        if not self.url.startswith(("postgres:", "postgresql:")):
+            return False
+        from holdfast.engine.maintenance.schema import schema_of
+
+        return schema_of(self.url, None).found == 0
+
+    def close_store(self) -> None:
+        """Let go of the store."""
+        self._open.close()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.close_store()
+        self._streams.close()
+
+    def task(self, id: str) -> str:
+        """The id of a task: as given, or the newest one that is nobody's child."""
+        if id != LAST:
+            return id
+        after: str | None = None
+        while page := self.app().list(after=after, limit=100):
+            for row in page:
+                if row.parent is None:
+                    return row.id
+            after = page[-1].id
+        raise TaskNotFound(LAST)
+
+    def suggesting(self, error: TaskNotFound) -> TaskNotFound:
+        """An error about an id that is not there, with the one that may have been meant."""
+        from holdfast.cli.near import suggesting
+
+        return error if self._app is None else suggesting(error, self._app)
+
+    # Saying things
+
+    def runs_agents(self) -> None:
+        """From now on somebody's code is executed, which may print: stdout is set apart for data."""
+        from holdfast.cli.streams import apart
+
+        self.out = self._streams.enter_context(apart())
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether stdout is read by a program."""
+        return self.as_json or self.jsonl
+
+    def data(self, value: Any) -> None:
+        """One document on stdout, for programs."""
+        from holdfast.core import codec
+
+        click.echo(codec.text(value), file=self.out)
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Text on stdout, for people."""
+        for line in lines:
+            click.echo(line, file=self.out, color=True)
+
+    def rows(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """The same rows for programs: one document, or one line each."""
+        if self.jsonl:
+            for row in found:
+                self.data(row)
+        else:
+            self.data(list(found))
+
+    def say(self, text: str, tone: str = "plain") -> None:
+        """Something beside the data, on stderr, if anybody reads it."""
+        with suppress(OSError):  # a full disk too
+            click.echo(err_look().paint(text, tone), err=True, color=True)
+
+    def say_store(self) -> None:
+        """Say which store is used."""
+        self.say(f"store: {self.where}", "dim")
+
+    def may(self, question: str, *, yes: bool) -> None:
+        """Ask before something is taken away; without a terminal nobody can be asked, so it must have been said."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise InvalidValue(f"{question} Nobody can be asked here; nothing was written", hint="add --yes")
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            self.say("\nNothing was written.")
+            raise
+        if not agreed:
+            self.say("Nothing was written.")
+            raise click.exceptions.Exit(1)
+
+
+def store_of(given: str | None) -> tuple[str, str]:
+    """The address of the store, and where it was found."""
+    if given is not None:
+        if not given:
+            raise click.UsageError("--store is empty: give a path or an address, or leave it out")
+        return given, "--store"
+    if os.environ.get("HOLDFAST_URL"):
+        return os.environ["HOLDFAST_URL"], "HOLDFAST_URL"
+    return DEFAULT, "the default"
+
+
+def namespace_of(given: str | None) -> tuple[str, str]:
+    """The tenant whose tasks are meant, and who said so; none if nobody did."""
+    if given:
+        return given, "--namespace"
+    named = os.environ.get("HOLDFAST_NAMESPACE", "")
+    return named, "HOLDFAST_NAMESPACE" if named else ""
+
+
+def path_of(url: str) -> str | None:
+    """The file of a store that is one."""
+    if url.startswith("sqlite:///"):
+        from urllib.parse import unquote
+
+        return unquote(url.removeprefix("sqlite:///").partition("?")[0])
+    return None if "://" in url or url.startswith("memory:") or "host=" in url else url
+
+
+def is_same(url: str, other: str) -> bool:
+    """Whether two addresses are, for all one can see, of the same store."""
+    paths = path_of(url), path_of(other)
+    if None in paths:
+        return url == other and not url.startswith("memory:")
+    return os.path.realpath(str(paths[0])) == os.path.realpath(str(paths[1]))
+
+
+def redacted(url: str) -> str:
+    """An address without its password.
+
+    >>> redacted("postgresql://app:geheim@db:5432/agents")
+    'postgresql://app:***@db:5432/agents'
+    """
+    import re
+
+    return re.sub(r"(password=)\S+", r"\1***", re.sub(r"(://[^:/@]+):[^@/]*@", r"\1:***@", url))
+
+
+def whoami() -> str:
+    """Who types: HOLDFAST_BY, or the name one logged in with."""
+    if os.environ.get("HOLDFAST_BY"):
+        return os.environ["HOLDFAST_BY"]
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""

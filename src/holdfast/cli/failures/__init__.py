@@ -1,0 +1,1 @@
+"""Errors as the command line prints them: one shape, exit codes, an explanation for each code. Imports cli/show."""

@@ -1,0 +1,64 @@
+"""What people do to a task from the command line, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.cli.environment import Place, whoami
+from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
+from holdfast.cli.show.style import clean
+from holdfast.core.errors import InvalidValue
+from holdfast.core.state.budget import Budget
+from holdfast.engine.app import App
+from holdfast.engine.reading import inbox
+from holdfast.engine.reading.task_state import TaskState
+
+Act = Callable[[App, str], TaskState]
+
+
+def changed(place: Place, id: str, act: Act, done: str) -> None:
+    """Do something to a task, and say how it stands now and what comes next."""
+    app = place.app()
+    id = place.task(id)
+    state = act(app, id)
+    entries, store = inbox.entries_of(app.logs, id), place.options
+    resume = resume_command(id, None, store)
+    if place.as_json:
+        on = [entry_json(one, whoami(), store) for one in entries]
+        place.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
+        return
+    place.lines([f"{id}: {clean(done)}; it is {state.status} at seq {state.seq}"])
+    place.say_store()
+    if state.waiting is not None:
+        for line in waiting_lines(state, entries, whoami(), store, resume):
+            place.say(line)
+    elif state.status == "pending":
+        place.say(f"to go on: {resume}")
+
+
+_LIMITS: dict[str, Callable[[str], Any]] = {
+    "turns": int,
+    "steps": int,
+    "calls": int,
+    "tokens": int,
+    "cost": float,
+    "wall_time": str,
+}
+
+
+def limits_given(given: Sequence[str]) -> Budget:
+    """Limits as they are typed: `tokens=200000`."""
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, most = one.partition("=")
+        try:
+            found[name] = _LIMITS[name](most.replace(",", "").replace("_", "") if name != "wall_time" else most)
+        except (KeyError, ValueError):
+            wrong = f"{one!r} is no limit" if equals else f"{one!r} has no number"
+            raise InvalidValue(
+                f"{wrong}; nothing was written", hint=f"write one of {', '.join(_LIMITS)} and a number: tokens=200000"
+            ) from None
+    if isinstance(found.get("wall_time"), str) and found["wall_time"].replace(".", "").isdigit():
+        found["wall_time"] = float(found["wall_time"])
+    return Budget(**found)

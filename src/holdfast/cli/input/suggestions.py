@@ -1,0 +1,149 @@
+"""What to type: for each thing a task waits for, the very commands that give it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.cli.failures.refusal import in_commands
+from holdfast.cli.input.agents import files_declared
+from holdfast.cli.show.formatting import clock, shown
+from holdfast.cli.show.style import clean
+from holdfast.core.errors import InvalidValue
+from holdfast.engine.reading.inbox import Entry
+from holdfast.engine.reading.serving import NOBODY
+from holdfast.engine.reading.task_state import TaskState, iso
+
+
+def quoted(word: str) -> str:
+    """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
+
+    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b"), quoted("a\\nb")
+    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\u000ab'")
+    """
+    if clean(word) != word:
+        escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+        return "$'" + "".join(one if clean(one) == one else f"\\u{ord(one):04x}" for one in escaped) + "'"
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
+
+
+def command(verb: str, *words: str, options: str = "") -> str:
+    """What to type: a command with words that are quoted where they must be, and none that passes for an option.
+
+    >>> command("signal", "trip-1", "go", "VALUE", options="--by ana")
+    'holdfast signal trip-1 go VALUE --by ana'
+    >>> command("signal", "trip-1", "--yes", "VALUE", options="--by ana")
+    'holdfast signal --by ana -- trip-1 --yes VALUE'
+    """
+    named = " ".join(quoted(word) for word in words)
+    parts = ["--", named] if any(word.startswith("-") for word in words) else [named]
+    order = [options, *parts] if len(parts) > 1 else [*parts, options]
+    return " ".join(filter(None, ["holdfast", verb, *order]))
+
+
+def commands(entry: Entry, by: str, store: str = "") -> list[str]:
+    """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
+    who = f"--by {quoted(by or 'you')}"
+    match entry.kind:
+        case "question":
+            typed = [("answer", (entry.key, "VALUE"), who)]
+        case "approval":
+            typed = [("approve", (entry.key,), who), ("reject", (entry.key,), f"{who} --why WHY")]
+        case "doubt":
+            typed = [
+                ("settle", (entry.key,), f"--happened --result JSON {who}"),
+                ("settle", (entry.key,), f"--did-not-happen {who}"),
+            ]
+        case "budget":
+            typed = [("budget", (f"{entry.key}={2 * (entry.of or 1):g}",), who)]
+        case "diverged":
+            typed = [("log", (), ""), ("resume", ("FILE",), f"--anyway {who}"), ("cancel", (), who)]
+        case "quarantined":
+            file = () if files_are_declared() else ("FILE",)
+            typed = [("log", (), ""), ("resume", file, ""), ("cancel", (), f"{who} --why WHY")]
+    return [command(verb, entry.task, *words, options=f"{more} {store}".strip()) for verb, words, more in typed]
+
+
+def asked(entry: Entry) -> str:
+    """What is wanted, in a line."""
+    match entry.kind:
+        case "question":
+            return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
+        case "approval":
+            what = entry.tool or entry.name
+            said = (
+                shown(entry.arguments) if entry.arguments else shown(entry.prompt) if entry.prompt is not None else ""
+            )
+            return f"may it {what}? {said}".rstrip()
+        case "doubt":
+            return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
+        case "budget":
+            return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+        case "diverged":
+            return f"{entry.prompt}: may it go on from what is left?"
+        case "quarantined":
+            return f"it was set aside, and nobody takes it before you say so: {shown(entry.prompt)}"
+
+
+def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
+    """An entry for programs."""
+    return {
+        **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
+        "arguments": entry.arguments,
+        "used": entry.used,
+        "of": entry.of,
+        "since": iso(entry.since_us),
+        "until": None if entry.until_us is None else iso(entry.until_us),
+        "asks": asked(entry),
+        "commands": commands(entry, by, store),
+    }
+
+
+def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: str, resume: str) -> Iterator[str]:
+    """Why a task waits, and exactly what to type."""
+    for entry in entries:
+        if entry.kind in ("quarantined", "diverged"):
+            yield clean(asked(entry))
+            yield from (f"  {line}" for line in commands(entry, by, store))
+            return
+        until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
+        yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
+        for line in commands(entry, by, store):
+            yield f"  {line}"
+    waiting = state.waiting
+    if waiting is None:
+        return
+    if waiting.kind == "no_worker" and waiting.why.startswith(NOBODY):
+        yield f"then: {resume}"  # where nobody ever started a worker, people go on by hand
+        return
+    if waiting.kind == "no_worker":
+        yield f"nobody takes it: {clean(in_commands(waiting.why, options=store))}"
+        yield f"or: {resume}"
+        return
+    for one in waiting.on:
+        if one["kind"] == "signal":
+            yield f"waits for the signal {one['name']!r}"
+            yield f"  {command('signal', state.id, one['name'], 'VALUE', options=store)}"
+        elif one["kind"] == "child":
+            yield f"waits for its child {one['name']}"
+            yield f"  {command('show', one['name'], options=store)}"
+        elif one["kind"] == "timer" and waiting.wake_at is not None:
+            yield f"sleeps until {waiting.wake_at:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"then: {resume}"
+
+
+def resume_command(id: str, target: str | None, store: str) -> str:
+    """What goes on with a task: with the file that was given; with none if pyproject.toml names it."""
+    given = target is not None and not target.startswith(":")
+    file = [target] if given and target else [] if files_are_declared() else ["FILE"]
+    return command("resume", id, *file, options=store)
+
+
+def files_are_declared() -> bool:
+    """Whether pyproject.toml names the files of agents."""
+    try:
+        return bool(files_declared()[1])
+    except InvalidValue:  # whoever needs that file is told what is wrong with it
+        return False

@@ -1,0 +1,166 @@
+"""Lines that stay and one line below them that is rewritten, on stderr; and what agents print, in between."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Generator
+from typing import Any
+
+from holdfast.cli.show.style import Look, bare, cut, look_of
+
+
+class Screen:
+    """Where progress is shown. Safe from several threads; off a terminal there is no rewritten line."""
+
+    def __init__(self, stream: Any = None, look: Look | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self.look = look_of(self._stream) if look is None else look
+        self.lock = threading.RLock()
+        self._status = ""
+        self._open = False  # whether somebody has printed the beginning of a line
+
+    def line(self, text: str) -> None:
+        """Print a line that stays."""
+        with self.lock:
+            before = "\n" if self._open else self._cleared()
+            self._open = False
+            self._write(f"{before}{text}\n{self._status}")
+
+    def part(self, text: str, *, ends: bool) -> None:
+        """Print more of a line that somebody has begun; no other is rewritten below it until it ends."""
+        with self.lock:
+            if ends and not text and not self._open:
+                return  # somebody else's line has ended it
+            before = "" if self._open else self._cleared()
+            self._status = self._status if ends and not self._open else ""
+            self._open = not ends
+            self._write(f"{before}{text}" + (f"\n{self._status}" if ends else ""))
+
+    def status(self, text: str) -> None:
+        """Rewrite the last line. Nothing happens off a terminal."""
+        if not self.look.terminal:
+            return
+        with self.lock:
+            if self._open:
+                return
+            width = self._width()
+            wide = cut(bare(text), width - 1) if len(bare(text)) >= width else text
+            self._write(f"{self._cleared()}{wide}")
+            self._status = wide
+
+    def close(self) -> None:
+        """Take the last line away."""
+        with self.lock:
+            self._write(self._cleared())
+            self._status = ""
+
+    def _width(self) -> int:
+        """How wide the terminal is now: somebody may have made it smaller."""
+        return look_of(self._stream).width or self.look.width
+
+    def _cleared(self) -> str:
+        return "\r\x1b[K" if self._status else ""
+
+    def _write(self, text: str) -> None:
+        """Write it, if anybody reads: the work that is shown goes on without."""
+        if text:
+            with contextlib.suppress(OSError, ValueError):  # a pipe that is closed, a disk that is full
+                self._stream.write(text)
+                self._stream.flush()
+
+    def fileno(self) -> int:
+        """The descriptor of the stream behind it."""
+        return self._stream.fileno()
+
+    @contextlib.contextmanager
+    def prints(self) -> Generator[None, None, None]:
+        """Let agents print here: their lines appear above the last one."""
+        with contextlib.closing(_Prints(self)) as prints, contextlib.redirect_stdout(prints):
+            yield
+
+
+class _Prints(io.TextIOBase):
+    """What agents print, line by line; of one that is flushed the beginning, if there is a terminal to show it on."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._rest: list[str] = []
+        self._shown = ""
+        self.buffer = _Bytes(self)
+
+    def reconfigure(self, **given: object) -> None:
+        """Programs set their encoding; here it is UTF-8 whatever they say."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        first, *more = text.split("\n")
+        with self._screen.lock:
+            self._rest.append(first)
+            for next_line in more:
+                self._end()
+                self._rest = [next_line]
+        return len(text)
+
+    def flush(self) -> None:
+        with self._screen.lock:
+            text = self._begun()
+            if self._screen.look.terminal and text != self._shown:
+                self._screen.part(self._unseen(text), ends=False)
+                self._shown = text
+
+    def _end(self) -> None:
+        """Print a line; only what is new of it, if its beginning was shown."""
+        text = self._begun()
+        if self._shown:
+            self._screen.part(self._unseen(text), ends=True)
+        else:
+            self._screen.line(text)
+        self._shown = ""
+
+    def _unseen(self, text: str) -> str:
+        return text[len(self._shown) :] if text.startswith(self._shown) else f"\r\x1b[K{text}"
+
+    def _begun(self) -> str:
+        """What was printed of a line that has no end yet; what it was rewritten with is all that counts."""
+        whole = "".join(self._rest)
+        text = whole.rstrip("\r").rpartition("\r")[2]
+        self._rest = [f"{text}\r" if whole.endswith("\r") else text]
+        return text
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        """For programs that an agent starts: what they print goes where progress does."""
+        return self._screen.fileno()
+
+    def close(self) -> None:
+        with self._screen.lock:
+            if self._begun():
+                self._end()
+                self._rest = []
+        super().close()
+
+
+class _Bytes(io.RawIOBase):
+    """Bytes that an agent writes to stdout, as text."""
+
+    def __init__(self, prints: _Prints) -> None:
+        self._prints = prints
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._prints.write(self._decoder.decode(bytes(data)))
+        return len(data)

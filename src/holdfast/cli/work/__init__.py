@@ -1,0 +1,1 @@
+"""Commands that execute agents: one task, a worker, several worker processes. Imports cli/input."""

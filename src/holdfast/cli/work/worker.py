@@ -1,0 +1,353 @@
+"""A worker at the command line: what it is to serve, what it says, and how it stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.cli.environment import Place
+from holdfast.cli.failures.refusal import INTERRUPTED
+from holdfast.cli.input.agents import Served, nearest, served, split
+from holdfast.cli.input.suggestions import resume_command
+from holdfast.cli.show.formatting import length, times
+from holdfast.cli.show.screen import Screen
+from holdfast.cli.show.style import clean, cut
+from holdfast.cli.work.task import warnings_on
+from holdfast.core import durations, limits
+from holdfast.core.errors import InvalidValue, StoreError
+from holdfast.engine.app import App
+from holdfast.engine.workers.draining import is_idle
+from holdfast.engine.workers.health import HOST, Health
+from holdfast.engine.workers.worker import Worked, Worker
+from holdfast.store.queues import Waiting
+
+MOST_PROCESSES = 256
+LOOK_SECONDS = 0.05
+"""How often one looks whether the worker was told to stop."""
+
+DRAIN_SECONDS = 0.2
+"""How often one looks whether anything is left to do."""
+
+SAY_SECONDS = 1.0
+"""How long a process that is to end at once tries to say so: whoever reads it may be stuck."""
+
+WORDS = {
+    "taken_over": "taken over",
+    "quarantined": "set aside",
+    "released": "let go",
+    "lease_lost": "lost",
+    "store_errors": "no store",
+    "errors": "error",
+}
+TONES = {"completed": "good", "failed": "bad", "quarantined": "bad", "errors": "bad", "store_errors": "bad"}
+LET_GO = ("released", "lease_lost", "store_errors", "errors")
+"""What may come of a task that was worked on and neither ended nor waits."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What was asked for."""
+
+    target: str | None
+    found: Served
+    queues: tuple[str, ...]
+    concurrency: int
+    processes: int
+    namespaces: tuple[str, ...]
+    all_namespaces: bool
+    health: int | None
+    grace: float
+    drain: bool
+    quiet: bool
+    child: int | None
+
+
+def wanted(place: Place, target: str | None, **given: Any) -> Wanted:
+    """What was asked for, if it can be done; refused before anything is begun."""
+    asked: dict[str, Any] = {
+        **given,
+        "concurrency": limits.WORKER_CONCURRENCY if given["concurrency"] is None else given["concurrency"],
+    }
+    asked["grace"] = durations.seconds(given["grace"], "--grace")
+    for name, most in (("concurrency", 100_000), ("processes", MOST_PROCESSES)):
+        if not 1 <= asked[name] <= most:
+            raise InvalidValue(f"--{name} {asked[name]} cannot be; nothing was begun", hint=f"give 1 to {most:,}")
+    last = (asked["health"] or 0) + asked["processes"] - 1
+    if asked["health"] is not None and not 0 <= asked["health"] <= last <= 65_535:
+        raise InvalidValue(
+            f"--health {asked['health']} is not a port for {times(asked['processes'], 'process')}; nothing was begun",
+            hint="give one below 65536, or 0 for any that is free; each process has one of its own, counted on",
+        )
+    if asked["namespaces"] and asked["all_namespaces"]:
+        raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
+    if asked["processes"] > 1 and place.url.startswith("memory:"):
+        raise InvalidValue(
+            "each process would have a memory: store of its own; nothing was begun", hint="give --store with a file"
+        )
+    found = served(target)
+    _known_queues(target, found, asked["queues"])
+    return Wanted(target=target, found=found, **asked)
+
+
+def _known_queues(target: str | None, found: Served, wanted: tuple[str, ...]) -> None:
+    """Refuse a queue that the file does not have, if it has any."""
+    known = [one.name for one in found.queues]
+    odd = next((name for name in wanted if known and name not in (*known, "default")), None)
+    if odd is not None:
+        raise InvalidValue(
+            f"{target or 'the files of pyproject.toml'} declares no queue {odd!r}, but {', '.join(sorted(known))}; "
+            "nothing was begun",
+            hint=f"name one of them: --queue {nearest(odd, known)}",
+        )
+
+
+def worker_of(app: App, wanted: Wanted) -> Worker:
+    """The worker that was asked for."""
+    return app.worker(
+        list(wanted.found.agents.values()),
+        queues=list(wanted.queues) or None,
+        concurrency=wanted.concurrency,
+        namespaces="*" if wanted.all_namespaces else list(wanted.namespaces) or None,
+        schedules=wanted.found.schedules,
+    )
+
+
+def _drained(app: App, worker: Worker, said: Said, over: threading.Event) -> None:
+    """Stop the worker when there is nothing more for it to do, seen twice in a row."""
+    idle = 0
+    while idle < 2 and not over.wait(DRAIN_SECONDS):
+        with suppress(StoreError):
+            idle = idle + 1 if is_idle(app.store, worker, app.clock.now_us()) else 0
+    said.drained = idle == 2
+    worker.stop()
+
+
+def opened(place: Place, wanted: Wanted) -> App:
+    """The store, for the tenants that are served."""
+    if wanted.all_namespaces or wanted.namespaces:
+        place.namespace = place.namespace_source = ""
+    return place.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues)
+
+
+def serve(place: Place, wanted: Wanted) -> None:
+    """Work until told to stop."""
+    app = opened(place, wanted)
+    worker = worker_of(app, wanted)
+    with ExitStack() as stack:
+        health = None if wanted.health is None else stack.enter_context(closing(_health(app, worker, wanted)))
+        screen = Screen()
+        said = Said(place, wanted, worker, screen)
+        stack.enter_context(warnings_on(screen))
+        stack.enter_context(screen.prints())
+        worker.tell = said.task
+        worker.at_once = said.at_once
+        stack.enter_context(_stopped_by_signals(worker))
+        said.began(health)
+        over = threading.Event()
+        threading.Thread(target=_watch, args=(worker, said, wanted, over), name="holdfast-stop", daemon=True).start()
+        if wanted.drain:
+            threading.Thread(
+                target=_drained, args=(app, worker, said, over), name="holdfast-drain", daemon=True
+            ).start()
+        try:
+            worker.run()
+        finally:
+            over.set()
+    said.ended()
+
+
+@contextmanager
+def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
+    """From the first word on, a signal means a stop, also before the worker handles signals itself."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda number, frame: worker.stop()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def refuse_taken_ports(wanted: Wanted) -> None:
+    """Look, before the first of several processes begins, whether each of them will have its port."""
+    for port in range(wanted.health, wanted.health + wanted.processes) if wanted.health else ():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise _taken(port, error) from None
+
+
+def _taken(port: int, error: OSError) -> InvalidValue:
+    return InvalidValue(
+        f"--health {port}: the port cannot be had: {error.strerror}; nothing was begun",
+        hint="give another one, or 0 for any that is free",
+    )
+
+
+def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
+    port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
+    tenants = worker.plan.namespaces
+    only = tenants[0] if tenants is not None and len(tenants) == 1 else None
+
+    def depths() -> list[Waiting]:
+        found = app.store.queues.depths(only)
+        return [one for one in found if tenants is None or one.namespace in tenants]
+
+    try:
+        return Health(worker, depths, port)
+    except OSError as error:
+        raise _taken(port, error) from None
+
+
+def _watch(worker: Worker, said: Said, wanted: Wanted, over: threading.Event) -> None:
+    """Stop when the process that started this one is gone, and end at once what does not stop in time."""
+    if wanted.child is not None:
+        threading.Thread(target=_stop_with_parent, args=(worker,), name="holdfast-parent", daemon=True).start()
+    while not worker.stopping:
+        if over.wait(LOOK_SECONDS):
+            return
+    said.stopping()
+    if not over.wait(wanted.grace):
+        said.at_once(0)
+
+
+def _stop_with_parent(worker: Worker) -> None:
+    """Stdin is a pipe of the process that started us: it ends when that wants us to stop, or is gone."""
+    while os.read(0, 4096):
+        pass
+    worker.stop()
+
+
+class Said:
+    """What is said of a worker: lines for people, or JSON Lines, or one document at the end."""
+
+    def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen) -> None:
+        self._place, self._wanted, self._worker, self._screen = place, wanted, worker, screen
+        self.drained = False
+        self._guard = threading.RLock()
+        self._began = time.monotonic()
+        self._who = f"[{wanted.child}] " if wanted.child is not None else ""
+
+    def began(self, health: Health | None) -> None:
+        """Say what is served, and where."""
+        plan = self._worker.plan
+        tenants = "*" if plan.namespaces is None else [one for one in plan.namespaces if one]
+        facts: dict[str, Any] = {
+            "store": self._place.shown,
+            "agents": [agent.name for agent in plan.agents],
+            "queues": [queue.name for queue in plan.queues],
+            "namespaces": tenants,
+            "schedules": [one.name for one in plan.schedules],
+            "concurrency": plan.concurrency,
+            "health": None if health is None else f"http://127.0.0.1:{health.port}",
+            "worker": self._worker.name,
+        }
+        self._json({"event": "started", **facts})
+        told = [f"worker {self._worker.name} on {self._place.where}"]
+        told += [f"{name} {', '.join(facts[name])}" for name in ("agents", "queues", "schedules") if facts[name]]
+        told += [f"namespaces {', '.join(tenants)}"] if tenants else []
+        told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
+        for line in wrapped(told, " · ", self._screen.look.width):
+            self._line(line, "dim")
+
+    def task(self, done: Worked) -> None:
+        """Say what came of a task."""
+        told = {"task": done.id, "agent": done.agent, "outcome": done.outcome, "why": done.why}
+        self._json({"event": "task", "namespace": done.namespace, **told, "seconds": round(done.seconds, 3)})
+        if self._wanted.quiet:
+            return
+        word = WORDS.get(done.outcome, done.outcome)
+        tenant = f"{done.namespace}: " if done.namespace else ""
+        took = "" if done.outcome == "taken_over" else f"  {length(int(done.seconds * 1_000_000))}"
+        why = f"  for {done.why}" if done.outcome == "waiting" and done.why else f"  {done.why}" if done.why else ""
+        named = f"{tenant}{done.id}" + (f" ({done.agent})" if done.agent else "")
+        whole = f"{word:<10} {clean(named)}{took}{clean(why)}"
+        width = self._screen.look.width
+        self._line(cut(whole, width - len(self._who) if width else 0), TONES.get(done.outcome, "plain"))
+        if done.outcome == "quarantined":
+            path = split(self._wanted.target or "")[0]
+            target = f"{path}:{done.agent}" if path and done.agent else path or None
+            resume = resume_command(done.id, target, self._place.options)
+            self._line(f"{'':<10} {resume}   when it is mended")
+
+    def stopping(self) -> None:
+        """Say that no more tasks are taken."""
+        busy = times(self._worker.busy, "task")
+        self._json({"event": "stopping", "busy": self._worker.busy})
+        if self.drained:
+            self._line("nothing is left to do")
+            return
+        more = "; Ctrl-C again ends at once" if self._wanted.child is None else ""
+        self._line(f"stopping after the steps under way ({busy}){more}", "warn")
+
+    def at_once(self, number: int) -> None:
+        """End the process there and then. The operating system lets go of what shows that it lives."""
+        why = f"a second {signal.Signals(number).name}" if number else f"--grace {self._wanted.grace:g}s is over"
+        busy = self._worker.busy
+        late = threading.Timer(SAY_SECONDS, os._exit, (INTERRUPTED,))
+        late.daemon = True
+        late.start()
+        try:
+            self._json({"event": "ended", "why": why, "held": busy})
+            self._line(f"ended at once: {why}; {times(busy, 'task')} held, which others take over", "bad")
+        finally:
+            os._exit(INTERRUPTED)
+
+    def ended(self) -> None:
+        """Say what was done in all."""
+        counts = self._worker.counts.all()
+        took = length(int((time.monotonic() - self._began) * 1_000_000))
+        facts = {"event": "stopped", "worker": self._worker.name, "held": self._worker.busy, "counts": counts}
+        self._json(facts)
+        if self._place.as_json:
+            self._place.data(facts)
+        self._line(f"stopped after {took}: {_summary(counts)}; none is held", "good")
+
+    def _line(self, text: str, tone: str = "plain") -> None:
+        """A line for people, on stderr."""
+        if self._place.for_programs:
+            return
+        look = self._screen.look
+        at = "" if look.terminal else f"{time.strftime('%H:%M:%S', time.gmtime())}  "
+        with suppress(OSError):  # if nobody reads any more, tasks go on all the same
+            self._screen.line(f"{at}{self._who}{look.paint(text, tone)}")
+
+    def _json(self, facts: dict[str, Any]) -> None:
+        """A line for programs, on stdout."""
+        if not self._place.jsonl:
+            return
+        with self._guard, suppress(OSError, ValueError):
+            self._place.data({**facts, "pid": os.getpid()})
+
+
+def _summary(counts: dict[str, int]) -> str:
+    """What came of the tasks, counted."""
+    let_go = sum(counts[name] for name in LET_GO)
+    told = [f"{counts[name]:,} {name}" for name in ("completed", "failed", "cancelled", "waiting") if counts[name]]
+    told += [f"{let_go:,} let go of"] if let_go else []
+    told += [f"{counts['quarantined']:,} set aside"] if counts["quarantined"] else []
+    return f"{times(counts['claimed'], 'task')} worked on" + (f" ({', '.join(told)})" if told else "")
+
+
+def wrapped(parts: Sequence[str], between: str, width: int) -> list[str]:
+    """Parts in as few lines as fit; a width of 0 has no end.
+
+    >>> wrapped(["agents a, b", "queues c"], " · ", 16), wrapped(["a", "b"], ", ", 0)
+    (['agents a, b', 'queues c'], ['a, b'])
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and (not width or len(lines[-1]) + len(between) + len(part) <= width):
+            lines[-1] += between + part
+        else:
+            lines.append(part)
+    return lines

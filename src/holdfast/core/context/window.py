@@ -1,0 +1,365 @@
+"""Windows: which messages of a conversation are sent, so that they fit and no provider refuses them.
+
+Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group
+and groups with open calls are always kept; then as much of the newest as fits. The oldest groups go first. When even
+the last few messages do not fit, their tool results are shortened, with a pointer to where the whole is; when that is
+not enough, fewer of them are kept. What was left out is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.core.context.tally import Tally
+from holdfast.core.errors import InvalidValue, WindowTooSmall
+from holdfast.core.messages import NO_RESULT, Message, Text, ToolCall, answer
+from holdfast.core.messages.anthropic import OPENING
+from holdfast.core.messages.spans import below, coalesced, gaps, without
+from holdfast.core.messages.tokens import Basis, count
+
+Strategy = Literal["drop_oldest", "summarise"]
+STRATEGIES: tuple[Strategy, ...] = ("drop_oldest", "summarise")
+KEEP_LAST = 6
+"""How many of the newest messages are kept in preference to all others when nobody says."""
+
+SUMMARY_TOKENS = 512
+"""How much room a summary gets when nobody says; at most a quarter of the window."""
+
+LEAST_SUMMARY_TOKENS = 32
+"""With less room than this nothing is summarised: it would say nothing."""
+
+
+class Summary(Struct, frozen=True):
+    """What stands for messages that are no longer sent: a text, and the positions it covers."""
+
+    text: str
+    covers: tuple[range, ...]
+
+    def message(self) -> Message:
+        """The message it is sent as, right after the system's."""
+        return Message("user", (Text(f"Summary of the conversation so far:\n{self.text}"),))
+
+
+class Window(Struct, frozen=True):
+    """What is sent of a conversation, and what is not, by position."""
+
+    kept: tuple[range, ...]
+    left_out: tuple[range, ...]
+    tokens: int
+    """What is sent, summary included; never more than was allowed."""
+    left_out_tokens: int
+    basis: Basis
+    """How the tokens were counted: the weakest of what is kept."""
+    shortened: dict[int, int] = {}
+    """Tool results that are not sent in full: position → the tokens the message may have."""
+    summary: Summary | None = None
+    """The summary that is sent."""
+    summarise: tuple[range, ...] = ()
+    """What should be summarised now, beside what the summary covers already."""
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions of what is kept, in order."""
+        return [position for span in self.kept for position in span]
+
+    @property
+    def covers(self) -> tuple[range, ...]:
+        """What the next summary covers, if it is made of the present one and of `summarise`."""
+        return joined(self.summary, self.summarise)
+
+    @property
+    def uncovered(self) -> tuple[range, ...]:
+        """What is neither sent nor covered by the summary that is."""
+        covered = coalesced(self.summary.covers if self.summary is not None else ())
+        return tuple(span for one in self.left_out for span in without(one, covered))
+
+    def __str__(self) -> str:
+        words = [f"{sum(map(len, self.kept))} messages, {self.tokens:,} tokens ({self.basis})"]
+        if self.left_out:
+            spans = ", ".join(str(one.start) if len(one) == 1 else f"{one.start}-{one[-1]}" for one in self.left_out)
+            words.append(f"left out: {spans} ({self.left_out_tokens:,} tokens)")
+        if self.shortened:
+            words.append(f"shortened: {', '.join(map(str, self.shortened))}")
+        return "; ".join(words)
+
+
+def window(
+    tally: Tally,
+    *,
+    max_tokens: int,
+    keep_last: int = KEEP_LAST,
+    pinned: Collection[int] = (),
+    strategy: Strategy = "drop_oldest",
+    reserve: int = 0,
+    summary: Summary | None = None,
+    summary_tokens: int = SUMMARY_TOKENS,
+    answers: Mapping[str, Message] | None = None,
+) -> Window:
+    """Choose what to send. `reserve` is kept free: for the tools' schemas, say.
+
+    A call without a result will be given one, so there is room for it: for that of `answers`, by the call's id, or
+    for the words that there is none.
+
+    With "summarise", what would be dropped is named in `summarise` and room is left for its summary; give that
+    summary with what it covers (`covers`), and it is sent in their place. More than needed is summarised at a time,
+    so that it need not be done every turn. The window is right without it, too.
+
+    >>> tally = Tally.of(Message("user", (Text(word),)) for word in ("one", "two", "three"))
+    >>> print(window(tally, max_tokens=15, keep_last=1))
+    2 messages, 13 tokens (estimate); left out: 0 (6 tokens)
+    """
+    _check(tally, max_tokens, keep_last, pinned, strategy, reserve)
+    if not len(tally):
+        return Window((), (), 0, 0, "exact")
+    allowed = max_tokens - reserve
+    plan = _Plan(tally, max_tokens, keep_last, pinned, answers)
+    room = summary_room(max_tokens, summary_tokens)
+    if strategy == "summarise" and room and plan.cost(_Choice(0)) > allowed:
+        try:
+            return _summarising(_Plan(tally, max_tokens, keep_last, pinned, answers, summary), allowed, room)
+        except WindowTooSmall:
+            pass  # there is no room for a summary: without one it may fit
+    return plan.window(plan.choose(allowed))
+
+
+def summary_room(max_tokens: int, summary_tokens: int = SUMMARY_TOKENS) -> int:
+    """How many tokens a summary may have in such a window; 0 if that is too few to say anything."""
+    room = min(summary_tokens, max_tokens // 4)
+    return room if room >= LEAST_SUMMARY_TOKENS else 0
+
+
+def joined(present: Summary | None, more: Sequence[range]) -> tuple[range, ...]:
+    """What a summary covers that is made of the present one and of these."""
+    return coalesced([*(present.covers if present is not None else ()), *more])
+
+
+def portion(tally: Tally, spans: Sequence[range], max_tokens: int) -> tuple[range, ...]:
+    """The first whole groups of these ranges that have so many tokens together; one at the least."""
+    starts, taken, left = tally.groups.starts, list[range](), max_tokens
+    for span in spans:
+        stop = span.start
+        while stop < span.stop:
+            group = below(starts, stop + 1)
+            after = min(starts[group] if group < len(starts) else len(tally), span.stop)
+            left -= tally.tokens(range(stop, after))
+            if left < 0 and (taken or stop > span.start):
+                return coalesced([*taken, range(span.start, stop)])
+            stop = after
+        taken.append(span)
+    return coalesced(taken)
+
+
+def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Message]:
+    """The messages of a window (those at its `positions`, in order) as they are sent: shortened, with the summary."""
+    positions = window.positions
+    assert len(positions) == len(messages), "give exactly the messages that are kept"
+    sent = [
+        tally.shorten(position, message, window.shortened[position]) if position in window.shortened else message
+        for position, message in zip(positions, messages, strict=True)
+    ]
+    if window.summary is not None:
+        leading = next((at for at, one in enumerate(sent) if one.role not in ("system", "developer")), len(sent))
+        sent.insert(leading, window.summary.message())
+    return sent
+
+
+def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int], strategy: str, reserve: int) -> None:
+    for name, value, least in (("max_tokens", max_tokens, 1), ("keep_last", keep_last, 0), ("reserve", reserve, 0)):
+        if type(value) is not int or value < least:
+            raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
+    if strategy not in STRATEGIES:
+        raise InvalidValue(f"there is no strategy {strategy!r}", hint="use 'drop_oldest' or 'summarise'")
+    for position in pinned:
+        if not 0 <= position < len(tally):
+            hint = f"positions go from 0 to {len(tally) - 1}"
+            raise InvalidValue(f"position {position!r} is pinned, but there is no such message", hint=hint)
+
+
+# Choosing
+
+
+def _summarising(plan: _Plan, allowed: int, room: int) -> Window:
+    """Take what fits beside the summary there is; if not all does, leave room for the next one, and name its part."""
+    choice = plan.choose(allowed)
+    if not plan.dropped(choice):
+        return plan.window(choice)
+    room = max(room - plan.spent, 0)
+    choice = plan.choose(allowed - room, at_most=(allowed - room) // 2)
+    return plan.window(choice, summarise=True)
+
+
+class _Choice(Struct, frozen=True):
+    """The newest groups from `start` on, and what is shortened among what is kept."""
+
+    start: int
+    shortened: dict[int, int] = {}
+
+
+class _Plan:
+    """What must be kept, and what each choice of the rest would cost. Groups are known by their number."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        max_tokens: int,
+        keep_last: int,
+        pinned: Collection[int],
+        answers: Mapping[str, Message] | None = None,
+        summary: Summary | None = None,
+    ) -> None:
+        self.tally = tally
+        self._max_tokens = max_tokens
+        self.starts = tally.groups.starts
+        self.count = len(self.starts)
+        self.pinned = {self._group(position) for position in pinned}
+        always = [*tally.systems, *tally.groups.open.values(), *tally.users[-1:], len(tally) - 1]
+        self.required = sorted({self._group(position) for position in always} | self.pinned)
+        self._required_sums = [0, *accumulate(self._size(range(group, group + 1)) for group in self.required)]
+        self.recent = self._group(max(0, len(tally) - max(1, keep_last)))
+        self.summary = summary
+        covers = coalesced(summary.covers if summary is not None else ())
+        self.covered = [span for span in map(self._within, covers) if span]
+        self.spent = self._count(summary.message()) if summary is not None else 0
+        told = answers or {}
+        unanswered = [told.get(id) or answer(ToolCall(id, ""), NO_RESULT, is_error=True) for id in tally.groups.open]
+        self._fixed = self.spent + sum(map(self._count, unanswered))
+
+    def choose(self, allowed: int, at_most: int | None = None) -> _Choice:
+        """Keep as much of the newest as fits; at the least the recent ones, cut short if need be.
+
+        With `at_most`, no more than that, unless the recent ones already are.
+        """
+        if self._tokens(self.recent) <= allowed:
+            start = self._oldest(min(allowed, allowed if at_most is None else at_most))
+            from_user = self._from_a_user(start)
+            with_opening = self._oldest(allowed - self.opening(_Choice(start)))
+            for candidate in (start, from_user, with_opening) if not start else (from_user, start, with_opening):
+                if self.cost(_Choice(candidate)) <= allowed:
+                    return _Choice(candidate)
+        return self._squeezed(allowed)
+
+    def cost(self, choice: _Choice) -> int:
+        """The tokens of a choice, with the summary, and with the opening some form may need."""
+        sizes = self.tally.totals
+        saved = sum(sizes[at + 1] - sizes[at] - tokens for at, tokens in choice.shortened.items())
+        return self._tokens(choice.start) - saved + self.opening(choice)
+
+    def opening(self, choice: _Choice) -> int:
+        """What it costs that the first message that is not the system's is not the user's."""
+        if self.summary is not None:
+            return 0
+        roles = (self.tally.roles[self.starts[group]] for span in self._kept(choice) for group in span)
+        first = next((role for role in roles if role not in ("system", "developer")), "user")
+        return 0 if first == "user" else self._count(Message("user", (Text(OPENING),)))
+
+    def dropped(self, choice: _Choice) -> tuple[range, ...]:
+        """The groups that are neither kept nor covered by the summary."""
+        return gaps(coalesced([*self._kept(choice), *self.covered]), self.count)
+
+    def window(self, choice: _Choice, *, summarise: bool = False) -> Window:
+        """The choice in positions of messages."""
+        tally, kept = self.tally, tuple(map(self._positions, self._kept(choice)))
+        left_out = gaps(kept, len(tally))
+        return Window(
+            kept=kept,
+            left_out=left_out,
+            tokens=self.cost(choice),
+            left_out_tokens=sum(map(tally.tokens, left_out)),
+            basis=tally.basis(kept),
+            shortened=tally.capped_in(kept) | choice.shortened,
+            summary=self.summary,
+            summarise=tuple(map(self._positions, self.dropped(choice))) if summarise else (),
+        )
+
+    def _oldest(self, wanted: int) -> int:
+        """The first group from which on all fits; the recent ones in any case."""
+        least, most = 0, self.recent
+        while least < most:
+            middle = (least + most) // 2
+            if self._tokens(middle) <= wanted:
+                most = middle
+            else:
+                least = middle + 1
+        return most
+
+    def _kept(self, choice: _Choice) -> tuple[range, ...]:
+        newest = without(range(choice.start, self.count), self.covered)
+        return coalesced([*(range(group, group + 1) for group in self.required), *newest])
+
+    def _tokens(self, start: int) -> int:
+        """What is always kept and the newest groups from here on."""
+        total = self._fixed + self._required_sums[below(self.required, start)] + self._size(range(start, self.count))
+        for span in self.covered:
+            inside = range(max(start, span.start), span.stop)
+            if inside:
+                first, last = below(self.required, inside.start), below(self.required, inside.stop)
+                total -= self._size(inside) - (self._required_sums[last] - self._required_sums[first])
+        return total
+
+    def _from_a_user(self, start: int) -> int:
+        """Begin with a message of the user, if one comes before the recent ones; some providers want that."""
+        users = self.tally.users
+        if not users or self.starts[start] > users[-1] or not self.opening(_Choice(start)):
+            return start
+        group = self._group(users[below(users, self.starts[start])])
+        return group if group <= self.recent else start
+
+    def _squeezed(self, allowed: int) -> _Choice:
+        """Shorten results; if that is not enough, keep fewer of the recent groups."""
+        over = 0
+        for start in range(self.recent, self.count + 1):
+            results = self._results({group for span in self._kept(_Choice(start)) for group in span} - self.pinned)
+            over = self.cost(_Choice(start)) - allowed
+            if over <= sum(size - floor for size, floor in results.values()):
+                return _Choice(start, _cut_down(results, over))
+            over -= sum(size - floor for size, floor in results.values())
+        needed = self._max_tokens + over
+        raise WindowTooSmall(
+            f"the conversation cannot be made to fit: what must be kept, with its results cut short, needs {needed:,} "
+            f"tokens, {over:,} more than the {self._max_tokens:,} there are",
+            hint="allow more tokens, pin less, or shorten the system message and the newest ones",
+            needed=needed,
+            over=over,
+        )
+
+    def _results(self, groups: set[int]) -> dict[int, tuple[int, int]]:
+        """The results in these groups that can be shortened, by position: their size, and the least it can be."""
+        floors = self.tally.floors
+        positions = (at for group in sorted(groups) for at in self._positions(range(group, group + 1)) if at in floors)
+        sizes = {at: self.tally.tokens(range(at, at + 1)) for at in positions}
+        return {at: (size, floors[at]) for at, size in sizes.items() if floors[at] < size}
+
+    def _count(self, message: Message) -> int:
+        return count(message, self.tally.counter).tokens
+
+    def _group(self, position: int) -> int:
+        """The number of the group a message is in."""
+        return below(self.starts, position + 1) - 1
+
+    def _positions(self, span: range) -> range:
+        stop = len(self.tally) if span.stop == self.count else self.starts[span.stop]
+        return range(self.starts[span.start] if span.start < self.count else stop, stop)
+
+    def _within(self, positions: range) -> range:
+        """The groups that lie wholly in a range of messages."""
+        stop = self.count if positions.stop >= len(self.tally) else self._group(positions.stop)
+        return range(below(self.starts, positions.start), stop)
+
+    def _size(self, span: range) -> int:
+        return self.tally.tokens(self._positions(span))
+
+
+def _cut_down(results: dict[int, tuple[int, int]], over: int) -> dict[int, int]:
+    """Cut the longest results down to one size, the most with which all save as much as is over."""
+    least, most = 0, max((size for size, _ in results.values()), default=0)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if sum(max(0, size - max(floor, middle)) for size, floor in results.values()) >= over:
+            least = middle
+        else:
+            most = middle - 1
+    return {at: max(floor, least) for at, (size, floor) in results.items() if max(floor, least) < size}

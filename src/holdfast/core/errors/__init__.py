@@ -1,0 +1,130 @@
+"""The errors people see, each with a stable code, the values concerned and a remedy.
+
+HoldfastError
+├── TaskNotFound          no task has this id
+├── TaskExists            a task with this id is there already
+├── TaskCollected         the task was removed by retention; its id never acts again
+├── TaskFinished          the task has ended and takes no further work
+├── TaskBusy              another live holder has the task
+├── QueueFull             as many tasks wait in a queue as may
+├── InputConflict         a task of this id was started with other input
+├── StepFailed            a step failed for good, now or when it was recorded
+│   └── ApprovalDenied    a person refused the call, or nobody answered in time
+├── StepChanged           a recorded step is called with another input
+├── NestedStep            a verb was used inside a step
+├── EffectConflict        a unique key was used for another call
+├── UnnamedThread         a verb was used in a bare thread without a name of its own
+├── NotRecorded           a fork that only replays came to a call nobody made
+├── NoMock                a mock task came to a call of a tool without a mock
+├── ResumeExpired         the task is older than its agent resumes
+├── ToolExited            a tool tried to end the process
+├── NotDone               raised by a tool: nothing happened, so it may be tried again
+├── TimeLimit             a deadline or a step's time limit has passed
+├── TurnLimit             a loop did not come to an end
+├── SeqOutOfRange         the log has no such position
+├── StepNotFound          the task has no such step
+├── Conflict              the log moved on; nothing was written
+├── PatchConflict         a patch and somebody else's change do not go together; shows both
+├── KeyTaken              a unique key belongs to another call; nothing was written
+├── InvalidEvent          this event may not follow what is in the log
+│   └── InvalidTransition the phase or stage cannot be reached from here
+├── InvalidValue          an argument is not what it must be
+│   ├── InvalidInput      arguments do not fit the function they are for
+│   ├── InvalidId         an id has characters or a length that is not allowed
+│   ├── InvalidMessage    no provider would take this message; says where
+│   ├── WindowTooSmall    what must be kept does not fit into the limit
+│   ├── InvalidUrl        the store's address is not understood
+│   ├── InvalidState      a value does not fit the model of the state; says where
+│   │   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
+│   └── InvalidTemplate   a template cannot be read
+│       └── UnknownName   a template names something that is not there
+├── BudgetExceeded        a task, or one that pays for it, has used up what it may
+├── UnknownPrice          a budget of money cannot be kept for a model without a price
+├── NotSerializable       a value is not JSON; says where
+├── UnknownEvent          an event of a kind this version does not know
+├── LogCorrupt            what is stored is not what was written; says where
+├── ValueDamaged          a large value is missing or not what was written
+└── StoreError            the store cannot do what was asked
+    ├── NotAStore         the file is not a Holdfast database
+    ├── StoreTooNew       written by a newer version
+    ├── StoreReadOnly     the place cannot be written to
+    ├── StoreFull         no room left
+    ├── StoreBusy         others kept the store locked for too long
+    ├── StoreUnreachable  the server does not answer, or does not let us in
+    ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
+    ├── Diverged          acknowledged events are gone; the task is frozen and not built upon
+    ├── StoreClosed       the store was closed, or belongs to another process
+    └── MissingExtra      an optional part is not installed
+"""
+
+from __future__ import annotations
+
+from holdfast.core.errors.base import (
+    HoldfastError as HoldfastError,
+)
+from holdfast.core.errors.control import (
+    Cancelled as Cancelled,
+    LeaseLost as LeaseLost,
+    Stopped as Stopped,
+    Suspended as Suspended,
+)
+from holdfast.core.errors.stores import (
+    Diverged as Diverged,
+    MissingExtra as MissingExtra,
+    NotAStore as NotAStore,
+    StoreBusy as StoreBusy,
+    StoreClosed as StoreClosed,
+    StoreError as StoreError,
+    StoreFull as StoreFull,
+    StorePoisoned as StorePoisoned,
+    StoreReadOnly as StoreReadOnly,
+    StoreTooNew as StoreTooNew,
+    StoreUnreachable as StoreUnreachable,
+)
+from holdfast.core.errors.tasks import (
+    ApprovalDenied as ApprovalDenied,
+    Conflict as Conflict,
+    EffectConflict as EffectConflict,
+    InputConflict as InputConflict,
+    InvalidEvent as InvalidEvent,
+    InvalidId as InvalidId,
+    InvalidInput as InvalidInput,
+    InvalidMessage as InvalidMessage,
+    InvalidTransition as InvalidTransition,
+    InvalidUrl as InvalidUrl,
+    InvalidValue as InvalidValue,
+    KeyTaken as KeyTaken,
+    LogCorrupt as LogCorrupt,
+    NestedStep as NestedStep,
+    NoMock as NoMock,
+    NotDone as NotDone,
+    NotRecorded as NotRecorded,
+    NotSerializable as NotSerializable,
+    PatchConflict as PatchConflict,
+    QueueFull as QueueFull,
+    ResumeExpired as ResumeExpired,
+    SeqOutOfRange as SeqOutOfRange,
+    StepChanged as StepChanged,
+    StepFailed as StepFailed,
+    StepNotFound as StepNotFound,
+    TaskBusy as TaskBusy,
+    TaskCollected as TaskCollected,
+    TaskExists as TaskExists,
+    TaskFinished as TaskFinished,
+    TaskNotFound as TaskNotFound,
+    TimeLimit as TimeLimit,
+    ToolExited as ToolExited,
+    TurnLimit as TurnLimit,
+    UnknownEvent as UnknownEvent,
+    UnnamedThread as UnnamedThread,
+    ValueDamaged as ValueDamaged,
+    WindowTooSmall as WindowTooSmall,
+)
+from holdfast.core.errors.values import (
+    BudgetExceeded as BudgetExceeded,
+    InvalidState as InvalidState,
+    InvalidTemplate as InvalidTemplate,
+    StateNotMigrated as StateNotMigrated,
+    UnknownName as UnknownName,
+    UnknownPrice as UnknownPrice,
+)

@@ -1,0 +1,168 @@
+"""Events of what an agent knows: goal, decisions, facts, plan, messages, the state bag; and of people and threads."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from holdfast.core.events.base import Event, Fields, Value
+from holdfast.core.events.changes import Changes
+
+
+class GoalSet(Event, frozen=True):
+    goal: str
+
+
+class DecisionMade(Event, frozen=True):
+    question: str
+    choice: Value
+    why: str = ""
+    options: Value | UnsetType = UNSET
+
+
+class FactLearned(Event, frozen=True):
+    key: str
+    value: Value
+    source: str = ""
+
+
+class PlanSet(Event, frozen=True):
+    steps: tuple[str, ...]
+
+
+class PlanStepDone(Event, frozen=True):
+    step: str
+
+
+class QuestionOpened(Event, frozen=True):
+    question: str
+
+
+class QuestionClosed(Event, frozen=True):
+    question: str
+    answer: Value | UnsetType = UNSET
+
+
+class ArtifactAdded(Event, frozen=True):
+    artifact_id: str
+    type: str
+    data: Value
+    summary: str = ""
+    bytes: int = 0
+    step: str = ""
+
+
+class NoteSet(Event, frozen=True):
+    key: str
+    value: Value
+
+
+class FlagRaised(Event, frozen=True):
+    flag: str
+
+
+class FlagCleared(Event, frozen=True):
+    flag: str
+
+
+class MessageAdded(Event, frozen=True):
+    """A message of the conversation: its own value, or the result of the step that made it.
+
+    In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
+    or it is `by` somebody else.
+    """
+
+    message: Value | UnsetType = UNSET
+    step: str = ""
+    task: str = ""
+    index: int = 0
+    by: str = ""
+    user: str = ""
+
+
+class MessagesSummarised(Event, frozen=True):
+    """A summary (its own value, or a step's result) stands for the messages at these positions where they do not fit.
+
+    Each pair is a range, its end not included. A later one covers what the earlier ones did, and more.
+    """
+
+    covers: tuple[tuple[int, int], ...]
+    step: str = ""
+    summary: Value | UnsetType = UNSET
+    model: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    basis: str = "estimate"
+
+
+class LogWritten(Event, frozen=True):
+    text: str
+
+
+# The state bag. A write under a newer version of the state than the one in the log says so (`state_version`).
+
+
+class StateSet(Event, frozen=True):
+    name: str
+    value: Value
+    state_version: int = 0
+
+
+class StateIncremented(Event, frozen=True):
+    """A number grew; one that was not there began at `start`."""
+
+    name: str
+    by: int | float = 1
+    start: int | float = 0
+    state_version: int = 0
+
+
+class StateAppended(Event, frozen=True):
+    """A list grew; one that was not there began as `start`."""
+
+    name: str
+    value: Value
+    start: Value | UnsetType = UNSET
+    state_version: int = 0
+
+
+class StateDeleted(Event, frozen=True):
+    name: str
+    state_version: int = 0
+
+
+class StatePatched(Event, frozen=True):
+    """Several changes at once, from inside or outside, all or nothing."""
+
+    patch: Changes
+    by: str = ""
+    why: str = ""
+    state_version: int = 0
+
+
+class StateMigrated(Event, frozen=True):
+    """The whole bag as the agent's upcasters made it, before the first write under a new version."""
+
+    version: int
+    bag: Fields = {}
+
+
+# Logs of people and conversations
+
+
+class UserCreated(Event, frozen=True):
+    """The first event of a person's log, or the first after everything in it was erased."""
+
+    salt: str = ""
+
+
+class ThreadCreated(Event, frozen=True):
+    """The first event of a conversation that spans tasks."""
+
+    salt: str = ""
+    user: str | None = None
+
+
+class UserPatched(Event, frozen=True):
+    """A task changed its user's state; the change itself stands in the user's log too, in the same group."""
+
+    patch: Changes

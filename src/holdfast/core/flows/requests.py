@@ -1,0 +1,260 @@
+"""What flows ask of the world, and what they are told. Plain data: the drivers carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from msgspec import UNSET, Raw, Struct
+
+from holdfast.core import events as ev
+from holdfast.core.codec import Take
+from holdfast.core.durations import Retry
+from holdfast.core.events import Effect, Event, Fields, Usage
+from holdfast.core.state.shapes import Hot, Step
+
+
+class Now(Struct, frozen=True, gc=False):
+    """The time, in microseconds."""
+
+
+class Record(Struct, frozen=True, gc=False):
+    """Write events, durable when answered with True.
+
+    A `decided` one is answered with False if the log had moved on: decide again. A taken key is answered with KeyTaken.
+    What may be written `behind` the agent's back is written when the agent's checkpoint strategy says.
+    """
+
+    events: tuple[Event, ...] = ()
+    decided: bool = False
+    takes: tuple[Take, ...] = ()
+    frees: tuple[str, ...] = ()
+    behind: bool = False
+
+
+class Act(Struct, frozen=True, gc=False):
+    """Call the user's function; answered with an Outcome."""
+
+    key: str
+    want: Want
+    attempt: int
+    idempotency_key: str = ""
+
+
+class Transact(Struct, frozen=True, gc=False):
+    """Call the user's function inside a transaction of the store and record its outcome in the same, if it has a value.
+
+    Answered with that Outcome, or with None if the log had moved on.
+    """
+
+    act: Act
+    record: Callable[[Outcome], Event]
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """Ask the destination whether a call happened; answered with Happened, DidNotHappen, Unknown or Unfit."""
+
+    step: Step
+    want: Want
+
+
+class Recall(Struct, frozen=True, gc=False):
+    """What became of a step in the log this one was forked from; answered with a Step or None."""
+
+    key: str
+
+
+class Owner(Struct, frozen=True, gc=False):
+    """Who has a unique key, and what became of that call; answered with an Owned, or None if nobody has it."""
+
+    unique: str
+
+
+class Owned(Struct, frozen=True, gc=False):
+    """A unique key's owner. Without a step the call came to nothing; `gone` means its log was removed."""
+
+    take: Take
+    step: Step | None
+    gone: bool = False
+
+
+class Sleep(Struct, frozen=True, gc=False):
+    """Let time pass until then, or until the log moves. A long sleep suspends the task instead."""
+
+    until_us: int
+
+
+class Park(Struct, frozen=True, gc=False):
+    """Nothing can be done until something comes from outside, or until a time. The task suspends, unless it came."""
+
+    why: ev.WaitKind
+    wake_us: int | None = None
+
+
+class Child(Struct, frozen=True, gc=False):
+    """Let a child task begin, or go on, here, until it ends or waits."""
+
+    id: str
+    agent: Any
+    input: Fields
+    step: str
+
+
+class Body(Struct, frozen=True, gc=False):
+    """Call the agent's own function, for the whole task or for one turn; answered with what it returned."""
+
+
+class Payers(Struct, frozen=True, gc=False):
+    """The states of the tasks whose budgets this one uses up."""
+
+    ids: tuple[str, ...]
+
+
+class Pin(Struct, frozen=True, gc=False):
+    """How far the logs of the task's user and thread have come; they are read up to there."""
+
+
+class Idle(Struct, frozen=True, gc=False):
+    """Wait until no branch of the task has anything under way."""
+
+
+Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle | Payers | Pin
+Flow = Generator[Wish, Any, Raw]
+Part = Generator[Wish, Any, Any]
+"""A piece of a flow."""
+
+
+class Happened:
+    """A call in doubt did happen, with this result."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.result = result
+
+
+class DidNotHappen:
+    """A call in doubt did not happen, and will not."""
+
+
+class Unknown:
+    """Nobody can tell whether a call in doubt happened."""
+
+
+class Unfit:
+    """A call in doubt did happen, says its destination, with a result that cannot be one. Never given by users."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """What became of calling a function: a value, an error, or no answer in time; and when it was called."""
+
+    value: Raw | None = None
+    error: Exception | None = None
+    timed_out: bool = False
+    usage: Usage | None = None
+    started_us: int = 0
+
+
+class Want(Struct, frozen=True, kw_only=True, gc=False):
+    """A step somebody wants done."""
+
+    name: str
+    fn: Callable[..., Any]
+    input: Fields
+    arguments: dict[str, Any]
+    given: tuple[str, ...] = ()
+    retry: Retry
+    timeout: float | None = None
+    tool: str = ""
+    effect: Effect = "idempotent"
+    risk: str = ""
+    unique: str = ""
+    undo: str = ""
+    approval: bool = False
+    approval_seconds: float | None = None
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    reconcile: Callable[..., Any] | None = None
+    reconcile_after: float = 2.0
+    on_doubt: str = "ask"
+    on_change: str = "error"
+    mock: Any = UNSET
+    secrets: tuple[str, ...] = ()
+    result: Callable[[Any], Any] | None = None
+    is_async: bool = False
+    estimate: Usage | None = None
+
+
+class Branch:
+    """One line of execution inside a task: how often each name was used in it, and how far it sees.
+
+    `own` is what it has said since its last waiting verb, newest first, as linked pairs: a branch that begins here
+    starts from it without a copy. `sketch` and `past` are what was worked out of that so far.
+    """
+
+    __slots__ = ("_used", "branches", "last", "own", "owner", "past", "path", "said", "seen", "sketch", "turn")
+
+    def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None) -> None:
+        self.path = path
+        self.seen = seen
+        self.turn = turn
+        self.own = own
+        self.owner: Any = None
+        self.branches = 0
+        self.said: dict[str, int] = {}
+        self.last: tuple[str, Raw] | None = None
+        self.sketch: Hot | None = None
+        self.past: Hot | None = None
+        self._used: dict[str, int] = {}
+
+    @property
+    def mark(self) -> str:
+        """What its sayings carry: `.` for the agent's own line."""
+        return self.path or "."
+
+    def key(self, name: str) -> str:
+        """The key of the next step of that name."""
+        number = self._used[name] = self._used.get(name, 0) + 1
+        return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
+
+    def child(self, name: str = "", seen: int | None = None, own: Any = None) -> Branch:
+        """A branch that begins where this one is, or was."""
+        if not name:
+            self.branches += 1
+            name = str(self.branches)
+        path = f"{self.path}/~{name}" if self.path else f"~{name}"
+        return Branch(path, self.seen if seen is None else seen, self.turn, self.own if seen is None else own)
+
+    def see(self, seq: int) -> None:
+        """From now on this branch sees the state up to that event."""
+        if seq > self.seen:
+            self.seen = seq
+        self.own = self.sketch = None
+
+
+class Stopping(Protocol):
+    """Whether the process was asked to stop before the next step."""
+
+    asked: bool
+
+
+class Desk(Protocol):
+    """What flows read: the state as folded so far, and whether anything waits to be written."""
+
+    @property
+    def hot(self) -> Hot: ...
+
+    @property
+    def unwritten(self) -> bool: ...
+
+    @property
+    def stop(self) -> Stopping: ...
+
+    @property
+    def called(self) -> dict[str, Want]: ...
+
+    @property
+    def underway(self) -> dict[str, Any]: ...
+
+    @property
+    def priced(self) -> Callable[[Usage], Usage]: ...

@@ -1,0 +1,35 @@
+"""Typed messages, and the forms providers know them in. Imports the codec and errors.
+
+Others use `Message Text ToolCall ToolResult`, `parse render check repair` and `tokens.count`.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.messages.conversation import (
+    NO_RESULT as NO_RESULT,
+    Groups as Groups,
+    check as check,
+    groups as groups,
+    losses as losses,
+    parse as parse,
+    parse_all as parse_all,
+    render as render,
+    repair as repair,
+    system as system,
+)
+from holdfast.core.messages.message import (
+    Form as Form,
+    Image as Image,
+    Message as Message,
+    Other as Other,
+    Part as Part,
+    Reasoning as Reasoning,
+    Text as Text,
+    ToolCall as ToolCall,
+    ToolResult as ToolResult,
+    answer as answer,
+    whole as whole,
+)
+from holdfast.core.messages.provider_rules import (
+    problems as problems,
+)

@@ -1,0 +1,437 @@
+"""Events → state. Only `evolve` changes state; `fold` is the loop around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Stored
+from holdfast.core.events import Event
+from holdfast.core.phases import DEFAULT
+from holdfast.core.state import budget, fold_knowledge
+from holdfast.core.state.shapes import Approval, Divergence, Hot, Signal, Step, Undo, Wait
+from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
+
+
+def fold(hot: Hot | None, log: str, rows: Iterable[Stored]) -> Hot | None:
+    """The state after `rows`, which follow what `hot` has seen. Neither argument is changed."""
+    grown = None if hot is None else hot.copy()
+    for row in rows:
+        grown = evolve(grown, log, row.seq, row.at_us, codec.decode(row.kind, row.body))
+    return grown
+
+
+def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot:
+    """Apply one event in place. The first event makes the state; a rollback gives another one."""
+    cls = type(event)
+    if hot is None or cls in _REPLACING:
+        hot = _begin(hot, log, event, at_us)
+    else:
+        change = _CHANGES.get(cls)
+        if change is not None:
+            change(hot, event, seq, at_us)
+        if cls in SUMMARISED:
+            if cls in budget.HOLDING:
+                budget.hold(hot, event, at_us)
+            hot.summary = summarise(hot.summary, log, event, at_us)
+        if event.said:
+            identity = saying(event.said, event)
+            hot.said[identity] = hot.said.get(identity, 0) + 1
+        if hot.budget is not None and hot.begun:
+            budget.press(hot, at_us)
+    hot.seq = seq
+    hot.updated_us = at_us
+    return hot
+
+
+def saying(branch: str, event: Event) -> str:
+    """What an agent says, apart from how often: which branch, what kind of thing, about what.
+
+    >>> saying(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
+    '. FactLearned city'
+    """
+    return f"{branch} {type(event).__name__} {getattr(event, _SUBJECTS.get(type(event), ''), '')}"
+
+
+_SUBJECTS: dict[type[Event], str] = {
+    **dict.fromkeys((ev.FactLearned, ev.NoteSet), "key"),
+    **dict.fromkeys((ev.StateSet, ev.StateIncremented, ev.StateAppended, ev.StateDeleted), "name"),
+    **dict.fromkeys((ev.QuestionOpened, ev.QuestionClosed, ev.DecisionMade), "question"),
+    **dict.fromkeys((ev.FlagRaised, ev.FlagCleared), "flag"),
+    **dict.fromkeys((ev.CompensationAdded,), "name"),
+    ev.PlanStepDone: "step",
+    ev.ArtifactAdded: "type",
+}
+
+
+# The first event, and those that start over
+
+
+def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
+    match event:
+        case ev.TaskForked() if hot is not None:
+            return _forked(hot, log, event, at_us)
+        case ev.RolledBack() if hot is not None:
+            restored: Hot = codec.load(event.hot, Hot)
+            restored.summary = replace(restored.summary, changed_us=at_us)
+            return restored
+        case ev.TaskCreated():
+            return Hot(
+                summary=first_summary(log, event, at_us),
+                log_created_us=at_us,
+                phase=(event.phases or DEFAULT).start,
+                **{name: getattr(event, name) for name in _FROM_CREATION},
+            )
+        case _:
+            salt: str = getattr(event, "salt", "")
+            return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us, salt=salt)
+
+
+_FROM_CREATION = (
+    *("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers"),
+    *("phases", "constraints", "risks", "contract", "state_version"),
+)
+
+
+def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
+    """A fork inherits what is known and what was done; not the claim, the end, the waits or the deadline."""
+    fork = hot.copy()
+    fork.summary = forked_summary(hot.summary, log, event, at_us)
+    fork.seed = event.seed or hot.seed
+    fork.effects = event.effects
+    fork.log_created_us = at_us
+    fork.result, fork.failure, fork.cancel = UNSET, None, None
+    fork.forked_from, fork.forked_at = event.parent, event.at
+    last = max((step.last_seq for step in hot.steps.values() if step.done), default=hot.turn_seq or hot.begun)
+    fork.joint = (last, event.at + 1)
+    fork.undoing = False
+    fork.payers, fork.held_since_us = (), 0
+    for inherited_no_more in (fork.waits, fork.signals, fork.approvals, fork.undo):
+        inherited_no_more.clear()
+    return fork
+
+
+_REPLACING = {ev.TaskForked, ev.RolledBack}
+
+
+# What each event changes, hot kinds first
+
+
+def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> None:
+    begun = hot.steps.get(event.key)
+    if begun is None:
+        hot.steps[event.key] = Step(
+            event.key,
+            event.name,
+            "completed",
+            seq,
+            seq,
+            event.started_us or at_us,
+            at_us,
+            event.attempts,
+            event.input,
+            event.result,
+            None,
+            event.tool,
+            event.effect,
+            event.idempotency_key,
+            behind=event.behind,
+        )
+    else:
+        done: dict[str, Any] = {"attempts": event.attempts, "result": event.result, "failure": None}
+        done["behind"] = event.behind
+        hot.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
+    hot.steps_done += 1
+    if event.tool:
+        hot.calls_done += 1
+    if event.usage is not None:
+        budget.spend(hot, event.usage)
+    undo = event.undo or (begun.undo if begun is not None else "")
+    if undo:
+        _to_undo(hot, event, undo, event.result)
+    if hot.approvals:
+        _use_approval(hot, event.key)
+
+
+def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None:
+    earlier = hot.steps.get(event.key)
+    budget.announced_again(hot, earlier, at_us)
+    copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk", "undo", "estimate")
+    hot.steps[event.key] = Step(
+        **{name: getattr(event, name) for name in copied},
+        status="running",
+        first_seq=seq if earlier is None else earlier.first_seq,
+        last_seq=seq,
+        started_us=(event.started_us or at_us) if earlier is None else earlier.started_us,
+        attempts=event.attempt,
+        failures=() if earlier is None else earlier.failures,
+        announced_us=at_us,
+    )
+    _use_approval(hot, event.key)
+
+
+def _to_undo(hot: Hot, step: Step | ev.StepCompleted, name: str, result: Raw) -> None:
+    """Something was done that can be undone. The list outlives the turn, and a rollback too."""
+    place = address(hot.turn, step.key) if hot.turn else step.key
+    hot.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result))
+
+
+def _use_approval(hot: Hot, key: str) -> None:
+    approval = hot.approvals.get(key)
+    if approval is not None and approval.status == "given":
+        hot.approvals[key] = replace(approval, status="used")
+
+
+def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
+    begun = hot.steps.get(event.key)
+    budget.failed(hot, begun, event, at_us)
+    if begun is None:
+        copied = ("key", "name", "input", "tool", "effect", "idempotency_key")
+        given = {name: getattr(event, name) for name in copied}
+        begun = Step(**given, status="retrying", first_seq=seq, last_seq=seq, started_us=at_us)
+    failed = {"failure": event.failure, "failures": (*begun.failures, event.failure)}
+    retry = {"attempts": event.attempt, "retry_us": event.retry_us}
+    hot.steps[event.key] = replace(begun, status="retrying", last_seq=seq, **failed, **retry)
+
+
+def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
+    begun = hot.steps.get(event.key)
+    budget.failed(hot, begun, event, at_us)
+    if event.tool and event.attempts:
+        hot.calls_done += 1
+    outcome: dict[str, Any] = {
+        "status": "failed",
+        "last_seq": seq,
+        "ended_us": at_us,
+        "failure": event.failure,
+        "safe": event.safe,
+    }
+    if begun is None:
+        copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "attempts")
+        given = {name: getattr(event, name) for name in copied}
+        hot.steps[event.key] = Step(**given, first_seq=seq, started_us=event.started_us or at_us, **outcome)
+    else:
+        hot.steps[event.key] = replace(begun, attempts=event.attempts, **outcome)
+
+
+def _step_doubted(hot: Hot, event: ev.StepDoubted, seq: int, at_us: int) -> None:
+    if event.key in hot.steps:
+        hot.steps[event.key] = replace(hot.steps[event.key], status="doubt", last_seq=seq)
+
+
+def _step_settled(hot: Hot, event: ev.StepSettled, seq: int, at_us: int) -> None:
+    settled = hot.steps.get(event.key)
+    if settled is None:
+        return  # its announcement was erased
+    if event.happened:
+        result = codec.JSON_NULL if event.result is UNSET else event.result
+        hot.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
+        hot.steps_done += 1
+        hot.calls_done += 1
+        if settled.undo:
+            _to_undo(hot, settled, settled.undo, result)
+    else:
+        hot.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us)
+
+
+def _turn_started(hot: Hot, event: ev.TurnStarted, seq: int, at_us: int) -> None:
+    """A new turn starts with no steps of its own; what is still open keeps its address (`3/pay#1`)."""
+    if hot.turn == 0:
+        hot.prelude = {key: step for key, step in hot.steps.items() if step.done}
+        hot.prelude_said = hot.said
+    still_open = [step for step in hot.steps.values() if step.open]
+    addressed = [replace(step, key=address(hot.turn, step.key)) for step in still_open]
+    hot.steps = {step.key: step for step in addressed}
+    hot.said = {}
+    hot.approvals = {}
+    hot.turn = event.turn
+    hot.turn_seq = seq
+    _pin(hot, event.pins)
+
+
+def _task_claimed(hot: Hot, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
+    """What the agent sees at first is what was known when somebody first took the task."""
+    if not hot.begun:
+        hot.begun = seq
+        _pin(hot, event.pins)
+    hot.attempts += 1
+    if event.taken == "lease":
+        hot.silent_seq = seq
+    _count_deaths(hot, event.holder)
+
+
+def _task_suspended(hot: Hot, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
+    hot.wait_note = event.note
+
+
+def _count_deaths(hot: Hot, holder: str) -> None:
+    """How many holders in a row were lost without a step being done in between. Being let go of is no step."""
+    if hot.summary.status == "running" and hot.summary.holder not in (None, holder):
+        hot.deaths = hot.deaths + 1 if hot.died_at == hot.steps_done else 1
+        hot.died_at = hot.steps_done
+    elif hot.summary.status != "pending" or hot.died_at != hot.steps_done:
+        hot.deaths = 0
+
+
+def _pin(hot: Hot, pins: ev.Pins | None) -> None:
+    """From here on more is seen of what the user and the thread have come to."""
+    if pins is not None:
+        hot.pins = pins
+        if not hot.forked_from and not hot.mock:  # else they are in no log but its own
+            hot.user_changes = ()
+
+
+def address(turn: int, key: str) -> str:
+    """A step's key as seen from other turns.
+
+    >>> address(3, "pay#1"), address(0, "pay#1"), address(9, "3/pay#1")
+    ('3/pay#1', '0/pay#1', '3/pay#1')
+    """
+    return key if key.split("/", 1)[0].isdigit() else f"{turn}/{key}"
+
+
+def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None:
+    prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
+    hot.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
+
+
+def _wait_ended(hot: Hot, event: ev.WaitEnded, seq: int, at_us: int) -> None:
+    """A wait is a step too: what ended it is its result."""
+    wait = hot.waits.pop(event.key, None)
+    if wait is None:
+        return  # its beginning was erased
+    if wait.kind == "signal" and not event.expired:
+        named = (one for one in hot.signals if one.name == wait.name)
+        taken = next((one for one in named if event.signal in (0, one.seq)), None)
+        hot.signals = [one for one in hot.signals if one is not taken]
+    value = codec.JSON_NULL if event.value is UNSET else event.value
+    status = "completed" if event.failure is None else "failed"
+    ended: dict[str, Any] = {"result": value, "failure": event.failure, "effect": "read"}
+    hot.steps[event.key] = Step(event.key, wait.name, status, seq, seq, wait.since_us, at_us, **ended)
+
+
+def _approval_asked(hot: Hot, event: ev.ApprovalAsked, seq: int, at_us: int) -> None:
+    copied = ("key", "name", "bound", "tool", "risk", "input", "wake_us")
+    prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
+    given = {name: getattr(event, name) for name in copied}
+    hot.approvals[event.key] = Approval(**given, prompt=prompt, status="asked", seq=seq, asked_us=at_us)
+
+
+def _approval_given(hot: Hot, event: ev.ApprovalGiven, seq: int, at_us: int) -> None:
+    asked = hot.approvals.get(event.key)
+    if asked is not None:
+        told: dict[str, Any] = {"by": event.by, "why": event.why, "until_us": event.until_us}
+        hot.approvals[event.key] = replace(asked, status="given", seq=seq, **told)
+        _approval_answered(hot, asked, Raw(b"true"), seq, at_us)
+
+
+def _approval_refused(hot: Hot, event: ev.ApprovalRefused, seq: int, at_us: int) -> None:
+    asked = hot.approvals.get(event.key)
+    if asked is not None:
+        hot.approvals[event.key] = replace(asked, status="refused", seq=seq, by=event.by, why=event.why)
+        _approval_answered(hot, asked, Raw(b"false"), seq, at_us)
+
+
+def _approval_answered(hot: Hot, asked: Approval, answer: Raw, seq: int, at_us: int) -> None:
+    """What the agent itself asked is a step, and the answer its result."""
+    if not asked.tool:
+        times = (seq, seq, asked.asked_us, at_us)
+        hot.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
+
+
+def _task_failed(hot: Hot, event: ev.TaskFailed, seq: int, at_us: int) -> None:
+    hot.failure = event.failure
+    hot.failed_at, hot.failed_step = event.state_seq or seq - 1, event.step
+
+
+def _undo_started(hot: Hot, event: ev.UndoStarted, seq: int, at_us: int) -> None:
+    hot.undoing = True
+    hot.failure = event.failure
+
+
+def _signal_received(hot: Hot, event: ev.SignalReceived, seq: int, at_us: int) -> None:
+    hot.signals.append(Signal(event.name, event.value, event.by, seq))
+
+
+def _task_reopened(hot: Hot, event: ev.TaskReopened, seq: int, at_us: int) -> None:
+    hot.result, hot.failure, hot.cancel = UNSET, None, None
+    ended_it = hot.steps.pop(event.void, None)
+    if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
+        hot.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
+
+
+def _task_diverged(hot: Hot, event: ev.TaskDiverged, seq: int, at_us: int) -> None:
+    """Several may notice, each with what it knows: all of it counts."""
+    known = hot.divergence or Divergence(event.known_seq, event.head_seq)
+    calls = dict.fromkeys((*known.calls, *(call.key for call in event.calls)))
+    hot.divergence = Divergence(
+        max(known.known_seq, event.known_seq),
+        min(known.head_seq, event.head_seq),
+        tuple(calls),
+        max(known.unsure_upto, event.unsure_upto),
+    )
+
+
+def _child_spent(hot: Hot, event: ev.ChildSpent, seq: int, at_us: int) -> None:
+    if event.lost:
+        budget.lose(hot, event.child, "a child does not know what became of it", event.usage, at_us)
+    else:
+        budget.spend(hot, event.usage, event.calls)
+
+
+def _checkpoint_made(hot: Hot, event: ev.CheckpointMade, seq: int, at_us: int) -> None:
+    """A place to come back to; one an agent made is a step too, so that a replay passes it."""
+    hot.checkpoints[event.label] = seq
+    if event.key:
+        hot.steps[event.key] = Step(event.key, "checkpoint", "completed", seq, seq, at_us, at_us, effect="read")
+
+
+def _drop(items: dict[str, Any], key: str) -> None:
+    items.pop(key, None)
+
+
+def _set(name: str, source: str) -> Callable[[Hot, Any, int, int], None]:
+    """A change that only remembers one field of the event."""
+
+    def change(hot: Hot, event: Any, seq: int, at_us: int) -> None:
+        setattr(hot, name, getattr(event, source))
+
+    return change
+
+
+_CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
+    ev.StepCompleted: _step_completed,
+    ev.StepStarted: _step_started,
+    ev.TurnStarted: _turn_started,
+    **fold_knowledge.CHANGES,
+    ev.TaskClaimed: _task_claimed,
+    ev.TaskSuspended: _task_suspended,
+    ev.AttemptFailed: _attempt_failed,
+    ev.StepFailed: _step_failed,
+    ev.StepDoubted: _step_doubted,
+    ev.StepSettled: _step_settled,
+    ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
+    ev.WaitStarted: _wait_started,
+    ev.WaitEnded: _wait_ended,
+    ev.ApprovalAsked: _approval_asked,
+    ev.ApprovalGiven: _approval_given,
+    ev.ApprovalRefused: _approval_refused,
+    ev.CompensationAdded: lambda hot, e, seq, at: hot.undo.append(Undo(e.name, input=e.input)),
+    ev.UndoStarted: _undo_started,
+    ev.BudgetRaised: lambda hot, e, seq, at: budget.raised(hot, e),
+    ev.ChildSpent: _child_spent,
+    ev.UserCreated: _set("salt", "salt"),
+    ev.ThreadCreated: _set("salt", "salt"),
+    ev.SignalReceived: _signal_received,
+    ev.CheckpointMade: _checkpoint_made,
+    ev.PhaseSet: _set("phase", "phase"),
+    ev.TaskCompleted: _set("result", "result"),
+    ev.TaskFailed: _task_failed,
+    ev.CancelRequested: lambda hot, e, seq, at: setattr(hot, "cancel", (e.by, e.why)),
+    ev.TaskReopened: _task_reopened,
+    ev.TaskDiverged: _task_diverged,
+}

@@ -1,0 +1,286 @@
+"""The shapes of state: what a task needs in order to go on (law 6).
+
+The bag, plan, facts, open things, the steps of this turn, totals. Values stay encoded; whoever looks decodes them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from holdfast.core import codec
+from holdfast.core.codec import Summary
+from holdfast.core.events import Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
+from holdfast.core.phases import Moves
+
+FOLD_VERSION = 3
+"""Changes when the same events fold to something else; older snapshots are then ignored."""
+
+ENDED = ("completed", "failed", "cancelled")
+
+StepStatus = Literal["running", "retrying", "completed", "failed", "doubt", "void"]
+
+
+class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
+    """One step of the current turn and what became of it."""
+
+    key: str
+    name: str
+    status: StepStatus
+    first_seq: int
+    last_seq: int
+    started_us: int
+    ended_us: int = 0
+    attempts: int = 1
+    input: Fields = {}
+    result: Raw = codec.JSON_NULL
+    failure: Failure | None = None
+    tool: str = ""
+    effect: Effect = "idempotent"
+    idempotency_key: str = ""
+    unique: str = ""
+    risk: str = ""
+    retry_us: int = 0
+    failures: tuple[Failure, ...] = ()
+    undo: str = ""
+    behind: bool = False
+    announced_us: int = 0
+    safe: bool = False
+    estimate: Usage | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Announced as something that can be done once only, and nobody knows whether it was."""
+        return self.effect == "once" and self.status in ("running", "doubt")
+
+    @property
+    def done(self) -> bool:
+        """Has its outcome."""
+        return self.status in ("completed", "failed")
+
+    @property
+    def open(self) -> bool:
+        """Announced, without an outcome."""
+        return self.status in ("running", "retrying", "doubt")
+
+
+class Fact(Struct, frozen=True, omit_defaults=True, gc=False):
+    value: Raw
+    source: str
+    at_us: int
+
+
+class Artifact(Struct, frozen=True, omit_defaults=True, gc=False):
+    type: str
+    summary: str
+    bytes: int
+    step: str
+    seq: int
+    data: Raw = codec.JSON_NULL
+
+
+class PlanStep(Struct, frozen=True, omit_defaults=True, gc=False):
+    text: str
+    done: bool = False
+
+
+class Wait(Struct, frozen=True, omit_defaults=True, gc=False):
+    key: str
+    kind: WaitKind
+    name: str
+    prompt: Raw
+    since_us: int
+    wake_us: int | None = None
+
+
+class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A person's consent to one call: bound to it, used once."""
+
+    key: str
+    name: str
+    status: Literal["asked", "given", "refused", "used"]
+    bound: str
+    seq: int
+    asked_us: int
+    tool: str = ""
+    risk: str = ""
+    input: Fields = {}
+    prompt: Raw = codec.JSON_NULL
+    wake_us: int | None = None
+    until_us: int | None = None
+    by: str = ""
+    why: str = ""
+
+
+class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something done that would have to be undone, and by what."""
+
+    name: str
+    step: str = ""
+    tool: str = ""
+    idempotency_key: str = ""
+    input: Fields = {}
+    result: Raw = codec.JSON_NULL
+
+
+class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A signal nobody has taken yet."""
+
+    name: str
+    value: Raw
+    by: str
+    seq: int
+
+
+class Lost(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that may have been paid for, though no usage of it is on record."""
+
+    step: str
+    why: str
+    estimate: Usage
+    at_us: int
+
+
+class Spent(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What was used up, by the task and by the children it pays for; and what may have been, apart."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    calls: int = 0
+    lost: tuple[Lost, ...] = ()
+    lost_count: int = 0
+    lost_tokens: int = 0
+    lost_cost: float = 0.0
+    unpriced: str = ""
+
+
+class Messages(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A conversation by its identity: how many messages, and their running digest."""
+
+    count: int = 0
+    digest: str = ""
+
+
+class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What stands for the messages at these positions (ranges, their ends not included), and what it took to make."""
+
+    text: Raw
+    covers: tuple[tuple[int, int], ...]
+    model: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    basis: str = "estimate"
+    seq: int = 0
+
+
+class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a log has lost: from where to where, which calls, and up to which turn there may be more of them."""
+
+    known_seq: int
+    head_seq: int
+    calls: tuple[str, ...] = ()
+    unsure_upto: int = -1
+
+
+class Hot(Struct, omit_defaults=True, kw_only=True):
+    """The hot state of a task. Private to whoever evolves it; everybody else gets a copy."""
+
+    summary: Summary
+    seq: int = 0
+    updated_us: int = 0
+    log_created_us: int = 0
+    input: Fields = {}
+    seed: str = ""
+    salt: str = ""
+    version: str = ""
+    stages: tuple[str, ...] = ()
+    goal: str = ""
+    phase: str = "idle"
+    phases: Moves | None = None
+    constraints: Raw | UnsetType = UNSET
+    risks: tuple[str, ...] = ()
+    contract: str = ""
+    begun: int = 0
+    attempts: int = 0
+    turn: int = 0
+    turn_seq: int = 0
+    effects: str = "live"
+    result: Raw | UnsetType = UNSET
+    failure: Failure | None = None
+    failed_at: int = 0
+    failed_step: str = ""
+    cancel: tuple[str, str] | None = None
+    steps: dict[str, Step] = {}
+    waits: dict[str, Wait] = {}
+    signals: list[Signal] = []
+    plan: list[PlanStep] = []
+    facts: dict[str, Fact] = {}
+    questions: list[str] = []
+    artifacts: dict[str, Artifact] = {}
+    notes: dict[str, Raw] = {}
+    flags: list[str] = []
+    bag: dict[str, Raw] = {}
+    state_version: int = 0
+    messages: Messages = Messages()
+    summarised: Summarised | None = None
+    decisions: int = 0
+    checkpoints: dict[str, int] = {}
+    kept: dict[str, Step] = {}
+    said: dict[str, int] = {}
+    steps_done: int = 0
+    approvals: dict[str, Approval] = {}
+    undo: list[Undo] = []
+    undoing: bool = False
+    block: bool = False
+    prelude: dict[str, Step] = {}
+    prelude_said: dict[str, int] = {}
+    forked_from: str = ""
+    forked_at: int = 0
+    joint: tuple[int, int] = (0, 0)
+    budget: Limits | None = None
+    payers: tuple[str, ...] = ()
+    spent: Spent = Spent()
+    calls_done: int = 0
+    held_us: int = 0
+    held_since_us: int = 0
+    pressed: tuple[str, ...] = ()
+    pins: Pins = Pins()
+    user_changes: tuple[Changes, ...] = ()
+    deaths: int = 0
+    died_at: int = -1
+    silent_seq: int = 0
+    wait_note: str = ""
+    divergence: Divergence | None = None
+
+    @property
+    def mock(self) -> bool:
+        """Whether every call of a tool is answered by its mock."""
+        return self.summary.mock
+
+    def copy(self) -> Hot:
+        """A state of its own: containers are copied, the frozen things in them are shared."""
+        return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})
+
+    def sketch(self) -> Hot:
+        """A state that what an agent says may be applied to: only what sayings change is copied."""
+        return replace(self, said={}, **{name: getattr(self, name).copy() for name in _SAID})
+
+    def steps_of(self, turn: int) -> dict[str, Step]:
+        """The steps of this turn; or, for a block that has gone on to its turns, those before the first."""
+        return self.steps if turn == self.turn else self.prelude
+
+    def joined(self, seq: int) -> int:
+        """How far one sees who saw up to there. The last thing a fork inherits shows its patch too."""
+        return self.joint[1] if seq and seq == self.joint[0] else seq
+
+    @property
+    def ended(self) -> bool:
+        """Completed, failed or cancelled."""
+        return self.summary.status in ENDED
+
+
+_SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
+_CONTAINERS = (*_SAID, "steps", "waits", "signals", "kept", "said", "approvals", "prelude", "prelude_said")

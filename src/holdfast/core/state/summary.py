@@ -1,0 +1,101 @@
+"""Events → summary: the few facts that a list or a queue cares about, as a row of its own. Itself a fold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Summary
+from holdfast.core.events import Event
+from holdfast.core.state.shapes import Hot
+
+
+def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
+    """What a list shows after this event. Gives back the same object where nothing changes."""
+    if summary is None:
+        return first_summary(log, event, at_us)
+    if isinstance(event, ev.TaskForked):
+        return forked_summary(summary, log, event, at_us)
+    if isinstance(event, ev.RolledBack):
+        return replace(codec.load(event.hot, Hot).summary, changed_us=at_us)
+    changed = _summary_change(summary, event)
+    return replace(summary, changed_us=at_us, **changed) if changed else summary
+
+
+def first_summary(log: str, event: Event, at_us: int) -> Summary:
+    """What a list shows of a task that has just begun."""
+    same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "version")
+    given: dict[str, Any] = {"agent": ""}
+    if isinstance(event, ev.TaskCreated):
+        given = {name: getattr(event, name) for name in same} | {"wake_us": event.start_us, "key": event.queue_key}
+    return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
+
+
+def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) -> Summary:
+    """What a list shows of a fresh fork."""
+    return Summary(
+        id=log,
+        **{
+            name: getattr(parent, name)
+            for name in ("agent", "stage", "user", "thread", "queue", "priority", "mock", "version")
+        },
+        deadline_us=event.deadline_us,
+        created_us=at_us,
+        changed_us=at_us,
+    )
+
+
+def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
+    match event:
+        case ev.TaskClaimed():
+            held = {"holder": event.holder, "lease_seconds": event.lease_seconds, "claims": summary.claims + 1}
+            return {"status": "running", "waiting": None, "wake_us": None, **held}
+        case ev.TaskReleased():
+            return {"status": "pending", "holder": None, "wake_us": event.wake_us}
+        case ev.TaskSuspended():
+            return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
+        case ev.SignalReceived(unawaited=True):
+            return {}
+        case ev.TaskDiverged():
+            frozen = {"status": "waiting", "waiting": "diverged", "wake_us": None, "holder": None}
+            return {} if summary.status in ("completed", "failed", "cancelled") else frozen
+        case ev.DivergenceAccepted():
+            return {"status": "pending", **_AT_REST}
+        case (
+            ev.SignalReceived()
+            | ev.WaitEnded()
+            | ev.StepSettled()
+            | ev.CancelRequested()
+            | ev.ApprovalGiven()
+            | ev.ApprovalRefused()
+            | ev.BudgetRaised()
+        ):
+            awake = summary.status == "waiting" and summary.waiting != "diverged"  # that ends when somebody says so
+            return {"status": "pending", "waiting": None, "wake_us": None} if awake else {}
+        case ev.TaskCompleted():
+            return {"status": "completed", **_AT_REST}
+        case ev.TaskFailed():
+            return {"status": "failed", **_AT_REST}
+        case ev.TaskCancelled():
+            return {"status": "cancelled", **_AT_REST}
+        case ev.TaskReopened():
+            again = {} if event.deadline_us is None else {"deadline_us": event.deadline_us}
+            return {"status": "pending", **_AT_REST, **again}
+        case ev.StageSet():
+            return {"stage": event.stage} if event.stage != summary.stage else {}
+        case _:
+            return {}
+
+
+_AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
+SUMMARISED = frozenset[type[Event]](
+    (
+        *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
+        *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
+        *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
+        *(ev.TaskDiverged, ev.DivergenceAccepted),
+    )
+)
+"""After these events a list may show something else."""

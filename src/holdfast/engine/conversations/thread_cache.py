@@ -1,0 +1,85 @@
+"""What was said in a thread, read once: this process remembers it, and asks the log whether it still holds.
+
+A thread outlives its tasks, and each of them begins by looking at all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Raw, Struct
+
+from holdfast.core import codec, events as ev, limits
+from holdfast.core.codec import Head, Stored
+from holdfast.core.state.shapes import FOLD_VERSION
+from holdfast.engine.logs.cache import Spoken
+from holdfast.engine.logs.log import Logs, decoded
+
+
+class Said(Struct, frozen=True):
+    """Messages in order: the seq of each, itself, the running digest after it, whose it is and which of theirs."""
+
+    seqs: list[int]
+    raws: list[Raw]
+    digests: list[str]
+    owners: list[tuple[str, int]]
+
+
+def read(name: str, rows: Sequence[Stored], digest: str) -> Said:
+    """The messages in these rows of a log, after those with that digest. What was erased is left out."""
+    found = Said([], [], [], [])
+    for row in rows:
+        event = decoded(name, row)
+        if isinstance(event, ev.MessageAdded) and event.message is not UNSET:
+            digest = codec.running(digest, event.message)
+            found.seqs.append(row.seq)
+            found.raws.append(event.message)
+            found.digests.append(digest)
+            found.owners.append((event.task, event.index))
+    return found
+
+
+def all_of(logs: Logs, name: str) -> Said:
+    """Everything that was said in a thread. Its lists are the asker's own."""
+    spoken = _remembered(logs, name) or _whole(logs, name)
+    return Said(list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners))
+
+
+def _remembered(logs: Logs, name: str) -> Spoken | None:
+    """What is in memory, if the log confirms it, and what came since: one question."""
+    kept, most = logs.cache.talks.get(name), limits.CACHE_TAIL_EVENTS
+    if kept is None:
+        return None
+    found = logs.store.since(name, kept.head.seq, limit=most + 1)
+    rows = found.rows
+    fits = bool(rows) and (rows[0].seq, rows[0].digest) == (kept.head.seq, kept.head.digest)
+    if not fits or found.erased != kept.erased or len(rows) > most:
+        logs.cache.talks.drop(name)
+        return None
+    if len(rows) == 1:
+        return kept
+    more = read(name, [row for row in rows[1:] if row.kind == "message_added"], (kept.digests or [""])[-1])
+    lists = (kept.seqs + more.seqs, kept.raws + more.raws, kept.digests + more.digests, kept.owners + more.owners)
+    return _kept(
+        logs, name, Spoken(Head(rows[-1].seq, rows[-1].digest), *lists, kept.erased, kept.weight + _weight(more))
+    )
+
+
+def _whole(logs: Logs, name: str) -> Spoken:
+    """All of it from the store. The erasures are counted first: what is read is at least as new."""
+    opening = logs.store.opening(name, version=FOLD_VERSION)
+    rows = logs.store.read_kind(name, "message_added")
+    found = read(name, rows, "")
+    head = Head(rows[-1].seq, rows[-1].digest) if rows else Head(0, b"")
+    lists, erased = (found.seqs, found.raws, found.digests, found.owners), opening.erased if opening else 0
+    spoken = Spoken(head, *lists, erased, limits.CACHE_STATE_BYTES + _weight(found))
+    return _kept(logs, name, spoken) if rows else spoken
+
+
+def _kept(logs: Logs, name: str, spoken: Spoken) -> Spoken:
+    logs.cache.talks.put(name, spoken, spoken.weight)
+    return spoken
+
+
+def _weight(found: Said) -> int:
+    return sum(limits.CACHE_MESSAGE_BYTES + len(bytes(raw)) for raw in found.raws)

@@ -1,0 +1,178 @@
+"""Versions of a typed state: how what an older agent wrote becomes what this one reads.
+
+Upcasters are users' functions, so they are called where typed state is read and where the first write under a new
+version is put together, and never in the fold (law 14).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Fetch
+from holdfast.core.errors import InvalidValue, StateNotMigrated
+from holdfast.core.events import Event
+from holdfast.core.state.shapes import Hot
+
+if TYPE_CHECKING:
+    from holdfast.engine.definitions.state_model import Model
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class States:
+    """The state an agent declares: its model, its version, and the way from older ones."""
+
+    def __init__(self, agent: str, cls: Any, version: int) -> None:
+        from holdfast.engine.definitions.state_model import model_of  # only agents that declare a state need it
+
+        self.agent = agent
+        self.model: Model = model_of(cls)
+        self.version = _number(version, "state_version")
+        self._upcasters: dict[int, tuple[int, Upcaster]] = {}
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions that can be read, oldest first."""
+        return sorted({*self._upcasters, self.version})
+
+    def add(self, start: int, to: int, fn: Upcaster) -> Upcaster:
+        """Remember what turns one version into a later one."""
+        named = f"upcast({start!r}, {to!r}) of {self.agent!r}"
+        if not (_is_number(start) and _is_number(to) and 0 <= start < to <= self.version):
+            raise InvalidValue(f"{named} leads nowhere", hint=f"give two versions, 0 ≤ from < to ≤ {self.version}")
+        if start in self._upcasters:
+            raise InvalidValue(f"{named} is the second from version {start}", hint="one way leads on from a version")
+        if not callable(fn) or inspect.iscoroutinefunction(fn):
+            raise InvalidValue(f"{named} is not a plain function", hint="write def …(state: dict) -> dict")
+        self._upcasters[start] = (to, fn)
+        return fn
+
+    # Reading
+
+    def lifted(self, plain: dict[str, Any], at: int, to: int | None = None) -> dict[str, Any]:
+        """What was written under one version, as it is under a later one; StateNotMigrated if there is no way."""
+        goal = self.version if to is None else to
+        if at > goal:
+            raise StateNotMigrated(
+                f"is of version {at}, and agent {self.agent!r} knows {goal}",
+                hint="run the newer agent, or roll the task back to before the migration",
+                found=at,
+                known=goal,
+            )
+        if not plain:
+            return plain  # nothing was written yet, so there is nothing to migrate
+        if at == 0 and 0 not in self._upcasters:
+            at = 1  # written before the state had a version: the first version is what it was then
+        while at < goal:
+            at, plain = self._step(plain, at, goal)
+        return plain
+
+    def _step(self, plain: dict[str, Any], at: int, goal: int) -> tuple[int, dict[str, Any]]:
+        to, upcaster = self._upcasters.get(at, (0, None))
+        if upcaster is None or to > goal:
+            raise StateNotMigrated(
+                f"is of version {at}, and nothing leads from there to {goal}",
+                hint=f"write @{self.agent}.upcast({at}, {at + 1}) over a function that takes the old dict",
+                found=at,
+                known=goal,
+            )
+        said = f"is of version {at}, and upcast({at}, {to}) of {self.agent!r}"
+        try:
+            made: Any = upcaster(plain)
+        except Exception as error:  # whatever user code raises is told with the version it was at
+            raise StateNotMigrated(
+                f"{said} raised {type(error).__name__}: {error}",
+                hint="an upcaster gets only the fields that were set; mend it, and resume the task",
+                found=at,
+                known=goal,
+            ) from error
+        if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):  # pyright: ignore
+            shown = type(made).__name__  # pyright: ignore[reportUnknownArgumentType]
+            raise StateNotMigrated(f"{said} gave a {shown}", hint="return the new dict, with names as keys", found=at)
+        return to, made  # pyright: ignore[reportUnknownVariableType]
+
+    def lift(self, hot: Hot, to: int, fetch: Fetch) -> Hot:
+        """A state of its own in which the bag is of that version. What did not change is kept as it is stored."""
+        plain = {name: codec.unpack(raw, fetch) for name, raw in hot.bag.items()}
+        at = hot.state_version
+        made = self.check(plain, at) if to == self.version else self.lifted(plain, at, to)
+        lifted = hot.sketch()
+        lifted.bag = {name: _kept(hot.bag.get(name), value, name, fetch) for name, value in made.items()}
+        lifted.state_version = to
+        return lifted
+
+    def check(self, plain: dict[str, Any], at: int) -> dict[str, Any]:
+        """What was written under a version, as it is under the newest; nothing is lost, and all of it fits."""
+        made = self.lifted(plain, at)
+        self._refuse_losses(made, at)
+        for name, value in made.items():
+            codec.pack(value, f"state.{name}")  # an upcaster may give anything
+        made = codec.as_json(made)
+        self.model.fits(made, made)
+        return made
+
+    def _refuse_losses(self, made: Mapping[str, Any], was: int) -> None:
+        lost = [name for name in made if name not in self.model.fields]
+        if lost:
+            raise StateNotMigrated(
+                f"is not a field of {self.model.name}: what version {was} kept there would be lost",
+                hint="let an upcaster move it or drop it, or add the field to the model",
+                path=f"state.{lost[0]}",
+                lost=lost,
+                found=was,
+            )
+
+    def seen(self, hot: Hot, fetch: Fetch) -> Hot:
+        """A state as this agent reads it."""
+        if hot.state_version == self.version:
+            return hot
+        return self.lift(hot, self.version, fetch)
+
+    def read(self, hot: Hot, fetch: Fetch) -> Any:
+        """A whole state as an instance of the model."""
+        bag = self.seen(hot, fetch).bag
+        return self.model.whole({name: codec.unpack(raw, fetch) for name, raw in bag.items()})
+
+    # Writing
+
+    def mark(self, hot: Hot) -> int:
+        """What a write carries: the version, if the log does not know it yet."""
+        return 0 if hot.state_version == self.version else self.version
+
+    def preceded(self, events: Sequence[Event], hot: Hot, fetch: Fetch) -> Sequence[Event]:
+        """Events to be written after `hot`; the first write under a new version comes after the migrated value."""
+        for index, event in enumerate(events):
+            if version_of(event) > hot.state_version:
+                return [*events[:index], self.migration(hot, fetch), *events[index:]]
+        return events
+
+    def migration(self, hot: Hot, fetch: Fetch) -> ev.StateMigrated:
+        """What is written before the first write under a new version."""
+        return ev.StateMigrated(version=self.version, bag=self.lift(hot, self.version, fetch).bag)
+
+
+def version_of(event: Event) -> int:
+    """Under which version of the state something is written, if it says so."""
+    return getattr(event, "state_version", 0)
+
+
+def _kept(old: Raw | None, value: Any, name: str, fetch: Fetch) -> Raw:
+    packed = codec.pack(value, f"state.{name}")
+    if old is not None and codec.resolve(packed, fetch) == codec.resolve(old, fetch):
+        return old
+    return packed
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidValue(f"{what}={value!r} is not a version", hint="count versions from 1")
+    return value

@@ -1,0 +1,89 @@
+"""Tasks around code that is no agent: a `with` block whose verbs are durable."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.core import events
+from holdfast.core.errors import InvalidValue, TaskExists
+from holdfast.core.flows import lifecycle
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.agent import Agent, nobody
+from holdfast.engine.dispatch import claim
+from holdfast.engine.dispatch.dispatcher import Workshop
+from holdfast.engine.drivers.driver import drive
+from holdfast.engine.execution import mocks
+from holdfast.engine.execution.execution import Run
+from holdfast.engine.logs.log import Log
+from holdfast.engine.reading import contracts
+from holdfast.engine.verbs.task import Block
+
+
+@contextmanager
+def block(
+    shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...] = ()
+) -> Generator[Block, None, None]:
+    """Enter a task, new or known; what happens in the block is how it ends."""
+    log = _entered(shop, id, created, then)
+    agent = nobody(created.agent)
+    with shop.busy.with_(id):
+        if not log.state.ended:
+            claim.claim(log)
+        run = Run(shop.logs, log, agent)
+        run.children, run.mocks = shop.child, shop.mocks.get(id, {})
+        if run.hot.turn:
+            run.begin_prelude()
+        task = Block(run)
+        ending = _Ending()
+        with claim.stopped_by_interrupt(run.stop, id):
+            try:
+                yield task
+            except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
+                ending.error = error
+            run.body = lambda: ending.result(task)
+            if not log.state.ended or ending.error is not None:
+                _end(run, agent, ending)
+
+
+class _Ending:
+    """How a block was left."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def result(self, task: Block) -> Any:
+        if self.error is not None:
+            raise self.error
+        return task.result
+
+
+def _end(run: Run, agent: Agent, ending: _Ending) -> None:
+    try:
+        if not run.hot.ended and not run.suspended:
+            drive(lifecycle.whole(run, agent), run)
+    finally:
+        run.log.remember()
+    if ending.error is not None:
+        raise ending.error
+
+
+def _entered(shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
+    """The task of a block: begun, found, or, if it had failed, opened again."""
+    logs = shop.logs
+    if logs.store.origin(id) is None:
+        with contextlib.suppress(TaskExists):
+            shop.begin(id, created, then)
+    log = logs.load(id)
+    if not log.state.block or log.state.summary.agent != created.agent:
+        raise InvalidValue(
+            f"task {id!r} belongs to the agent {log.state.summary.agent!r}", hint="use app.run or app.resume for it"
+        )
+    claim.same_input(logs, log, created.input)
+    contracts.same_contract(logs, log, created, then)
+    mocks.refuse_real(log, created.mock)
+    if log.state.summary.status == "failed" and not log.state.undoing:
+        log = answers.change(logs, id, answers.reopen("", "entered again"))
+    return log

@@ -1,0 +1,53 @@
+"""Working on a task with an async agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.core.codec import Group, Origin
+from holdfast.core.errors import Conflict
+from holdfast.core.events import Event
+from holdfast.core.flows import lifecycle
+from holdfast.engine.dispatch.claim import arguments
+from holdfast.engine.drivers.loop_driver import carry_out, drive_all, drive_async
+from holdfast.engine.execution.loop_execution import LoopRun
+from holdfast.engine.logs.hop import LoopCommits
+from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.verbs.task import AsyncTask
+from holdfast.failpoints import failpoint
+
+
+async def begin_async(logs: Logs, name: str, events: list[Event]) -> Log | None:
+    """Write the first events of a task without asking whether it is there; None if it is, or was.
+
+    Many tasks that begin together share their commits, and no thread is needed for any of them.
+    """
+    log = Log(logs, name)
+    log.check(events)
+    write = log.draft(events, Origin())
+    failpoint("claim.before")
+    try:
+        placed = await LoopCommits(logs.committer).commit(Group((write,)))
+    except Conflict:
+        return None
+    log.accept(write, placed[0])
+    failpoint("claim.after")
+    return log
+
+
+async def work_async(run: LoopRun) -> None:
+    """Let an `async def` agent work on a task it holds."""
+    if run.hot.said or run.hot.bag or run.hot.facts:
+        await asyncio.to_thread(run.views.load)  # a replay may look at them, and must not read the store on the loop
+    if run.hot.messages.count:
+        await asyncio.to_thread(run.views.load_conversation)
+    if run.beside.linked:
+        await asyncio.to_thread(run.beside.load)
+    run.drive, run.drive_all = drive_async, drive_all
+    task = AsyncTask(run)
+    run.start_body = lambda: run.agent.fn(task, **arguments(run))
+    try:
+        await carry_out(lifecycle.whole(run, run.agent), run)
+    finally:
+        run.logs.watch.loops.pop(run.log.name, None)
+        run.log.remember()

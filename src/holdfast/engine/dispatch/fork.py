@@ -1,0 +1,72 @@
+"""Forking: a new task whose past is another's. Asking for the same fork twice gives the same fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from holdfast.core import codec, events as ev
+from holdfast.core.errors import InvalidValue, TaskExists
+from holdfast.core.events import Event, StatePatch
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.dispatch.dispatcher import begin
+from holdfast.engine.logs.log import Log, Logs, decoded
+
+
+class Wanted(Struct, frozen=True):
+    """A fork somebody asks for; without `at`, from where the parent is now."""
+
+    id: str
+    at: int | None
+    patch: StatePatch | None
+    effects: str
+    by: str
+    seed: str
+
+
+def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -> Log:
+    """Begin a fork, or find the one that was begun in the same way under this id."""
+    if wanted.patch is not None and not isinstance(wanted.patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{wanted.patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
+    if wanted.effects not in ("ask", "live", "recorded"):
+        raise InvalidValue(f"effects={wanted.effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
+    forked = ev.TaskForked(
+        parent=parent.name, at=parent.head.seq, seed=wanted.seed, effects=wanted.effects, by=wanted.by
+    )
+    events: list[Event] = [forked]
+    if wanted.patch is not None:
+        patched = ev.StatePatched(patch=codec.changes(wanted.patch), by=wanted.by)
+        events += answers.admitted(logs, parent.state, patched, agents)
+    try:
+        return begin(logs, wanted.id, events, parent)
+    except TaskExists:
+        if not _is_the_same(logs, wanted, events, parent.state.salt):
+            raise
+        return logs.load(wanted.id)
+
+
+def _is_the_same(logs: Logs, wanted: Wanted, events: list[Event], salt: str) -> bool:
+    """Whether the task of that id was forked from the same place, with the same patch and effects."""
+    origin = logs.store.origin(wanted.id)
+    if origin is None or origin.parent is None:
+        return False
+    rows = logs.store.read(wanted.id, after=origin.at, upto=origin.at + 3)
+    first, *others = [decoded(wanted.id, row) for row in rows]
+    new = events[0]
+    if not isinstance(first, ev.TaskForked) or not isinstance(new, ev.TaskForked):
+        return False
+    same_place = first.parent == new.parent and (wanted.at is None or first.at == new.at)
+    return same_place and first.effects == new.effects and _same_patch(others, events[1:], salt)
+
+
+def _same_patch(there: list[Event], asked: list[Event], salt: str) -> bool:
+    """Whether the event after the fork is the patch that is asked for, as it would be stored."""
+    before = there[0] if there and isinstance(there[0], ev.StateMigrated) else None
+    found = next((one for one in (there[1:2] if before else there[:1]) if isinstance(one, ev.StatePatched)), None)
+    if not asked or found is None:
+        return not asked and found is None
+    draft, _ = codec.draft(asked[-1], 0, salt)
+    stored = draft.event
+    return isinstance(stored, ev.StatePatched) and stored.patch == found.patch

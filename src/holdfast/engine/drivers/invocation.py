@@ -1,0 +1,250 @@
+"""Calling users' functions: what they are given, and what becomes of whatever they return or raise."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Group, Take, failures
+from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
+from holdfast.core.events import Usage
+from holdfast.core.flows.requests import (
+    Act,
+    Ask,
+    DidNotHappen,
+    Happened,
+    Outcome,
+    Owned,
+    Transact,
+    Unfit,
+    Unknown,
+    Want,
+)
+from holdfast.core.state import budget
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.control import answers
+from holdfast.engine.execution import mocks
+from holdfast.engine.execution.call import CALLER, Call
+from holdfast.engine.execution.execution import Run
+from holdfast.failpoints import failpoint
+
+
+class Acting:
+    """One call of a user's function."""
+
+    __slots__ = ("_act", "_run", "fn", "given", "key", "started_us", "usage", "want")
+
+    def __init__(self, act: Act, run: Run, connection: Any = None) -> None:
+        want = act.want
+        self.want = want
+        self.key = act.key
+        self._act = act
+        self._run = run
+        self.started_us = run.logs.clock.now_us()
+        self.usage: Usage | None = None
+        self.fn = want.fn
+        self.given = self._given(connection) if want.tool else {}
+
+    def _given(self, connection: Any) -> dict[str, Any]:
+        """What a tool is called with; a mock is called in its place where nothing may be touched."""
+        want, hot = self.want, self._run.hot
+        filled, given = want.given, dict(want.arguments)
+        if hot.mock or hot.effects == "recorded":
+            self.fn, filled = mocks.stand_in(want)
+        if "idempotency_key" in filled:
+            given["idempotency_key"] = self._act.idempotency_key
+        if "connection" in filled:
+            given["connection"] = connection
+        return given
+
+    @property
+    def task(self) -> str:
+        """The task whose step it is."""
+        return self._run.log.name
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt it is, from 1."""
+        return self._act.attempt
+
+    @property
+    def call(self) -> Call:
+        """What the function may know of the call it is in."""
+        act, want = self._act, self.want
+        return Call(
+            self._run.log.name,
+            act.key,
+            act.attempt,
+            tool=want.tool,
+            arguments=want.arguments,
+            idempotency_key=act.idempotency_key,
+            time_left=want.timeout,
+        )
+
+    def priced(self, usage: Usage) -> Usage:
+        """The same usage with what it cost, if anybody knows."""
+        return self._run.priced(usage)
+
+    def make(self) -> Any:
+        """Call the function, here and now; its value, or something to await."""
+        caller = CALLER.set(self)
+        try:
+            failpoint("act.before")
+            return self.fn(**self.given)
+        finally:
+            CALLER.reset(caller)
+
+    def outcome(self, make: Callable[[], Any]) -> Outcome | Any:
+        """What became of a call; something to await is handed back as it is."""
+        try:
+            value = make()
+        except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
+            return self.failed(error)
+        except SystemExit as stop:
+            return self.failed(self.exited(stop))
+        return value if is_awaitable(value) else self.kept(value)
+
+    def kept(self, value: Any) -> Outcome:
+        """A value as it is recorded. One that cannot be is the step's failure: it did run."""
+        failpoint("act.after")
+        try:
+            raw = codec.pack(value, "the result of step %r", self.key)
+        except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
+            return self.failed(error)
+        told = "usage" in value if type(value) is dict else hasattr(value, "usage")
+        usage = None
+        if told or self.usage is not None:
+            usage = self._spent(codec.unpack(raw, self._run.logs.blob) if self.usage is None else None)
+        kept = codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw
+        return Outcome(kept, None, False, usage, self.started_us)
+
+    def failed(self, error: Exception) -> Outcome:
+        """A function that raised. What it used up until then counts."""
+        return Outcome(None, error, False, self._spent(), self.started_us)
+
+    def _spent(self, value: Any = None) -> Usage | None:
+        """What the function said it used up, else what its answer says."""
+        usage = self.usage or budget.reported(value)
+        return None if usage is None else self._run.priced(usage)
+
+    def exited(self, stop: SystemExit) -> ToolExited:
+        """A function may not end the process by itself."""
+        error = ToolExited(f"step {self.key!r} tried to exit with {stop.code!r}", hint="raise an Exception instead")
+        error.__cause__ = stop
+        return error
+
+    def late(self, result: Any) -> None:
+        """An answer that came after nobody waited any more."""
+        if isinstance(result, Outcome):
+            failure = None if result.error is None else failures.failure(result.error, secrets=self.want.secrets)
+            name = self._run.log.name
+            answers.observe(self._run.logs, name, self.key, result.value, failure)
+
+    def in_doubt(self) -> Outcome:
+        """No answer in time."""
+        error = TimeLimit(f"no answer within {self.want.timeout or 0:g} s", hint="raise its timeout")
+        return Outcome(None, error, True, None, self.started_us)
+
+    def announce(self) -> None:
+        """Tell others, from another thread, that this step takes long."""
+        self._run.announce(self.announcement())
+
+    def announcement(self) -> ev.StepStarted:
+        """What tells others that this step is under way."""
+        want = self.want
+        given: dict[str, Any] = {"tool": want.tool, "effect": want.effect} if want.tool else {}
+        given |= {"idempotency_key": self._act.idempotency_key, "started_us": self.started_us}
+        return ev.StepStarted(key=self.key, name=want.name, input=want.input, attempt=self._act.attempt, **given)
+
+
+def is_awaitable(value: object) -> bool:
+    """Whether something can be awaited. What `inspect` offers takes longer than many a step."""
+    return hasattr(value, "__await__")
+
+
+class Transacting:
+    """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
+
+    def __init__(self, wish: Transact, run: Run) -> None:
+        self._wish = wish
+        self._run = run
+        self._outcome: Outcome | None = None
+        self._started_us = run.logs.clock.now_us()
+        self.seconds = wish.act.want.timeout
+
+    def work(self, connection: Any) -> Group:
+        """Called inside the transaction."""
+        acting = Acting(self._wish.act, self._run, connection)
+        outcome = acting.outcome(acting.make)
+        if not isinstance(outcome, Outcome):
+            outcome = self._failed(TypeError("a transaction tool cannot be awaited"))
+        self._outcome = outcome
+        if outcome.value is None:
+            raise NothingToCommit
+        recorded = self._wish.record(outcome)
+        return Group((self._run.log.draft([recorded]), *self._run.beside.writes([recorded])))
+
+    def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
+        """What became of it; None if the log had moved on."""
+        if error is not None:
+            return self._outcome if isinstance(error, NothingToCommit) else self._failed(error)
+        return self._outcome if done else None
+
+    def _failed(self, error: Exception) -> Outcome:
+        return Outcome(error=error, started_us=self._started_us)
+
+
+class NothingToCommit(Exception):
+    """Rolls a transaction back."""
+
+
+def question(wish: Ask, run: Run) -> Call:
+    """What `reconcile` is asked about."""
+    step = wish.step
+    known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
+    known["arguments"] = wish.want.arguments
+    return Call(
+        run.log.name, step.key, step.attempts, **known, announced_at=(step.announced_us or step.started_us) / 1_000_000
+    )
+
+
+def answer(given: Any, want: Want) -> Happened | DidNotHappen | Unknown | Unfit:
+    """What the destination said. An answer that is none is Unknown; a result the tool cannot have is Unfit."""
+    if isinstance(given, Happened):
+        try:
+            value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
+            if want.result is not None:
+                want.result(value)
+        except HoldfastError as error:
+            return Unfit(f"reconcile says it happened, but {error.message}")
+    return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
+
+
+def recalled(key: str, run: Run) -> Any:
+    """A step of the log this one was forked from."""
+    hot = run.hot
+    place = f"{hot.turn}/{key}" if hot.turn else key
+    return answers.step_of(run.logs, hot.forked_from, place)
+
+
+def payers(ids: tuple[str, ...], run: Run) -> list[Hot]:
+    """The states of the tasks whose budgets this one uses up, as far as they are still there."""
+    found: list[Hot] = []
+    for id in ids:
+        with contextlib.suppress(TaskCollected):
+            found.append(run.logs.load(id).state)
+    return found
+
+
+def owner(unique: str, run: Run) -> Owned | None:
+    """Who has a unique key, and what became of that call."""
+    take: Take | None = run.logs.store.taken(unique)
+    if take is None:
+        return None
+    try:
+        step = answers.step_of(run.logs, take.log, take.step) or answers.kept_step(run.logs, take.log, unique)
+    except HoldfastError:
+        return Owned(take, None, gone=True)
+    return Owned(take, step)

@@ -1,0 +1,119 @@
+"""Several flows at once: each in a branch of its own, their outcomes in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from holdfast.core.errors import StoreError
+from holdfast.core.events import WaitKind
+from holdfast.core.flows import step
+from holdfast.core.flows.requests import Branch, Park, Part, Want
+from holdfast.core.flows.waits import foremost
+from holdfast.engine.definitions.signature import Parameters
+from holdfast.engine.drivers.abandonable import Job
+from holdfast.engine.drivers.driver import ANSWERS, THREADS, Parked, drive
+from holdfast.engine.execution.execution import Run
+
+Work = Want | Callable[[Run, Branch], Part]
+"""Something to be done in a branch of its own: a step, or any flow."""
+
+Outcome = Any
+"""A value, or the exception that came instead."""
+
+
+class Piece:
+    """One of several flows: its branch, and what became of it."""
+
+    def __init__(self, run: Run, branch: Branch, work: Work) -> None:
+        self.branch = branch
+        self.flow = step.step(run, branch, work) if isinstance(work, Want) else work(run, branch)
+        self.parked: Park | None = None
+        self.done = False
+        self.outcome: Outcome = None
+
+    def go_on(self, run: Run) -> None:
+        """Drive it until it ends or has to wait."""
+        flow, self.parked = self.flow, None
+        self.flow = _resumable(flow)
+        try:
+            self.outcome, self.done = drive(self.flow, run), True
+        except Parked as parked:
+            self.parked, self.flow = parked.wish, flow
+        except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
+            self.outcome, self.done = error, True
+
+
+def _resumable(flow: Part) -> Part:
+    """A flow that can be left at a wait and taken up again there."""
+    try:
+        wish = flow.send(None)
+        while True:
+            try:
+                answer = yield wish
+            except Parked:
+                raise
+            except BaseException as error:  # noqa: BLE001 — the flow decides what it means
+                wish = flow.throw(error)
+            else:
+                wish = flow.send(answer)
+    except StopIteration as done:
+        return done.value
+
+
+def parts(run: Run, branch: Branch, works: Sequence[Work]) -> list[Piece]:
+    """A branch for each piece of work, numbered in their order."""
+    return [Piece(run, branch.child(), work) for work in works]
+
+
+def in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
+    """Drive pieces in threads, some at a time. If one must wait, the task does, when all others have ended or wait."""
+    while left := [piece for piece in pieces if not piece.done]:
+        _in_threads(run, left, limit)
+        waits = [piece.parked for piece in left if piece.parked is not None]
+        if waits:
+            kinds: list[WaitKind] = [wait.why for wait in waits]
+            wake_us = min((wait.wake_us for wait in waits if wait.wake_us is not None), default=None)
+            ANSWERS[Park](Park(foremost(kinds), wake_us), run)
+    return [piece.outcome for piece in pieces]
+
+
+def _in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> None:
+    queue = list(reversed(pieces))
+    guard = threading.Lock()
+
+    def serve() -> None:
+        with run.in_thread():
+            while True:
+                with guard:
+                    piece = queue.pop() if queue else None
+                if piece is None:
+                    return
+                piece.go_on(run)
+
+    jobs = [THREADS.start(Job(serve)) for _ in range(min(limit, len(pieces)))]
+    for job in jobs:
+        job.wait(None)
+    for job in jobs:
+        job.value()
+
+
+def joined(
+    branch: Branch, pieces: Sequence[Piece], outcomes: Sequence[Outcome], value: Callable[[Raw], Any]
+) -> list[Any]:
+    """Outcomes as values; whoever waited for them sees as far as they do."""
+    for piece in pieces:
+        if piece.branch.seen > branch.seen:
+            branch.see(piece.branch.seen)
+    return [outcome if isinstance(outcome, Exception) else value(outcome) for outcome in outcomes]
+
+
+def results(outcomes: Sequence[Outcome], parameters: Parameters) -> list[Any]:
+    """What the pieces gave, in order; the first failure, if there is one, is raised, and a broken store before it."""
+    wrong = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if wrong:
+        raise next((error for error in wrong if isinstance(error, StoreError)), wrong[0])
+    return [parameters.result(outcome) for outcome in outcomes]

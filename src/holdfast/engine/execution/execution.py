@@ -1,0 +1,506 @@
+"""One task being worked on, here and now: what was said but not written, what goes on its way to the store.
+
+Records queue up, and whoever writes takes all that is queued: the branches of a task share commits as tasks do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from holdfast.core import codec, events as ev, limits
+from holdfast.core.codec import Group, Stored, Write, joined
+from holdfast.core.errors import (
+    Conflict,
+    Diverged,
+    HoldfastError,
+    InvalidEvent,
+    InvalidValue,
+    KeyTaken,
+    LeaseLost,
+    NestedStep,
+    Suspended,
+    TaskFinished,
+    UnnamedThread,
+)
+from holdfast.core.events import Event, Usage
+from holdfast.core.flows.requests import Branch, Park, Record, Want
+from holdfast.core.state import rules
+from holdfast.core.state.fold import saying
+from holdfast.core.state.shapes import Hot, Undo
+from holdfast.core.wording import verb_of
+from holdfast.engine.control import answers
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.state_versions import version_of
+from holdfast.engine.execution import mocks
+from holdfast.engine.execution.branch_views import Views
+from holdfast.engine.execution.call import CALLER
+from holdfast.engine.execution.linked_logs import Beside
+from holdfast.engine.execution.pending import Entry, Stop, no_body, settle, unpriced
+from holdfast.engine.execution.step_request import undo_want
+from holdfast.engine.logs.committer import Resolve, Ticket
+from holdfast.engine.logs.log import Log, Logs
+from holdfast.store.protocol import Placed
+
+if TYPE_CHECKING:
+    from holdfast.engine.conversations.conversation import Conversation, Counted
+
+Transacted = tuple[Write, Placed] | list[Stored]
+_ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
+
+
+class Run:
+    """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
+
+    __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
+        *("_buffer", "_counted", "_failed", "_flight", "_names", "_queue", "_refusals", "agent", "beside", "body"),
+        *("busy", "called", "children", "deliver", "hold", "landed_once", "lock", "log", "logs", "mocks", "over"),
+        *("priced", "root", "secrets", "stop", "suspended", "thread", "thread_waits", "underway", "undoers", "views"),
+    )
+
+    def __init__(
+        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+    ) -> None:
+        self.logs = logs
+        self.log = log
+        self.agent = agent
+        self.hold = hold
+        self.suspended = False
+        self.stop = stop or Stop()
+        self.undoers: dict[str, Any] = dict(agent.undoers)
+        self.priced: Callable[[Usage], Usage] = unpriced
+        self.secrets: set[str] = set()
+        self.called: dict[str, Want] = {}
+        self.underway: dict[str, Any] = {}
+        self.over: BaseException | None = None
+        self.children: Any = None
+        self.mocks: Mapping[str, Any] = {}
+        self.body: Callable[[], Any] = no_body
+        self.busy = 0
+        self.thread_waits: list[Park] = []
+        self.thread = threading.get_ident()
+        self._buffer: list[Event] = []
+        self._queue: deque[Entry] = deque()
+        self._flight: tuple[list[Entry], list[Event], Write | None] | None = None
+        self.lock = threading.RLock()
+        self.landed_once = threading.Condition(self.lock)
+        self.deliver: Resolve = _deliver
+        self._failed: BaseException | None = None
+        self._names: set[tuple[int, str]] = set()
+        self._refusals = 0
+        self._counted: Counted | None = None
+        self.beside = Beside(logs, log)
+        self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
+
+    @property
+    def hot(self) -> Hot:
+        """The state as folded so far."""
+        return self.log.hot  # pyright: ignore[reportReturnType] — a claimed log has one, and this is asked all the time
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether anything was said, or done, that is not durable yet."""
+        return bool(self._buffer) or self._flight is not None
+
+    def begin_turn(self) -> None:
+        """Start again from no steps: keys, sayings and views are those of the turn."""
+        self._begin(self.hot.turn, self.hot.turn_seq, self.views.carried())
+
+    def begin_prelude(self) -> None:
+        """A block that is in one of its turns is entered again: first comes what it did before the first."""
+        self._begin(0, self.hot.begun)
+
+    def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
+        self.views = Views(self.logs, self.log, first, messages, self.agent.states)
+        self.root = Branch(seen=self.hot.joined(first), turn=turn)
+
+    # Writing
+
+    def record(self, record: Record) -> Any:
+        """Write what was said and these events, as `Record` says."""
+        with self.lock:
+            if record.behind:
+                if self.agent.checkpoint != "every_step" and self._goes_behind(record):
+                    return "behind"
+                if self._written_alone(record):
+                    return True
+            entry = Entry(record, self.hot.seq, self.wake_parent(record))
+            self._queue.append(entry)
+            while not entry.settled:
+                if self._flight is not None:
+                    self.landed_once.wait()
+                else:
+                    self._write_queued()
+        return entry.result()
+
+    def _written_alone(self, record: Record) -> bool:
+        """The common case, as short as it can be: a result, and nobody else who writes. False if it is not that."""
+        if self._queue or self._flight is not None or self._failed is not None:
+            return False
+        try:
+            events = self._ready((*self._buffer, *record.events)) if self._buffer else record.events
+            self.log.append(events, also=self.beside.writes(events) if self.beside.linked else ())
+        except Conflict:
+            return False
+        except BaseException as error:  # whatever it is, also Ctrl-C: nobody knows what was written
+            self._broke([], error)
+            raise
+        self._buffer.clear()
+        return True
+
+    def _goes_behind(self, record: Record) -> bool:
+        """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
+        strategy = self.agent.checkpoint
+        if self._failed is not None or self._queue:
+            return False  # what is queued already, an announcement perhaps, comes first
+        said = strategy == "on_state_change" and any(one.said for one in self._buffer)
+        if said or len(self._buffer) >= limits.MAX_BUFFERED_EVENTS:
+            return False
+        self._buffer += [replace(one, behind=True) for one in record.events]
+        if strategy == "before_effects" and self._flight is None:
+            self.take_off()
+        return True
+
+    def _write_queued(self) -> None:
+        batch, events = self._next_batch()
+        if not batch:
+            return
+        record = batch[0].record
+        try:
+            if self._failed is not None:
+                raise self._failed
+            if events:
+                events = self._ready(events)
+                also = (*self.beside.writes(events), *batch[0].also)
+                self.log.append(events, takes=record.takes, frees=record.frees, also=also)
+        except Conflict:
+            self._behind(batch)
+        except KeyTaken as taken:
+            batch[0].settle(taken)
+        except BaseException as error:  # the same; and those who wait for the batch must hear of it
+            self._broke(batch, error)
+            raise
+        else:
+            self._buffer.clear()
+            settle(batch)
+
+    def _ready(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What is written: the first write under a new version of the state comes after the migrated value."""
+        states = self.agent.states
+        return events if states is None else states.preceded(events, self.hot, self.logs.blob)
+
+    def _broke(self, batch: list[Entry], error: BaseException) -> None:
+        """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
+        self._buffer.clear()
+        if isinstance(error, Exception):
+            self._failed = error
+        settle(batch, error)
+        if isinstance(error, LeaseLost):
+            answers.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
+
+    def _next_batch(self) -> tuple[list[Entry], list[Event]]:
+        """What can be written together now: what was said, and the queued records that still hold."""
+        batch: list[Entry] = []
+        events = list(self._buffer)
+        while self._queue:
+            entry = self._queue[0]
+            if batch and (entry.alone or batch[-1].alone):
+                break
+            self._queue.popleft()
+            if self._holds(entry):
+                batch.append(entry)
+                events += entry.record.events
+        return batch, events
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether a record may still be written as it was decided; if not, its flow decides again."""
+        if not entry.record.decided:
+            return True
+        try:
+            for event in entry.record.events:
+                rules.check(self.hot, event)
+        except (InvalidEvent, TaskFinished) as error:
+            moved = self.hot.seq != entry.decided_at
+            entry.settle(False, None if moved else error)
+            return False
+        return True
+
+    def _behind(self, batch: list[Entry]) -> None:
+        try:
+            self._refused(batch, self._read())
+        except BaseException as error:  # a log that cannot be read, or Ctrl-C: those who wait must hear of it
+            self._broke(batch, error)
+            raise
+
+    def _refused(self, batch: list[Entry], rows: list[Stored]) -> None:
+        """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
+        self._refusals = 0 if rows else self._refusals + 1
+        if self._refusals > limits.MAX_APPEND_TRIES:
+            head = self.log.head.seq
+            self._broke(batch, Conflict(self.log.name, head, head))
+            return
+        try:
+            self._follow(rows)
+        except LeaseLost as lost:
+            self._broke([*batch, *self._queue], lost)
+            self._queue.clear()
+            return
+        for entry in reversed(batch):
+            if entry.record.decided:
+                entry.settle(False)
+            else:
+                self._queue.appendleft(entry)
+
+    def _read(self) -> list[Stored]:
+        """What others have written, unless the log has lost what was written here: then nothing more is."""
+        try:
+            return self.logs.news(self.log)
+        except (Diverged, LeaseLost) as error:
+            self._failed = error
+            raise
+
+    def _follow(self, rows: list[Stored]) -> None:
+        self.log.follow(rows, self.log.name)
+        over = answers.taken(self.hot, rows)
+        if over is not None:
+            self._failed = over
+            raise over
+
+    def announce(self, event: ev.StepStarted) -> None:
+        """A step takes long: tell others, from the thread that watches."""
+        with contextlib.suppress(LeaseLost, HoldfastError):  # its own thread will meet the same, and act on it
+            self.record(Record((event,), decided=True))
+
+    def idle(self) -> None:
+        """Wait until no thread of the task has anything under way."""
+        with self.lock:
+            while self.busy:
+                self.landed_once.wait()
+
+    @contextlib.contextmanager
+    def in_thread(self) -> Generator[None, None, None]:
+        """A verb is used in a thread of its own."""
+        with self.lock:
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy -= 1
+                self.landed_once.notify_all()
+
+    def refresh(self) -> bool:
+        """Read what others have written; False if there is nothing new."""
+        with self.lock:
+            while self._flight is not None:
+                self.landed_once.wait()
+            rows = self._read()
+            self._follow(rows)
+            return bool(rows)
+
+    def transact(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
+        """Let `work` write to the store's own database together with the record it gives; False if the log moved."""
+        with self.lock:
+            while self._flight is not None:
+                self.landed_once.wait()
+            return self.transacted(self.transaction(work, seconds))
+
+    def transaction(self, work: Callable[[Any], Group], seconds: float | None) -> Transacted:
+        """Carry out a transaction; gives what was written and where, or what others wrote instead."""
+        written: list[Write] = []
+
+        def noted(connection: Any) -> Group:
+            group = work(connection)
+            written.append(group.writes[0])
+            return group
+
+        try:
+            placed = self.logs.committer.transact(self.log.name, self.log.head, noted, seconds)
+        except Conflict:
+            return self._read()
+        return written[0], placed[0]
+
+    def transacted(self, done: Transacted) -> bool:
+        """Take in what became of a transaction."""
+        if isinstance(done, list):
+            self._follow(done)
+            return False
+        self.log.accept(*done)
+        return True
+
+    # Writing in the background
+
+    def take_off(self) -> None:
+        """Hand everything that waits to be written to the committing thread."""
+        batch, events = self._next_batch()
+        while batch and (self._failed is not None or not events):
+            settle(batch, self._failed)
+            batch, events = self._next_batch()
+        if self._failed is not None or not events:
+            return
+        record = batch[0].record if batch else Record()
+        try:
+            events = self._ready(events)
+            write = self.log.draft(events, ours=True)
+            also = (*self.beside.writes(events), *(batch[0].also if batch else ()))
+            group = Group((write, *joined(also)), record.takes, record.frees)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            self._broke(batch, error)
+            return
+        self._flight = (batch, self._buffer, write)
+        self._buffer = []
+        self.send(group)
+
+    def send(self, group: Group) -> None:
+        """Have a group written, and be told what became of it."""
+        self.logs.committer.submit(group, self.deliver, self)
+
+    def landed(self, ticket: Ticket) -> None:
+        """Take in what became of a flight, and send the next one."""
+        assert self._flight is not None
+        batch, said, write = self._flight
+        try:
+            placed = ticket.result()
+            assert write is not None
+            self.log.accept(write, placed[0])
+        except Conflict:
+            self._buffer[:0] = said
+            self.catch_up(batch)
+            return
+        except KeyTaken as taken:
+            self._buffer[:0] = said
+            batch[0].settle(taken)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            self._broke(batch, error)
+        else:
+            settle(batch)
+        self.next_flight()
+
+    def catch_up(self, batch: list[Entry]) -> None:
+        """A flight was refused because the log moved on. Whoever writes next reads why: here nobody may wait."""
+        self._queue.extendleft(reversed(batch))
+        self._flight = None
+
+    def next_flight(self) -> None:
+        """Send what has gathered meanwhile."""
+        self._flight = None
+        if self.suspended:
+            self._buffer.clear()  # said while the suspension was on its way; a replay says it again
+        elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
+            self.take_off()
+
+    def wake_parent(self, record: Record) -> tuple[Write, ...]:
+        """A child's end and its parent's wake-up are written together."""
+        parent = self.hot.summary.parent
+        if parent is None or not record.events or not isinstance(record.events[-1], _ENDINGS):
+            return ()
+        return answers.child_ended(self.logs, parent, self.log.name, record.events[-1])
+
+    # Saying
+
+    def say(self, branch: Branch, event: Event) -> None:
+        """An immediate verb: kept until the next durable write, or recognised as said before."""
+        self.refuse_inside_a_step(verb_of(event, said=True))
+        with self.lock:
+            hot = self.hot
+            identity = saying(branch.mark, event)
+            count = branch.said.get(identity, 0) + 1
+            known = hot.said if branch.turn == hot.turn else hot.prelude_said
+            replayed = count <= known.get(identity, 0)
+            if hot.undoing and not replayed:
+                return
+            if hot.ended and not replayed:
+                raise TaskFinished(hot.summary.id, hot.summary.status, verb_of(event, said=True))
+            seen = self.views.of(branch, version_of(event))
+            rules.check(seen, event)  # on replay too: what was refused then is refused now
+            branch.said[identity] = count
+            if replayed:
+                self.views.again(branch, (identity, count), event)
+                return
+            self._buffer.append(replace(event, said=branch.mark))
+            self.views.add(branch, event)
+
+    def refuse_inside_a_step(self, verb: str) -> None:
+        """Verbs belong to the agent's body; and after a wait, or when the task is lost, nothing more is done."""
+        if self.suspended:
+            raise Suspended
+        if self._failed is not None:
+            raise self._failed
+        caller = CALLER.get()
+        if caller is not None and caller.call.task_id == self.log.name:
+            raise NestedStep(verb, caller.call.step)
+
+    def see(self, branch: Branch) -> Hot:
+        """What a branch sees now; not to be kept."""
+        with self.lock:
+            return self.views.of(branch)
+
+    def user_state(self, branch: Branch) -> Hot:
+        """The user's state as a branch sees it."""
+        with self.lock:
+            return self.beside.user_state(self.views.of(branch))
+
+    def messages(self, branch: Branch) -> Conversation:
+        """The conversation as far as a branch sees it: the task's own, or its thread's."""
+        from holdfast.engine.conversations.conversation import (  # only agents that talk need it
+            Conversation,
+            Counted,
+            Ledger,
+            Shown,
+        )
+
+        with self.lock:
+            ledger = Ledger(self.logs, self.log.name, self.value)
+            self._counted = self._counted or Counted(self.value, ledger, self.lock, self.logs.cache.messages)
+            logged, settled, said = self.views.messages(branch)
+            seen, talk = self.views.of(branch), self.beside.talk
+            ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)
+            if talk is not None:
+                logged, settled = talk.shown(logged, settled, seen.pins)
+                ref = talk.ref(logged, settled, said)
+            return Conversation(Shown(logged, settled, said, branch.seen), ref, self._counted, seen.summarised)
+
+    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""
+        if threading.get_ident() == self.thread:
+            return self.root
+        if not name:
+            raise UnnamedThread(verb, "without a name")
+        with self.lock:
+            if (self.root.turn, name) in self._names:
+                raise UnnamedThread(verb, f"under the name {name!r}, which another has")
+            self._names.add((self.root.turn, name))
+            return self.root.child(name)
+
+    # Undoing
+
+    def undoing(self, one: Undo) -> Want:
+        """The step that undoes something."""
+        found = self.undoers.get(one.name)
+        if self.hot.mock:
+            return mocks.undo_want(found, one, self.log.name, self.value, self.mocks)
+        if found is None:
+            raise InvalidValue(
+                f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",
+                hint=f"declare it: @agent(tools=[…]) on {self.agent.name!r}, and resume the task",
+            )
+        return undo_want(found, one, self.log.name, self.value)
+
+    def value(self, raw: Any) -> Any:
+        """Decode a value of the log."""
+        return codec.unpack(raw, self.logs.blob)
+
+
+def _deliver(tickets: Sequence[Ticket]) -> None:
+    """Told by the committing thread that something has landed, or has not."""
+    for ticket in tickets:
+        run = cast("Run", ticket.waiter)
+        with run.lock:
+            run.landed(ticket)
+            run.landed_once.notify_all()

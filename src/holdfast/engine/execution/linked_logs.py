@@ -1,0 +1,132 @@
+"""What a task writes to other logs together with its own, and what it sees of them.
+
+Those who pay for a task are told what it spent. What it changes of its user's state stands in the user's log, what it
+says in its thread's. Of both it sees what was there when its turn began, and what it has added itself: so a replay
+sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core import events as ev
+from holdfast.core.codec import Write
+from holdfast.core.names import thread_log, user_log
+from holdfast.core.state import budget
+from holdfast.core.state.fold import evolve
+from holdfast.core.state.shapes import Hot
+from holdfast.core.state.summary import first_summary
+from holdfast.engine.conversations.thread_view import Talk, spoken
+from holdfast.engine.logs.log import Log, Logs
+
+
+class Beside:
+    """The logs beside a task's own."""
+
+    def __init__(self, logs: Logs, log: Log) -> None:
+        self._logs = logs
+        self._log = log
+        self._user: tuple[int, Hot] | None = None
+        self._talk: Talk | None = None
+        self._payers: list[str] | None = None
+        summary = log.state.summary
+        self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
+        """Whether there are any."""
+
+    def writes(self, events: Sequence[ev.Event]) -> tuple[Write, ...]:
+        """What goes to the heads of other logs when these events are written."""
+        if not self.linked:
+            return ()
+        hot, found = self._log.state, list[Write]()
+        told = list(budget.shares(hot, events)) if hot.payers else []
+        if told:
+            found += (self._logs.beside(payer, told, hot.salt) for payer in self._paying())
+        patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
+        if patches and hot.summary.user is not None and not _apart(hot):
+            by = f"{hot.summary.agent} in task {hot.summary.id}"
+            changed = [ev.StatePatched(patch=patch, by=by) for patch in patches]
+            salt = self._user_at(hot).salt
+            found.append(self._logs.beside(user_log(hot.summary.user), changed, salt))
+        said = spoken(hot, events, self._logs) if self.speaks else []
+        if said and self.talk is not None:
+            found.append(self._logs.beside(self.talk.name, said, self.talk.salt))
+            self.talk.behind = True
+        return tuple(found)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether what the task says goes to its thread."""
+        hot = self._log.state
+        return hot.summary.thread is not None and not _apart(hot)
+
+    @property
+    def talk(self) -> Talk | None:
+        """The thread's messages; None if the task has no thread."""
+        thread = self._log.state.summary.thread
+        if self._talk is None and thread is not None:
+            self._talk = Talk(self._logs, thread_log(thread), self._log)
+        return self._talk
+
+    def pin(self) -> ev.Pins | None:
+        """See more of the user and the thread from now on."""
+        summary = self._log.state.summary
+        pins = self._logs.pins(summary.user, summary.thread)
+        if pins is not None:
+            self._read(pins)
+        return pins
+
+    def load(self) -> None:
+        """Read what will be looked at: an event loop must not wait for it."""
+        if self.linked:
+            self._read(self._log.state.pins)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the task has spoken since the thread was last read."""
+        return self._talk is not None and self._talk.behind
+
+    def catch_up(self) -> None:
+        """Read what others said before the task's own last message."""
+        if self._talk is not None:
+            self._talk.grow()
+
+    def user_state(self, seen: Hot) -> Hot:
+        """The user's state as somebody sees it who sees that much of the task."""
+        state = self._user_at(seen)
+        if not seen.user_changes:
+            return state
+        state = state.copy()
+        for patch in seen.user_changes:
+            state = evolve(state, state.summary.id, state.seq, state.updated_us, ev.StatePatched(patch=patch))
+        return state
+
+    def _paying(self) -> list[str]:
+        """Those who pay for the task and are still there."""
+        if self._payers is None:
+            self._payers = [one for one in self._log.state.payers if self._logs.store.origin(one) is not None]
+        return self._payers
+
+    def _read(self, pins: ev.Pins) -> None:
+        self._paying()
+        summary = self._log.state.summary
+        if summary.user is not None:
+            self._user = (pins.user, self._user_before(user_log(summary.user), pins.user))
+        if self.talk is not None:
+            self.talk.load()
+
+    def _user_at(self, seen: Hot) -> Hot:
+        assert seen.summary.user is not None
+        if self._user is None or self._user[0] != seen.pins.user:
+            self._user = (seen.pins.user, self._user_before(user_log(seen.summary.user), seen.pins.user))
+        return self._user[1]
+
+    def _user_before(self, name: str, seq: int) -> Hot:
+        """A task that began before tasks looked at their users sees nothing of them."""
+        if not seq:
+            return Hot(summary=first_summary(name, ev.UserCreated(), 0))
+        return self._logs.load(name, upto=seq).state
+
+
+def _apart(hot: Hot) -> bool:
+    """Whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
+    return bool(hot.forked_from) or hot.mock

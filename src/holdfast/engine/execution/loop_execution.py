@@ -1,0 +1,441 @@
+"""A task on an event loop: its branches share one writer, park without raising, and never block the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, NamedTuple
+
+from holdfast.core import events as ev, limits
+from holdfast.core.codec import Group, Stored
+from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
+from holdfast.core.flows.requests import Branch, Record
+from holdfast.core.flows.waits import foremost
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.execution.awaitable import not_awaited
+from holdfast.engine.execution.call import CALLER, current_call
+from holdfast.engine.execution.execution import Run, Transacted
+from holdfast.engine.execution.pending import Entry, Stop
+from holdfast.engine.logs.committer import Ticket
+from holdfast.engine.logs.hop import hop_of
+from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.system.exits import Exited, caught
+
+
+class Here(NamedTuple):
+    """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had said."""
+
+    run: LoopRun
+    branch: Branch
+    seen: int
+    own: Any
+
+
+_here: ContextVar[Here | None] = ContextVar("holdfast_here", default=None)
+
+
+def nowhere() -> Context:
+    """A context for what the engine itself starts: no branch of any task."""
+    context = copy_context()
+    context.run(_here.set, None)
+    return context
+
+
+class Births:
+    """Numbers asyncio tasks as agents start them, by a task factory around whatever factory a loop has.
+
+    The order in which one branch starts others is the order of its code, the same on every replay. The order in which
+    they come to their first verb need not be.
+    """
+
+    def __init__(self) -> None:
+        self._watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Number what agents start on this loop."""
+        if loop not in self._watched:
+            self._watched.add(loop)
+            loop.set_task_factory(_factory(loop.get_task_factory()))
+
+
+births = Births()
+
+
+def _factory(inner: Any) -> Any:
+    def make(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
+        context: Context | None = given.get("context")
+        here = _here.get() if context is None else context.get(_here)
+        stands_in = here is not None and _is_waited_for()
+        if here is not None and not stands_in and CALLER.get() is None:
+            context = copy_context() if context is None else context.copy()
+            context.run(_here.set, here.run.born(here))
+            given["context"] = context
+        made = asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
+        if stands_in:
+            _stand_ins[made] = _whose(asyncio.current_task())
+        return made
+
+    return make
+
+
+# Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. What is begun under one Python goes
+# on under another, so that one is no branch: it stands in for the one that waits, which does nothing meanwhile.
+
+_WAIT_FOR: object = asyncio.wait_for.__code__ if sys.version_info < (3, 12) else None
+_FRAMES = 7  # from here up to it, at the most
+_stand_ins: weakref.WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any] | None] = weakref.WeakKeyDictionary()
+
+
+def _is_waited_for() -> bool:
+    """Whether it is `wait_for` that starts an asyncio task, here and now, in order to wait for it."""
+    frame = None if _WAIT_FOR is None else inspect.currentframe()
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code is _WAIT_FOR:
+            timeout: float | None = frame.f_locals["timeout"]
+            return timeout is not None and timeout > 0
+        frame = frame.f_back
+    return False
+
+
+def _whose(task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
+    """Whom an asyncio task stands in for, or itself."""
+    return task if task is None else _stand_ins.get(task, task)
+
+
+class LoopRun(Run):
+    """The work on one claimed task by an async agent. Used on its event loop only."""
+
+    __slots__ = (
+        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
+        *("active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
+    )
+
+    def __init__(
+        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+    ) -> None:
+        super().__init__(logs, log, agent, hold=hold, stop=stop)
+        self._loop = asyncio.get_running_loop()
+        self.deliver = hop_of(self._loop)
+        self.future = self._loop.create_future
+        self.time = self._loop.time
+        self.acting: dict[Any, float] = {}
+        self.unawaited: dict[int, str] = {}
+        self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
+        self.children_async: Any = None
+        self.drive: Any = None
+        self.drive_all: Any = None
+        self._looking: asyncio.TimerHandle | None = None
+        self.active = 0
+        self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object]] = {}
+        self._closing: asyncio.Future[None] | None = None
+        self._over: BaseException | None = None
+        self._idle: list[asyncio.Future[None]] = []
+        self._settling: asyncio.TimerHandle | None = None
+        self._root: asyncio.Task[Any] | None = None
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    # Branches
+
+    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+        """The branch of the asyncio task that uses a verb; a new one if it is its first."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            call = current_call()
+            if call is not None:
+                raise NestedStep(verb, call.step) from None
+            raise UnnamedThread(verb, "outside the event loop") from None
+        here = _here.get()
+        if here is None or here.run is not self:
+            here = Here(self, self.root, self.root.seen, self.root.own)
+        if here.branch.owner is task:
+            return here.branch
+        if task is not None and here.branch.owner is _whose(task):
+            self._tasks.add(task)
+            return here.branch
+        if here.branch.turn != self.root.turn:
+            raise Suspended  # a branch that outlived its turn
+        if here.branch.owner is None and here.branch is not self.root:
+            self._own(here.branch)  # its first verb
+            return here.branch
+        branch = here.branch.child(seen=here.seen, own=here.own)
+        self._own(branch)
+        return branch
+
+    def born(self, here: Here) -> Here:
+        """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
+        parent, seen, own = here.branch, here.seen, here.own
+        if parent.owner is not None and parent.owner is _whose(asyncio.current_task()):
+            seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
+        branch = parent.child(seen=seen, own=own)
+        return Here(self, branch, branch.seen, branch.own)
+
+    def _own(self, branch: Branch) -> None:
+        task = asyncio.current_task()
+        branch.owner = _whose(task)
+        if task is not None:
+            self._tasks.add(task)
+        self.moved(branch)
+
+    def moved(self, branch: Branch) -> None:
+        """Remember where this task is, for those it starts."""
+        _here.set(Here(self, branch, branch.seen, branch.own))
+
+    # Writing
+
+    async def write(self, record: Record) -> Any:
+        """Write a record together with whatever other branches want written."""
+        if record.behind and self.agent.checkpoint != "every_step" and self._goes_behind(record):
+            return "behind"
+        entry = Entry(record, self.hot.seq)
+        if self.hot.summary.parent is not None:
+            entry.also = await asyncio.to_thread(self.wake_parent, record)
+        self._queue.append(entry)
+        if self._flight is None:
+            self.take_off()
+        if not entry.settled:
+            landed: asyncio.Future[Any] = self.future()
+            entry.tell = lambda done: resolve(landed)
+            await landed
+        if self.beside.behind:
+            await asyncio.to_thread(self.beside.catch_up)
+        return entry.result()
+
+    def send(self, group: Group) -> None:
+        """A store in memory makes nobody wait, so it is written to at once; others by the committing thread."""
+        if self.logs.store.waits:
+            super().send(group)
+            return
+        ticket = Ticket(group)
+        try:
+            ticket.outcome = self.logs.committer.commit(group)
+        except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
+            ticket.error = error
+        self.landed(ticket)
+
+    def catch_up(self, batch: list[Entry]) -> None:
+        """The log moved on: read it in a thread, then decide again."""
+        reading = self._loop.run_in_executor(None, self._read)
+
+        def read(done: asyncio.Future[list[Stored]]) -> None:
+            try:
+                self._refused(batch, done.result())
+            except (Exception, LeaseLost) as error:  # noqa: BLE001 — it belongs to those who wait
+                self._broke(batch, error)
+            self.next_flight()
+
+        reading.add_done_callback(read)
+
+    async def refresh_async(self) -> None:
+        """Fold in what others have written."""
+        while True:
+            head = self.log.head
+            rows = await asyncio.to_thread(self._read)
+            if self.log.head is head and self._flight is None:
+                self._follow(rows)
+                return
+            await asyncio.sleep(0.001)
+
+    async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
+        """`transact`, in a thread. Nothing else of the task is written meanwhile, even if nobody waits any more."""
+        while self._flight is not None:
+            await asyncio.sleep(0.001)
+        self._flight = ([], [], None)
+        job = self._loop.create_task(asyncio.to_thread(self.transaction, work, seconds), context=nowhere())
+        result: asyncio.Future[bool] = self.future()
+
+        def done(job: asyncio.Future[Transacted]) -> None:
+            try:
+                moved = self.transacted(job.result())
+            except BaseException as error:  # noqa: BLE001 — it belongs to the call
+                if not result.done():
+                    result.set_exception(error)
+            else:
+                if not result.done():
+                    result.set_result(moved)
+            self.next_flight()
+
+        job.add_done_callback(done)
+        return await result
+
+    # Waiting, without anybody noticing
+
+    def enter(self) -> bool:
+        """A verb begins; False if the task is just being suspended, and it is not yet sure."""
+        if self.suspended or self._over is not None:
+            raise Suspended
+        if self._closing is not None:
+            return False
+        self.active += 1
+        return True
+
+    async def enter_later(self) -> None:
+        """A verb begins when it is sure that the task goes on."""
+        while not self.enter():
+            assert self._closing is not None
+            await asyncio.shield(self._closing)
+
+    def leave(self) -> None:
+        """A verb has ended."""
+        self.active -= 1
+        self._look()
+
+    async def park(self, why: ev.WaitKind, wake_us: int | None) -> None:
+        """Wait until something comes, or until the task is stopped because nothing does."""
+        parked: asyncio.Future[None] = self.future()
+        self._parked[parked] = (why, wake_us, asyncio.current_task())
+        self.leave()
+        try:
+            await parked
+        finally:
+            self._parked.pop(parked, None)
+            self.active += 1
+
+    async def give_up(self, error: BaseException) -> None:
+        """The whole task ends once nothing is in flight: nobody is interrupted, and `gather` sees nothing of it."""
+        self._over = self._over or error
+        await self.park("timer", None)
+
+    def _look(self) -> None:
+        """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""
+        if self.active:
+            return
+        if self._idle:
+            for one in self._idle:
+                resolve(one)
+            self._idle.clear()
+        elif self._parked and self._settling is None and self._closing is None and not self.suspended:
+            self._settling = self._loop.call_later(limits.PARK_GRACE_SECONDS, self._suspend)
+
+    def _suspend(self) -> None:
+        self._settling = None
+        if self.active or not self._parked or self.suspended:
+            return
+        if self._over is not None:
+            self._stop_branches(10)
+            return
+        waits = list(self._parked.values())
+        why = foremost([one[0] for one in waits])
+        wake_us = min((wake for _, wake, _ in waits if wake is not None), default=None)
+        self._closing = self.future()
+        entry = Entry(Record((ev.TaskSuspended(why=why, wake_us=wake_us),), decided=True), self.hot.seq)
+        entry.tell = self._suspended
+        self._queue.append(entry)
+        if self._flight is None:
+            self.take_off()
+
+    def _suspended(self, entry: Entry) -> None:
+        """Either nothing more happens here, or what came meanwhile lets the parked ones look again."""
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.set_result(None)
+        self.suspended = entry.error is None and entry.answer is True
+        mine = {self._root, *self._tasks}
+        for parked, (_, _, owner) in list(self._parked.items()):
+            if parked.done():
+                continue
+            if entry.error is not None:
+                parked.set_exception(entry.error)
+            elif not self.suspended:
+                parked.set_result(None)
+            elif owner not in mine:
+                parked.set_exception(Suspended())
+        if self.suspended:
+            self._stop_branches(10)
+
+    def _stop_branches(self, times: int) -> None:
+        """Stop the root and what it started. An agent that will not be stopped is asked again."""
+        left = [task for task in (self._root, *self._tasks) if task is not None and not task.done()]
+        for task in left:
+            task.cancel()
+        if left and times:
+            self._loop.call_later(limits.STOP_SECONDS / 10, self._stop_branches, times - 1)
+
+    async def idle_async(self) -> None:
+        """Wait until no branch has anything under way; those that wait for others are given up."""
+        self.active -= 1
+        try:
+            while self.active:
+                standing_still: asyncio.Future[None] = self.future()
+                self._idle.append(standing_still)
+                await standing_still
+            current = asyncio.current_task()
+            left = [task for task in self._tasks if not task.done() and task is not current and task is not self._root]
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=limits.STOP_SECONDS)
+        finally:
+            self.active += 1
+
+    async def body_async(self) -> Any:
+        """Let the agent's own function run, as a task that can be stopped."""
+        assert self.start_body is not None
+        births.watch(self._loop)
+        self._root = self._loop.create_task(self._as_root(self.start_body), context=nowhere())
+        self.active -= 1
+        self._look()
+        try:
+            result = await self._root
+            if type(result) is Exited:
+                raise result.error
+        except BaseException:  # whatever the agent raises: first comes what stopped it, if it swallowed that
+            self._raise_if_over()
+            raise
+        finally:
+            self.active += 1
+        self._raise_if_over()
+        if self.unawaited:
+            raise not_awaited(next(iter(self.unawaited.values())))
+        return result
+
+    def _raise_if_over(self) -> None:
+        """Whatever came of the agent's function after it was stopped does not count."""
+        if self.suspended:
+            raise Suspended from None
+        if self._over is not None:
+            over, self._over = self._over, None
+            raise over from None
+
+    async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        self._own(self.root)
+        return await caught(body())
+
+    # Steps that take long
+
+    def look_later(self) -> None:
+        """See to it that a step that takes long announces itself."""
+        if self._looking is None:
+            self.logs.watch.loops[self.log.name] = self
+            self._looking = self._loop.call_later(limits.ANNOUNCE_SECONDS / 4, self._announce_long)
+
+    def _announce_long(self) -> None:
+        self._looking = None
+        long_ago = self.time() - limits.ANNOUNCE_SECONDS
+        for acting, began in list(self.acting.items()):
+            if began <= long_ago and not self.suspended:
+                del self.acting[acting]
+                self._queue.append(Entry(Record((acting.announcement(),)), self.hot.seq))
+                if self._flight is None:
+                    self.take_off()
+        if self.acting:
+            self.look_later()
+
+    def tell(self, landed: asyncio.Future[None]) -> None:
+        """Resolve a future from another thread."""
+        try:
+            self._loop.call_soon_threadsafe(resolve, landed)
+        except RuntimeError:
+            return  # the loop is gone, and so is whoever waited
+
+
+def resolve(future: asyncio.Future[Any]) -> None:
+    """Let whoever waits go on, if anybody still does."""
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,72 @@
+"""Records on their way to the log, and what may stop a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core import events as ev
+from holdfast.core.codec import Write
+from holdfast.core.events import Usage
+from holdfast.core.flows.requests import Record
+
+_PENDING = object()
+
+
+class Stop:
+    """Whether the process was asked to stop. A task and its children share one."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+
+class Entry:
+    """A record on its way: what to write, here and `also` in other logs, and what became of it."""
+
+    __slots__ = ("also", "answer", "decided_at", "error", "record", "tell")
+
+    def __init__(self, record: Record, decided_at: int, also: tuple[Write, ...] = ()) -> None:
+        self.record = record
+        self.decided_at = decided_at
+        self.also = also
+        self.answer: Any = _PENDING
+        self.error: BaseException | None = None
+        self.tell: Callable[[Entry], None] | None = None
+
+    def settle(self, answer: Any, error: BaseException | None = None) -> None:
+        self.answer, self.error = answer, error
+        if self.tell is not None:
+            self.tell(self)
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what became of it."""
+        return self.answer is not _PENDING
+
+    @property
+    def alone(self) -> bool:
+        """Whether it may be refused for a reason of its own, which must not fail others with it."""
+        record = self.record
+        signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
+        return bool(record.takes or record.frees or signals or self.also)
+
+
+def settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
+    """Tell all of them the same."""
+    for entry in batch:
+        entry.settle(error is None, error)
+
+
+def unpriced(usage: Usage) -> Usage:
+    """What models cost is not known."""
+    return usage
+
+
+def no_body() -> None:
+    """Stands in for an agent's function where there is none."""
+    raise AssertionError("a block has no body to call")

@@ -1,0 +1,199 @@
+"""From what users write to what flows are asked for: a function and its arguments, a tool's call, an undoing."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from msgspec import UNSET, Raw
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Secret
+from holdfast.core.durations import Duration, Retry, seconds
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Fields, Usage
+from holdfast.core.flows.requests import Want
+from holdfast.core.state.shapes import Undo
+from holdfast.engine.definitions.agent import Agent, Tool, as_errors, as_retry, undo_name
+from holdfast.engine.definitions.signature import Parameters, parameters_of
+from holdfast.engine.execution.call import Call
+
+_DECLARED = (Tool, Agent)
+
+SECRET_KEY = "HOLDFAST_SECRET_KEY"
+"""The environment variable that keys the fingerprints of secrets: who does not know it cannot guess at them."""
+
+UNDO_RETRY = Retry(attempts=5)
+"""How often something is tried that undoes, when nobody says."""
+
+
+def step_want(
+    agent: Agent,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    retry: Retry | int | None = None,
+    retry_on: Sequence[type[BaseException]] = (),
+    timeout: Duration | None = None,
+    estimate: Usage | int | None = None,
+) -> tuple[Want, Parameters]:
+    """A plain step: any function with arguments."""
+    if isinstance(fn, _DECLARED):
+        verb = "call" if isinstance(fn, Tool) else "spawn"
+        raise InvalidValue(f"{fn!r} is not a plain function", hint=f"use task.{verb}, which heeds what it declares")
+    if not callable(fn):
+        raise InvalidValue(f"{fn!r} cannot be called", hint="give a function, and its arguments after it")
+    parameters = parameters_of(fn, name)
+    arguments = parameters.bind(args, kwargs)
+    want = Want(
+        name=parameters.name,
+        fn=_bound(fn, args, kwargs),
+        input={key: _packed(value, parameters.name, key) for key, value in arguments.items()},
+        arguments=arguments,
+        retry=agent.retry if retry is None else as_retry(retry),
+        retry_on=as_errors(retry_on, parameters.name) if retry_on else (),
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        on_change=agent.on_change,
+        is_async=parameters.is_async,
+        estimate=None if estimate is None else as_usage(estimate),
+    )
+    return want, parameters
+
+
+def as_usage(given: Usage | int) -> Usage:
+    """An estimate as usage: a number is one of tokens."""
+    usage = given if isinstance(given, Usage) else Usage(given)
+    if any(not isinstance(one, int) or one < 0 for one in (usage.input_tokens, usage.output_tokens)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{given!r} is not an estimate", hint="give a number of tokens, or Usage(…)")
+    return usage
+
+
+def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
+    """A call of a tool."""
+    given = tool.parameters.check({name: _revealed(value) for name, value in arguments.items()})
+    input, hidden, secrets = _input(tool, arguments)
+    compensate = tool.compensate
+    return Want(
+        name=tool.name,
+        fn=tool.fn,
+        given=tool.parameters.given,
+        input=input,
+        arguments=given,
+        retry=agent.retry if tool.retry is None else tool.retry,
+        timeout=tool.timeout,
+        tool=tool.name,
+        effect=tool.effect,
+        risk=tool.risk,
+        unique=tool.unique_key({**tool.parameters.with_defaults(given), **hidden}),
+        undo="" if compensate is None else undo_name(compensate),
+        approval=bool(tool.risk) and tool.risk in agent.risks,
+        approval_seconds=agent.approve_within,
+        retry_on=tool.retry_on,
+        reconcile=tool.reconcile,
+        reconcile_after=tool.reconcile_after,
+        on_doubt=tool.on_doubt,
+        on_change=agent.on_change,
+        mock=tool.mock,
+        secrets=secrets,
+        result=tool.parameters.result,
+        is_async=tool.is_async,
+    )
+
+
+def undo_want(
+    undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], instead: Callable[..., Any] | None = None
+) -> Want:
+    """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments.
+
+    `instead` is what is called in a mock task.
+    """
+    arguments = {name: value(raw) for name, raw in one.input.items()}
+    plain = instead or (undo.fn if isinstance(undo, Tool) else undo)
+    if one.step:
+        known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
+        call = Call(task_id, one.step, 1, **known, result=value(one.result))
+        fn: Callable[..., Any] = lambda: plain(call)  # noqa: E731 — a function made for one call
+    else:
+        fn = lambda: plain(**arguments)  # noqa: E731
+    tool = undo if isinstance(undo, Tool) else None
+    return Want(
+        name=one.name,
+        fn=fn,
+        input={"of": codec.pack(one.step)} if one.step else one.input,
+        arguments={},
+        retry=tool.retry if tool is not None and tool.retry is not None else UNDO_RETRY,
+        timeout=None if tool is None else tool.timeout,
+        tool="" if tool is None else tool.name,
+        effect="idempotent" if tool is None else tool.effect,
+        retry_on=(Exception,) if tool is None else tool.retry_on,
+        reconcile=None if tool is None else tool.reconcile,
+        reconcile_after=2.0 if tool is None else tool.reconcile_after,
+        on_doubt="ask" if tool is None else tool.on_doubt,
+        on_change="keep",
+        mock=UNSET if instead is None else fn,
+        is_async=parameters_of(plain).is_async,
+    )
+
+
+def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, str], tuple[str, ...]]:
+    """Arguments as they are recorded. Of a secret only a keyed fingerprint is, so that the call is known again."""
+    input: Fields = {}
+    hidden: dict[str, str] = {}
+    secrets: set[str] = set()
+    for name, value in arguments.items():
+        if name not in tool.redact and not isinstance(value, Secret):
+            input[name] = _packed(value, tool.name, name)
+            continue
+        plain = _revealed(value)
+        data = bytes(codec.pack(plain, f"{tool.name}({name})"))
+        key = f"{os.environ.get(SECRET_KEY, '')} {tool.name} {name}".encode()
+        hidden[name] = hmac.new(key, data, "sha256").hexdigest()[:16]
+        input[name] = codec.pack({"secret": hidden[name]})
+        secrets.update(_texts(plain))
+    return input, hidden, tuple(secrets)
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
+"""Types that are what they are: most arguments are of one."""
+
+
+def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """The function with its arguments."""
+    if not kwargs and _PLAIN.issuperset(map(type, args)):
+        return partial(fn, *args)
+    return lambda: fn(*map(_handed, args), **{key: _handed(value) for key, value in kwargs.items()})
+
+
+def _packed(value: Any, fn: str, name: str) -> Raw:
+    """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
+    if type(value) in _PLAIN:
+        return codec.pack(value, "%s(%s)", fn, name)
+    ref: Any = getattr(value, "ref", None)
+    return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, "%s(%s)", fn, name)
+
+
+def _handed(value: Any) -> Any:
+    """An argument as the function gets it: a conversation as a list of its messages, which it may change."""
+    ref: Any = getattr(value, "ref", None)
+    return value[:] if isinstance(ref, codec.MessagesRef) and not hasattr(value, "append") else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a secret value that is long enough to be looked for."""
+    if isinstance(value, str) and len(value) >= limits.SECRET_LENGTH:
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[Any, Any]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
+
+
+def _revealed(value: Any) -> Any:
+    return value.reveal() if isinstance(value, Secret) else value

@@ -1,0 +1,186 @@
+"""What a process remembers of logs: folded states, what was said in threads, messages that were read and counted.
+
+Nothing here is the truth, and nothing is used unasked: whoever takes a state from here asks the log whether it still
+holds (`loading.py`). Everything is bounded, and may be dropped at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Raw, Struct
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Head
+from holdfast.core.state.shapes import Hot
+
+if TYPE_CHECKING:
+    from holdfast.core.messages import Message
+    from holdfast.core.messages.tokens import Count
+    from holdfast.engine.logs.log import Log
+    from holdfast.engine.logs.shared_cache import Tier
+
+Value = TypeVar("Value")
+
+
+class Ground(Struct, frozen=True, gc=False):
+    """What a fold stands on besides its own log: the logs of its past, and how many bodies of all had been erased."""
+
+    erased: int = 0
+    past: tuple[str, ...] = ()
+
+
+class Sizes(Struct, frozen=True, gc=False):
+    """How large a state was when its log had grown by so much; how much that is now, and when a snapshot is due."""
+
+    size: int
+    sized_at: int
+    since: int
+    due: int
+
+
+class Kept(Struct, frozen=True):
+    """A state at a head. Nobody changes it: it is copied on its way in and on its way out."""
+
+    head: Head
+    hot: Hot
+    sizes: Sizes
+    ground: Ground
+
+    @property
+    def weight(self) -> int:
+        """How many bytes it takes in memory, about; more likely too many than too few."""
+        sizes = self.sizes
+        return limits.CACHE_STATE_BYTES + limits.CACHE_FACTOR * (sizes.size + sizes.since - sizes.sized_at)
+
+
+class Spoken(Struct, frozen=True):
+    """What was said in a thread up to a seq, as `talk.py` reads it. Nobody changes its lists."""
+
+    head: Head
+    seqs: list[int]
+    raws: list[Raw]
+    digests: list[str]
+    owners: list[tuple[str, int]]
+    erased: int
+    weight: int
+
+
+class Heard(Struct):
+    """A message that was read, how many tokens its provider reported, and how many the usual counter found."""
+
+    message: Message
+    reported: Count | None
+    count: Count | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many bytes it takes in memory, about."""
+        return limits.CACHE_MESSAGE_BYTES + len(codec.dump(self.message))
+
+
+class Counts(Struct):
+    """What came of asking for states: in memory, in the tier that servers share, or neither."""
+
+    hits: int = 0
+    misses: int = 0
+    dropped: int = 0
+    shared_hits: int = 0
+    shared_misses: int = 0
+    shared_dropped: int = 0
+    shared: int = 0
+    unshared: int = 0
+    errors: int = 0
+
+
+class Bounded(Generic[Value]):
+    """The newest of what was put here, up to so many entries and bytes. Safe from several threads."""
+
+    def __init__(self, bytes: int, entries: int) -> None:
+        self.max_bytes = bytes
+        self.max_entries = entries
+        self.bytes = 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str | bytes, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: str | bytes) -> Value | None:
+        """What is kept under a key; it is the newest from now on."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    def put(self, key: str | bytes, value: Value, weight: int) -> None:
+        """Keep something. What would take half of the room for itself is not kept."""
+        with self._lock:
+            self._drop(key)
+            if weight * 2 > self.max_bytes:
+                return
+            self._kept[key] = (value, weight)
+            self.bytes += weight
+            while self.bytes > self.max_bytes or len(self._kept) > self.max_entries:
+                self._drop(next(iter(self._kept)))
+
+    def drop(self, key: str | bytes) -> None:
+        """Forget it."""
+        with self._lock:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+            self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _drop(self, key: str | bytes) -> None:
+        gone = self._kept.pop(key, None)
+        if gone is not None:
+            self.bytes -= gone[1]
+
+
+class Cache:
+    """All that one app remembers; `tier` is what it shares with other servers, if anything."""
+
+    def __init__(self, bytes: int = limits.CACHE_BYTES, tier: Tier | None = None) -> None:
+        entries = limits.CACHE_ENTRIES
+        self.states: Bounded[Kept] = Bounded(bytes // 2, entries)
+        self.talks: Bounded[Spoken] = Bounded(bytes // 4, entries)
+        self.messages: Bounded[Heard] = Bounded(bytes // 4, entries)
+        self.tier = tier
+        self.counts = Counts() if tier is None else tier.counts
+
+    def remember(self, log: Log) -> None:
+        """Keep a log's state as it is now, and let other servers have it if it went on by enough."""
+        kept = log.kept()
+        if kept is not None:
+            self.states.put(log.name, kept, kept.weight)
+            if self.tier is not None:
+                self.tier.share(log.name, kept)
+
+    def drop(self, name: str) -> None:
+        """Forget a state that the log does not confirm."""
+        self.states.drop(name)
+        self.counts.dropped += 1
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget what was erased or removed, here and in the tier that servers share."""
+        gone = list(names)
+        for name in gone:
+            self.states.drop(name)
+            self.talks.drop(name)
+        self.messages.clear()
+        if self.tier is not None and gone:
+            self.tier.forget(gone)
+
+    def close(self) -> None:
+        """Let go of other servers."""
+        if self.tier is not None:
+            self.tier.close()

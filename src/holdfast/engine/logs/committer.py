@@ -1,0 +1,258 @@
+"""Group commit: groups of many tasks that arrive while a commit is under way share the next one.
+
+A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, one of them writes
+everything that has queued up, and each of the others sleeps until its own group is settled: nobody has to pass through
+the lock to learn that. What queues while the lock is held is left to one thread, as are the groups of callers that
+cannot block (async agents). A transaction with user code in it shares with nobody: the others queue until it is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+from holdfast.core import limits
+from holdfast.core.codec import Draft, Group, Head, Write
+from holdfast.core.errors import StoreClosed, StoreError
+from holdfast.store.protocol import Generation, Outcome, Placed, Store, Work, written_inside
+
+Resolve = Callable[[Sequence["Ticket"]], None]
+"""Told of tickets that are settled, from the committing thread."""
+
+
+class Ticket:
+    """A group on its way, and what became of it."""
+
+    __slots__ = ("error", "group", "outcome", "resolve", "waiter")
+
+    def __init__(self, group: Group, resolve: Resolve | None = None, waiter: object = None) -> None:
+        self.group = group
+        self.resolve = resolve
+        self.waiter = waiter
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+
+    def result(self) -> tuple[Placed, ...]:
+        """Where the writes ended up; raises what kept them out."""
+        if self.error is not None:
+            raise self.error
+        assert self.outcome is not None
+        return _placed(self.outcome)
+
+
+class Committer:
+    """Every write of one store goes through here."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._queue: deque[Ticket] = deque()
+        self._wake = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._transacting: int | None = None
+        self._born = Generation.now
+
+    def commit(self, group: Group) -> tuple[Placed, ...]:
+        """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
+        self._refuse_after_fork()
+        if not self._queue and self._lock.acquire(blocking=False):
+            try:
+                return _placed(self._store.append((group,))[0])
+            finally:
+                self._release()
+        return self._commit_with_others(group)
+
+    def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
+        """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
+        self._refuse_after_fork()
+        if not self._queue and self._lock.acquire(False):
+            try:
+                digest = self._store.append_event(log, expect, draft)
+            finally:
+                self._release()
+            if isinstance(digest, bytes):
+                return digest
+            raise digest
+        return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> tuple[Placed, ...]:
+        """Run `work` in a transaction of the store and write what it gives with it; see `Store.transact`."""
+        self._refuse_after_fork()
+        self._refuse_inside()
+        self._lock.acquire()
+        try:
+            self._transacting = threading.get_ident()
+            return _placed(self._store.transact(log, expect, work, seconds))
+        finally:
+            self._transacting = None
+            self._release()
+
+    def _refuse_inside(self) -> None:
+        """Work that waited for a lock which its own transaction holds would wait for ever."""
+        if self._transacting == threading.get_ident():
+            raise written_inside()
+
+    def _commit_with_others(self, group: Group) -> tuple[Placed, ...]:
+        """Queue up. Whoever finds the lock free writes for all; the others sleep, each until its own is settled."""
+        self._refuse_inside()
+        settled = threading.Lock()
+        settled.acquire()
+        ticket = Ticket(group, _wake_up, settled)
+        self._queue.append(ticket)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._commit_queued()
+            finally:
+                self._release()
+        settled.acquire()
+        return ticket.result()
+
+    def _release(self) -> None:
+        """Let go of the lock, then look: who queued while it was held failed to get it, and counts on us."""
+        self._lock.release()
+        if self._queue:
+            self._call_thread()
+
+    def _call_thread(self) -> None:
+        if self._thread is None:
+            self._start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
+        """Queue a group for the committing thread; `resolve` is told when it is settled."""
+        self._queue.append(Ticket(group, resolve, waiter))
+        self._call_thread()
+
+    def close(self) -> None:
+        """Write what is queued and stop the thread."""
+        self._refuse_inside()
+        self._stopping = True
+        if self._thread is not None:
+            self._wake.set()
+            self._thread.join()
+            self._thread = None
+
+    def _refuse_after_fork(self) -> None:
+        if self._born != Generation.now:
+            raise StoreClosed("this app was opened before the process was forked", hint="open it after the fork")
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._serve, name="holdfast-commit", daemon=True)
+                self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                with self._lock:
+                    self._commit_queued()
+            if self._stopping and not self._queue:
+                return
+
+    def _commit_queued(self) -> None:
+        """Write what is queued, up to a limit. The caller holds the lock."""
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.MAX_GROUPS_PER_COMMIT))]
+        if batch:
+            try:
+                self._commit_batch(batch)
+            finally:
+                _tell(batch)
+
+    def _commit_batch(self, batch: list[Ticket]) -> None:
+        """Write a batch. What is wrong with one group must not fail the others."""
+        try:
+            outcomes = self._store.append([ticket.group for ticket in batch])
+        except StoreError as error:
+            for ticket in batch:
+                ticket.error = error
+        except Exception as error:  # noqa: BLE001 — a group that cannot be written at all: find out which
+            if len(batch) == 1:
+                batch[0].error = error
+            else:
+                for ticket in batch:
+                    self._commit_batch([ticket])
+        except BaseException:  # Ctrl-C hit the one who was writing for all: the others must not think anything
+            for ticket in batch:
+                ticket.error = StoreError("the commit was interrupted, and its fate is not known", hint="read the log")
+            raise
+        else:
+            for ticket, outcome in zip(batch, outcomes, strict=True):
+                ticket.outcome = outcome
+
+
+def _wake_up(tickets: Sequence[Ticket]) -> None:
+    """Wake the threads that wait, each by its own lock."""
+    for ticket in tickets:
+        cast("threading.Lock", ticket.waiter).release()
+
+
+def _tell(batch: list[Ticket]) -> None:
+    """Tell each listener once of all its tickets."""
+    listeners: dict[Resolve, list[Ticket]] = {}
+    for ticket in batch:
+        if ticket.resolve is not None:
+            listeners.setdefault(ticket.resolve, []).append(ticket)
+    for resolve, tickets in listeners.items():
+        try:
+            resolve(tickets)
+        except Exception:  # noqa: BLE001 — a listener's fault must not keep others from their commits
+            _report()
+
+
+def _report() -> None:
+    import logging
+
+    logging.getLogger("holdfast").exception("somebody who waited for a commit could not be told")
+
+
+def _placed(outcome: Outcome) -> tuple[Placed, ...]:
+    if isinstance(outcome, tuple):
+        return outcome
+    raise outcome
+
+
+# What was acknowledged
+
+
+class Known(NamedTuple):
+    """A head that was acknowledged, and the turn the task was in."""
+
+    head: Head
+    turn: int
+
+
+class Heads:
+    """How far logs had come when this process last wrote to them: one that is behind that later has lost something."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def get(self, name: str) -> Known | None:
+        """What was acknowledged of a log, if it was here."""
+        return self._known.get(name)
+
+    def remember(self, name: str, head: Head, turn: int) -> None:
+        """Keep in mind how far a task's log has come."""
+        before = self._known.get(name)
+        if name[0] == "@" or (before is not None and before.head.seq > head.seq):
+            return
+        self._known[name] = Known(head, turn)
+        while len(self._known) > limits.MAX_KNOWN_HEADS:
+            with contextlib.suppress(RuntimeError, StopIteration, KeyError):  # another thread does the same
+                del self._known[next(iter(self._known))]
+
+    def forget(self, name: str) -> None:
+        """What was known of a log is gone, and that has been told."""
+        self._known.pop(name, None)

@@ -1,0 +1,75 @@
+"""From the committing thread into an event loop, once for a whole batch."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from holdfast.core.codec import Group
+from holdfast.engine.logs.committer import Committer, Ticket
+from holdfast.store.protocol import Placed
+
+
+class Landing(Protocol):
+    """Who waits for a ticket on an event loop."""
+
+    def landed(self, ticket: Ticket) -> None: ...
+
+
+class Hop:
+    """The one way into a loop. Tickets on it wait for a Landing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __call__(self, tickets: Sequence[Ticket]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_land, tickets)
+        except RuntimeError:
+            return  # the loop is gone; what was written is in the log
+
+
+def _land(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        cast("Landing", ticket.waiter).landed(ticket)
+
+
+_hops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hop] = weakref.WeakKeyDictionary()
+
+
+def hop_of(loop: asyncio.AbstractEventLoop) -> Hop:
+    """The way into this loop."""
+    hop = _hops.get(loop)
+    if hop is None:
+        hop = _hops[loop] = Hop(loop)
+    return hop
+
+
+class LoopCommits:
+    """Commits from one event loop, without ever blocking it."""
+
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+        self._loop = asyncio.get_running_loop()
+        self._hop = hop_of(self._loop)
+
+    async def commit(self, group: Group) -> tuple[Placed, ...]:
+        """Write a group together with whatever else is queued by then."""
+        settled: asyncio.Future[tuple[Placed, ...]] = self._loop.create_future()
+        self._committer.submit(group, self._hop, _Settling(settled))
+        return await settled
+
+
+class _Settling:
+    def __init__(self, future: asyncio.Future[tuple[Placed, ...]]) -> None:
+        self._future = future
+
+    def landed(self, ticket: Ticket) -> None:
+        if self._future.done():
+            return
+        try:
+            self._future.set_result(ticket.result())
+        except Exception as error:  # noqa: BLE001 — whatever it is belongs to the one who waits
+            self._future.set_exception(error)

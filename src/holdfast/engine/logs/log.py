@@ -1,0 +1,474 @@
+"""Logs: load one, append to it, walk through forks, keep snapshots.
+
+Loading is the newest valid snapshot plus the tail. A fork's past is read from its parents, so it copies nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write, joined
+from holdfast.core.errors import (
+    Conflict,
+    InvalidValue,
+    LeaseLost,
+    LogCorrupt,
+    SeqOutOfRange,
+    TaskBusy,
+    TaskCollected,
+    TaskNotFound,
+    UnknownEvent,
+    ValueDamaged,
+)
+from holdfast.core.events import Event, Pins, RolledBack, StepCompleted, TaskClaimed, ThreadCreated, UserCreated
+from holdfast.core.names import thread_log, user_log
+from holdfast.core.state import rules
+from holdfast.core.state.fold import evolve
+from holdfast.core.state.shapes import FOLD_VERSION, Hot
+from holdfast.core.state.summary import SUMMARISED, summarise
+from holdfast.engine.execution.long_steps import Watch
+from holdfast.engine.logs import loading
+from holdfast.engine.logs.cache import Cache, Ground, Kept, Sizes
+from holdfast.engine.logs.committer import Committer, Heads, Known
+from holdfast.engine.system.clock import Clock
+from holdfast.engine.system.entropy import chance
+from holdfast.failpoints import failpoint
+from holdfast.store.protocol import Placed, Store
+
+
+class Segment(Struct, frozen=True):
+    """A stretch of a fork's past: one log's own events, after one seq up to another."""
+
+    log: str
+    after: int
+    upto: int | None
+
+
+class Logs:
+    """All logs of one store."""
+
+    def __init__(self, store: Store, clock: Clock, cache: Cache | None = None) -> None:
+        self.store = store
+        self.clock = clock
+        self.cache = cache or Cache()
+        self.committer = Committer(store)
+        self.watch = Watch()
+        self.heads = Heads()
+        self._blobs: OrderedDict[str, bytes] = OrderedDict()
+        self._blob_bytes = 0
+
+    def begun(self, name: str, rows: Sequence[Stored]) -> Log:
+        """A log and its state, of all its events."""
+        log = Log(self, name)
+        log.follow(rows, name)
+        log.ground = Ground()
+        known = self.heads.get(name)
+        log.promised = known if known is not None and known.head != log.head else None
+        return log
+
+    def load(self, name: str, *, upto: int | None = None) -> Log:
+        """A log and its state, at its head or at an earlier seq."""
+        known = self.heads.get(name)  # before anything is read: what comes later may not be in it
+        log = loading.load(self, Log(self, name), upto)
+        if known is not None and known.head != log.head and upto is None:
+            log.promised = known
+        return log
+
+    def news(self, log: Log) -> list[Stored]:
+        """What others have written to a log since it was read.
+
+        Diverged if what was read is gone; LeaseLost if that is no more than a claim that nobody built upon.
+        """
+        head = log.head
+        rows = self.store.read(log.name, after=head.seq - 1)
+        if rows and rows[0].seq == head.seq and rows[0].digest == head.digest:
+            return rows[1:]
+        from holdfast.engine.control import divergence
+
+        return divergence.behind(self, log)
+
+    def segments(self, name: str, upto: int | None = None) -> list[Segment]:
+        """Where a log's events lie, oldest first."""
+        found: list[Segment] = []
+        log = name
+        for _ in range(limits.MAX_FORK_DEPTH):
+            origin = self.store.origin(log)
+            if origin is None:
+                raise self.missing(name)
+            if upto is None or upto > origin.at:
+                found.append(Segment(log, origin.at, upto))
+            if origin.parent is None:
+                break
+            upto = origin.at if upto is None else min(upto, origin.at)
+            log = origin.parent
+        found.reverse()
+        if not found:
+            raise SeqOutOfRange(name, upto or 0, self.head(name).seq)
+        return found
+
+    def missing(self, name: str) -> TaskNotFound | TaskCollected:
+        """Why there is no such log."""
+        return TaskNotFound(name) if self.store.tombstone(name) is None else TaskCollected(name)
+
+    def head(self, name: str) -> Head:
+        """The last position of a log."""
+        head = self.store.head(name)
+        if head is None:
+            raise self.missing(name)
+        return head
+
+    def rows(self, name: str, *, after: int = 0, upto: int | None = None) -> Iterator[tuple[str, Stored]]:
+        """A log's events with the log each was written to, inherited ones first."""
+        for segment in self.segments(name, upto):
+            seq = max(after, segment.after)
+            while chunk := self.store.read(segment.log, after=seq, upto=segment.upto, limit=limits.READ_CHUNK):
+                for row in chunk:
+                    yield segment.log, row
+                seq = chunk[-1].seq
+        if self.store.origin(name) is None:
+            raise self.missing(name)  # it was removed while we read
+
+    def rows_of_kind(self, name: str, kind: str, *, upto: int | None = None) -> list[Stored]:
+        """Events of a cold kind that still count, by index, inherited ones first."""
+        live = self.live(name, upto)
+        return [row for row in self._all_of_kind(name, kind, upto) if any(a < row.seq <= b for a, b in live)]
+
+    def live(self, name: str, upto: int | None = None) -> list[tuple[int, int]]:
+        """Which stretches of a log still count, after one seq up to another: what was rolled back does not."""
+        end = self.head(name).seq if upto is None else upto
+        returns = {row.seq: decoded(name, row) for row in self._all_of_kind(name, "rolled_back", end)}
+        stretches: list[tuple[int, int]] = []
+        while end > 0:
+            last = max((seq for seq in returns if seq <= end), default=0)
+            stretches.append((last, end))
+            event = returns.get(last)
+            end = event.to if isinstance(event, RolledBack) else 0
+        return stretches[::-1]
+
+    def live_rows(self, name: str, *, after: int = 0, upto: int | None = None) -> Iterator[tuple[str, Stored]]:
+        """The events between two seqs that still count."""
+        for begin, end in self.live(name, upto):
+            if end > after:
+                yield from self.rows(name, after=max(begin, after), upto=end)
+
+    def _all_of_kind(self, name: str, kind: str, upto: int | None) -> list[Stored]:
+        return [
+            row
+            for segment in self.segments(name, upto)
+            for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
+        ]
+
+    def create(self, name: str, events: Sequence[Event]) -> Log:
+        """Begin a log. Conflict if there is one of that name, or was."""
+        log = Log(self, name)
+        log.append(events, origin=Origin())
+        return log
+
+    def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
+        """Begin a log whose past is another's, up to where that one was loaded."""
+        past = self.segments(parent.name, parent.head.seq)
+        if len(past) >= limits.MAX_FORK_DEPTH:
+            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
+        log = Log(self, name)
+        log.head, log.hot, log.ground = parent.head, parent.hot, None
+        # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.
+        log.append(events, origin=Origin(past[-1].log, parent.head.seq))
+        return log
+
+    def beside(self, name: str, events: Sequence[Event], salt: str = "") -> Write:
+        """Events for the head of another log, wherever that is when they are written."""
+        at_us = self.clock.now_us()
+        drafts: list[Draft] = []
+        blobs: tuple[Blob, ...] = ()
+        for event in events:
+            draft, values = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
+            drafts.append(draft)
+            blobs += values
+        return Write(name, tuple(drafts), None, blobs=blobs)
+
+    def blob(self, hash: str) -> bytes:
+        """A blob's stored bytes, kept in memory for a while."""
+        data = self._blobs.get(hash)
+        if data is not None:
+            return data
+        data = self.store.blob(hash)
+        if data is None:
+            raise ValueDamaged(hash, "is missing")
+        self.keep(hash, data)
+        return data
+
+    def keep(self, hash: str, data: bytes) -> None:
+        """Keep a blob in memory for a while."""
+        if hash in self._blobs:
+            return
+        self._blobs[hash] = data
+        self._blob_bytes += len(data)
+        while self._blob_bytes > limits.BLOB_CACHE_BYTES and len(self._blobs) > 1:
+            _, dropped = self._blobs.popitem(last=False)
+            self._blob_bytes -= len(dropped)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Keep nothing of these logs in memory, and no large value at all: some of them may have been erased."""
+        self._blobs.clear()
+        self._blob_bytes = 0
+        self.cache.forget(names)
+
+    def pins(self, user: str | None, thread: str | None) -> Pins | None:
+        """How far the logs that a task looks at have come; they are begun if they are not there."""
+        if user is None and thread is None:
+            return None
+        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=chance(8)))
+        salt = "" if user is None else chance(8)
+        talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user))
+        return Pins(people, talk)
+
+    def ensure(self, name: str, first: UserCreated | ThreadCreated) -> int:
+        """Begin the log of a user or a thread if it is not there, or anew if all of it was erased; gives its head."""
+        head = self.store.head(name)
+        if head is None:
+            with contextlib.suppress(Conflict):  # somebody else was first
+                return self.create(name, [first]).head.seq
+            head = self.head(name)
+        for _ in range(limits.MAX_APPEND_TRIES):
+            if not first.salt or self.salt(name):
+                break
+            log = self.load(name)
+            with contextlib.suppress(Conflict):
+                log.append([first])
+            head = self.head(name)
+        return head.seq
+
+    def salt(self, name: str) -> str:
+        """What the large values of a user's or a thread's log are salted with: its first event says so."""
+        rows = self.store.read(name, upto=1)
+        first = decoded(name, rows[0]) if rows else None
+        return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt
+
+
+class Told(Struct, frozen=True, gc=False):
+    """An event at its place, as it was folded."""
+
+    seq: int
+    at_us: int
+    event: Event
+
+
+class Log:
+    """One log and its state, as far as it has been read or written here. Not shared between threads."""
+
+    def __init__(self, logs: Logs, name: str) -> None:
+        self._logs = logs
+        self.name = name
+        self.head = Head(0, codec.genesis(name))
+        self.hot: Hot | None = None
+        self.tail: list[Told] | None = None
+        self.ground: Ground | None = Ground()
+        self._claimed: tuple[Head, Head] | None = None
+        self._size = self._sized_at = 0
+        self.promised: Known | None = None
+        self.lost = False
+        self._weight = 0
+        self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
+        self._weight_at_snapshot = 0
+        self._next_snapshot_at = 0
+
+    @property
+    def state(self) -> Hot:
+        """The state; a log that was loaded or created has one."""
+        assert self.hot is not None
+        return self.hot
+
+    @property
+    def unclaimed(self) -> Head | None:
+        """The head before the claim that was read last, if nothing has come after it.
+
+        The claims of workers are not waited for: a server that goes down may lose one, until something else is written.
+        """
+        return None if self._claimed is None or self._claimed[0] is not self.head else self._claimed[1]
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        origin: Origin | None = None,
+        takes: tuple[Take, ...] = (),
+        frees: tuple[str, ...] = (),
+        also: tuple[Write, ...] = (),
+    ) -> None:
+        """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
+        beside = origin or takes or frees or also
+        if not beside and len(events) == 1 and self._append_event(events[0]):
+            return
+        write = self.draft(events, origin)
+        placed = self._logs.committer.commit(Group((write, *joined(also)), takes, frees))
+        self.accept(write, placed[0])
+
+    def _append_event(self, event: Event) -> bool:
+        """The short way, for an event that brings nothing else along; False if it does."""
+        hot, logs = self.hot, self._logs
+        if hot is None or hot.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
+            return False
+        at_us = logs.clock.now_us()
+        draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
+        if draft is None:
+            return False
+        digest = logs.committer.commit_event(self.name, self.head, draft)
+        written, body, seq = draft.event, draft.body, self.head.seq + 1
+        assert written is not None and body is not None
+        self.hot, self.head = evolve(hot, self.name, seq, at_us, written), Head(seq, digest)
+        if self.tail is not None:
+            self.tail.append(Told(seq, at_us, written))
+        self._weight += len(body)
+        return True
+
+    def check(self, events: Sequence[Event]) -> None:
+        """Refuse events that may not follow, and any if the log has lost what was acknowledged here."""
+        promised, self.promised = self.promised, None
+        if promised is not None:
+            from holdfast.engine.control import divergence
+
+            divergence.confirm(self._logs, self, promised)
+        hot = self.hot
+        for index, event in enumerate(events):
+            rules.check(hot, event)
+            if index < len(events) - 1:
+                hot = evolve(hot.copy() if index == 0 and hot is not None else hot, self.name, 0, 0, event)
+                hot.seq = self.head.seq
+
+    def draft(self, events: Sequence[Event], origin: Origin | None = None, *, ours: bool = False) -> Write:
+        """What to write for these events; `ours` are put together by the engine, so their fields have their types."""
+        at_us = self._logs.clock.now_us()
+        before = summary = None if self.hot is None else self.hot.summary
+        salt: str = getattr(events[0], "salt", "") if self.hot is None else self.hot.salt
+        drafts: list[Draft] = []
+        blobs: tuple[Blob, ...] = ()
+        for event in events:
+            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is StepCompleted else None
+            if quick is not None:
+                drafts.append(quick)
+                continue
+            drafted, beside = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
+            drafts.append(drafted)
+            if beside:
+                blobs += beside
+                for blob in beside:
+                    self._logs.keep(blob.hash, blob.data)
+            if summary is None or type(event) in SUMMARISED:
+                summary = summarise(summary, self.name, event, at_us)
+        snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
+        changed = None if summary is before or self.name[0] == "@" else summary
+        return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
+
+    def accept(self, write: Write, placed: Placed) -> None:
+        """Take in what has been written."""
+        seq, hot = placed.first - 1, self.hot
+        for draft in write.drafts:
+            seq += 1
+            assert draft.event is not None and draft.body is not None
+            hot = evolve(hot, self.name, seq, draft.at_us, draft.event)
+            if self.tail is not None:
+                self.tail.append(Told(seq, draft.at_us, draft.event))
+            self._weight += len(draft.body)
+        self.hot, self.head = hot, Head(seq, placed.digests[-1])
+        self.remember()
+        tier = self._logs.cache.tier
+        if tier is not None and write.summary is not None and write.summary.status == "pending":
+            tier.wake(write.summary.queue)
+        if write.snapshot is not None:
+            self._weight -= self._weight_at_snapshot
+            self._size = self._snapshot_at = self._next_snapshot_at
+            self._sized_at = 0
+            failpoint("snapshot.after")
+
+    def remember(self) -> None:
+        """Keep in mind, for as long as the process lives, that the log has come so far."""
+        if not self.lost and self.unclaimed is None:
+            self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
+
+    def refresh(self) -> list[Stored]:
+        """Read what others have appended since; Diverged if what is known of it is gone."""
+        try:
+            rows = self._logs.news(self)
+        except LeaseLost:  # nothing but somebody's claim is gone
+            vars(self).update(vars(self._logs.load(self.name)))
+            return []
+        self.follow(rows, self.name)
+        return rows
+
+    def claim(self) -> None:
+        """Take the task, if no living holder has it."""
+        store, summary = self._logs.store, self.state.summary
+        own, taken = store.holder(), ""
+        if summary.holder is not None and summary.holder != own:
+            if store.alive(summary.holder, summary.lease_seconds):
+                raise TaskBusy(self.name, summary.holder)
+            taken = "lease" if store.alive(summary.holder) else "dead"
+        pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
+        event = TaskClaimed(holder=own, lease_seconds=store.lease_seconds, pins=pins, taken=taken)
+        self.check([event])
+        failpoint("claim.before")
+        self.append([event])
+        failpoint("claim.after")
+
+    def follow(self, rows: Sequence[Stored], log: str) -> None:
+        """Fold rows that come next; `log` is the one they were written to."""
+        hot, seq, weight = self.hot, self.head.seq, 0
+        for row in rows:
+            if row.seq != seq + 1:
+                raise LogCorrupt(log, seq + 1, f"the next event is {row.seq}")
+            seq = row.seq
+            event = decoded(log, row)
+            hot = evolve(hot, log, seq, row.at_us, event)
+            if self.tail is not None:
+                self.tail.append(Told(seq, row.at_us, event))
+            weight += len(row.body or b"")
+        if rows:
+            before = self.head if len(rows) == 1 else Head(rows[-2].seq, rows[-2].digest)
+            self.hot, self.head = hot, Head(seq, rows[-1].digest)
+            self._claimed = (self.head, before) if rows[-1].kind == "task_claimed" else None
+            self._weight += weight
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin from a snapshot."""
+        body = codec.inflate(snapshot.body)
+        self.hot = codec.load(body, Hot)
+        self.head = Head(snapshot.seq, snapshot.digest)
+        self._size, self._snapshot_at = len(body), max(limits.SNAPSHOT_MIN_BYTES, len(body))
+
+    def kept(self) -> Kept | None:
+        """A copy of the state for a cache; None if it is not known what it stands on."""
+        if self.hot is None or self.ground is None or self.hot.seq != self.head.seq or self.unclaimed is not None:
+            return None
+        if self._weight - self._sized_at > max(limits.CACHE_SIZED_BYTES, self._size):
+            self._size, self._sized_at = len(codec.dump(self.hot)), self._weight
+        sizes = Sizes(self._size, self._sized_at, self._weight, self._snapshot_at)
+        return Kept(self.head, self.hot.copy(), sizes, self.ground)
+
+    def resume(self, kept: Kept) -> None:
+        """Begin from a copy of a state that was kept."""
+        self.head, self.hot, self.ground = kept.head, kept.hot.copy(), kept.ground
+        sizes = kept.sizes
+        self._size, self._sized_at, self._weight, self._snapshot_at = sizes.size, sizes.sized_at, sizes.since, sizes.due
+
+    def _snapshot(self, at_us: int) -> Snapshot:
+        """A snapshot of the present head. It is due when the log since the last one outweighs it."""
+        failpoint("snapshot.before")
+        body = codec.dump(self.hot)
+        self._weight_at_snapshot, self._next_snapshot_at = self._weight, max(limits.SNAPSHOT_MIN_BYTES, len(body))
+        return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
+
+
+def decoded(log: str, row: Stored) -> Event:
+    """A stored event, or why it cannot be read."""
+    try:
+        return codec.decode(row.kind, row.body)
+    except KeyError:
+        raise UnknownEvent(log, row.seq, row.kind) from None
+    except ValueError as error:
+        raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error

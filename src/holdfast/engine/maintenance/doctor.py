@@ -1,0 +1,181 @@
+"""Looking at a store and its place: what is well, what is not, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.core import limits
+from holdfast.core.errors import HoldfastError
+from holdfast.engine.logs.log import Logs
+from holdfast.engine.maintenance.schema import schema_of
+from holdfast.store.protocol import Query
+
+SAFE_SQLITE = (3, 51, 3)
+"""The first version without the bug that can damage a write-ahead log under two writers."""
+
+_NETWORK = ("nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ncpfs", "glusterfs", "ceph")
+_ROOM_BYTES = 256 * 1024 * 1024
+_SLOW_SYNC_SECONDS = 0.05
+_SYNCS = 5
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at."""
+
+    what: str
+    level: Literal["ok", "warn", "fail"]
+    said: str
+    remedy: str = ""
+
+
+def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
+    """Everything there is to look at; `path` is the file of a store that is one.
+
+    A file that cannot be opened is a finding; a server that does not answer leaves nothing to look at.
+    """
+    if path is not None:
+        yield _library()
+        yield _file_system(path)
+        yield _room(path)
+        yield _sync(path)
+        yield _rights(path)
+    try:
+        logs = opened()
+    except HoldfastError as error:
+        if path is None:
+            raise
+        yield _failing("integrity", error)
+        return
+    for what, look in (("integrity", _integrity), ("interrupted", _interrupted), ("clock", _clock)):
+        try:
+            yield look(logs)
+        except HoldfastError as error:  # it is damaged where this look needs it; the others may do without
+            yield _failing(what, error)
+
+
+def schema(url: str, path: str | None) -> Finding:
+    """How far the schema is."""
+    try:
+        found = schema_of(url, path)
+    except HoldfastError as error:
+        if path is None:
+            raise
+        return _failing("schema", error)
+    return Finding("schema", "ok", f"version {found.found} of {found.known}")
+
+
+def _failing(what: str, error: HoldfastError) -> Finding:
+    """What kept one from looking, as something to mend."""
+    remedy = (
+        "if it was a store: restore a backup; else choose another file" if error.code == "not-a-store" else error.hint
+    )
+    return Finding(what, "fail", error.message, remedy)
+
+
+def _library() -> Finding:
+    from holdfast.store.sqlite.file import library_version
+
+    version = library_version()
+    numbers = tuple(int(part) for part in version.split(".")[:3])
+    if numbers >= SAFE_SQLITE:
+        return Finding("sqlite", "ok", f"SQLite {version}")
+    why = f"SQLite {version} can damage a file that several processes write to (mended in 3.51.3)"
+    return Finding("sqlite", "fail", why, "pip install --upgrade apsw, or keep to one process")
+
+
+def _file_system(path: str) -> Finding:
+    kind = _kind_of_mount(os.path.realpath(path))
+    if kind in _NETWORK:
+        why = f"{kind}: locks over a network are not to be trusted"
+        return Finding("file system", "fail", why, "keep the store on a local disk")
+    return Finding("file system", "ok", kind or "not known here")
+
+
+def _kind_of_mount(path: str) -> str:
+    """The kind of file system a path is on, where the system tells."""
+    best = ("", "")
+    try:
+        with open("/proc/mounts", encoding="utf-8") as mounts:
+            for line in mounts:
+                _, place, kind, *_ = line.split()
+                inside = path == place or path.startswith(place.rstrip("/") + "/")
+                if inside and len(place) >= len(best[0]):
+                    best = (place, kind)
+    except OSError:
+        return ""
+    return best[1]
+
+
+def _room(path: str) -> Finding:
+    free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    said = f"{free / 1e9:,.1f} GB free"
+    if free < _ROOM_BYTES:
+        return Finding("room", "warn", said, "free some space: a full disk refuses writes, and loses nothing")
+    return Finding("room", "ok", said)
+
+
+def _sync(path: str) -> Finding:
+    """How long the disk takes to say that something is safe: the price of a step."""
+    probe = f"{path}.{os.urandom(4).hex()}.probe"
+    try:
+        file = os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        return Finding(
+            "sync", "fail", f"nothing can be made beside it: {error.strerror}", "check the directory's rights"
+        )
+    try:
+        began = time.perf_counter()
+        for _ in range(_SYNCS):
+            os.write(file, b"x" * 4096)
+            os.fsync(file)
+        each = (time.perf_counter() - began) / _SYNCS
+    finally:
+        os.close(file)
+        os.unlink(probe)
+    if each > _SLOW_SYNC_SECONDS:
+        return Finding("sync", "warn", f"{each * 1000:.1f} ms", "each step waits for it; a faster disk helps")
+    return Finding("sync", "ok", f"{each * 1000:.1f} ms")
+
+
+def _rights(path: str) -> Finding:
+    mode = os.stat(path).st_mode & 0o777
+    if mode & 0o077:
+        return Finding("rights", "warn", f"others may read it (mode {mode:o})", f"chmod 600 {path}")
+    return Finding("rights", "ok", f"mode {mode:o}")
+
+
+def _integrity(logs: Logs) -> Finding:
+    problems = logs.store.check()
+    if problems:
+        return Finding("integrity", "fail", problems[0], "holdfast verify names the logs; restore a backup")
+    return Finding("integrity", "ok", "the store's own check finds nothing; holdfast verify walks the chains")
+
+
+def _interrupted(logs: Logs) -> Finding:
+    running = logs.store.list(Query(status="running", limit=limits.MAX_PAGE_SIZE))
+    lost = logs.store.queues.lost()
+    dead = [row.id for row in running if row.holder in lost]
+    if dead:
+        named = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
+        what = "task" if len(dead) == 1 else "tasks"
+        how = "dead or silent" if "lease" in lost.values() else "dead"
+        return Finding("interrupted", "warn", f"{len(dead)} {what} whose process is {how}: {named}", _REMEDY)
+    return Finding("interrupted", "ok", "no task was left behind")
+
+
+_REMEDY = "holdfast worker FILE takes them over; so does holdfast resume ID FILE"
+
+
+def _clock(logs: Logs) -> Finding:
+    newest = logs.store.list(Query(limit=1))
+    ahead = (newest[0].changed_us - logs.clock.now_us()) / 1_000_000 if newest else 0.0
+    if ahead > 60:
+        why = f"the newest task is {ahead:,.0f} s in the future"
+        return Finding("clock", "warn", why, "set the clock; order does not depend on it, times shown do")
+    return Finding("clock", "ok", "no event is in the future")

@@ -1,0 +1,456 @@
+"""Looking after a store: export and import, copies."""
+
+from __future__ import annotations
+
+import os
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from holdfast.core import codec, limits, names
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
+from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent, ValueDamaged
+from holdfast.core.state.fold import evolve
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.logs.log import Logs, decoded
+from holdfast.engine.reading.timeline import verify
+from holdfast.store.protocol import Erasure, Store
+from holdfast.store.tenants import Tenant
+
+FORMAT = 1
+
+Progress = Callable[[int, int], None]
+"""Told how many are done, of how many."""
+
+
+class Copied(Struct, frozen=True):
+    """What was brought into another store."""
+
+    logs: int
+    events: int
+    skipped: int
+
+
+class _Header(Struct, frozen=True, tag="log", tag_field="is"):
+    """The first line of an exported log."""
+
+    log: str
+    parent: str | None
+    base: int
+    prev: str
+    format: int = FORMAT
+    summary: Summary | UnsetType = UNSET
+
+
+class _BlobLine(Struct, frozen=True, tag="blob", tag_field="is"):
+    hash: str
+    data: str
+
+
+class _EventLine(Struct, frozen=True, tag="event", tag_field="is", omit_defaults=True):
+    seq: int
+    kind: str
+    at: int
+    body_hash: str
+    digest: str
+    body: Raw | UnsetType = UNSET
+    erased_by: str = ""
+    erased_why: str = ""
+    erased_at: int = 0
+
+
+class _End(Struct, frozen=True, tag="end", tag_field="is"):
+    """The last line, so that a file that was cut off is noticed."""
+
+    events: int
+
+
+# Export and import
+
+
+def export(logs: Logs, id: str) -> Iterator[bytes]:
+    """A task as JSON Lines: its log as it is now, the values beside it and, for a fork, the logs it stands on."""
+    count = 0
+    for name in [segment.log for segment in logs.segments(id)]:
+        one = _read(logs.store, name)
+        place = (one.origin.parent, one.origin.at, one.start.digest.hex())
+        yield _line(_Header(name, *place, summary=UNSET if one.summary is None else one.summary))
+        for blob in one.blobs:
+            yield _line(_BlobLine(blob.hash, b2a_base64(blob.data, newline=False).decode()))
+        erased = {erasure.seq: erasure for erasure in one.erasures}
+        for row in one.rows:
+            count += 1
+            yield _line(_event_line(row, erased.get(row.seq)))
+    yield _line(_End(count))
+
+
+def _read(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incoming:
+    """A log as it was at one moment, if it is whole. Rows first: what is beside them only grows.
+
+    `erased` are erasures that are known of from elsewhere: an import may have died before it wrote them.
+    """
+    origin, anchor = store.origin(name), store.anchor(name)
+    rows = list(_own_rows(store, name)) if origin is not None else []
+    if origin is None or (not rows and store.origin(name) is None):  # it is removed meanwhile
+        raise TaskNotFound(name)
+    one = _Incoming(_Header(name, origin.parent, origin.at, _start(store, name, origin).digest.hex()))
+    one.rows, one.blobs = rows, list(store.blobs_of(name))
+    one.erasures = [one for one in (*store.erasures(name), *erased) if rows and one.seq <= rows[-1].seq]
+    one.summary = store.summary(name) if one.erasures else None  # what was erased tells no list any more
+    _check_rows(one)
+    _refuse_cut_off(name, anchor, rows[-1].seq)
+    return one
+
+
+def _refuse_cut_off(name: str, anchor: Head | None, seq: int) -> None:
+    if anchor is not None and anchor.seq > seq:
+        raise LogCorrupt(name, seq + 1, f"the log had reached {anchor.seq}, and now ends at {seq}")
+
+
+def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
+    """Bring exported tasks in. A log that is there already must agree."""
+    return adopt(logs.store, read_export(lines))
+
+
+def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
+    """What an export holds. Every digest is computed anew."""
+    incoming: list[_Incoming] = []
+    ended = False
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            if not isinstance(line, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ValueError("lines are bytes")
+            entry = codec.load(line, _Header | _BlobLine | _EventLine | _End)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(number, str(error)) from None
+        match entry:
+            case _Header() if entry.format == FORMAT:
+                incoming.append(_Incoming(entry))
+            case _BlobLine() if incoming:
+                incoming[-1].blobs.append(Blob(entry.hash, _unbase64(entry.data, number)))
+            case _EventLine() if incoming:
+                incoming[-1].take(entry)
+            case _End():
+                ended = entry.events == sum(len(one.rows) for one in incoming)
+            case _:
+                raise _unreadable(number, "it stands before the log it belongs to, or is of another version")
+    if not ended:
+        raise _unreadable(0, "the file ends before the export does")
+    for one in incoming:
+        _check_rows(one)
+    return incoming
+
+
+def _unbase64(text: str, number: int) -> bytes:
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise _unreadable(number, str(error)) from None
+
+
+class _Incoming:
+    """A log being brought in."""
+
+    def __init__(self, header: _Header) -> None:
+        self.name = header.log
+        self.origin = Origin(header.parent, header.base)
+        self.start = Head(header.base, _unhex(header.prev))
+        self.blobs: list[Blob] = []
+        self.rows: list[Stored] = []
+        self.erasures: list[Erasure] = []
+        self.summary = None if header.summary is UNSET else header.summary
+
+    def take(self, line: _EventLine) -> None:
+        body = None if line.body is UNSET else bytes(line.body)
+        self.rows.append(Stored(line.seq, line.kind, line.at, body, _unhex(line.body_hash), _unhex(line.digest)))
+        if line.erased_at:
+            by = (line.erased_by, line.erased_why, line.erased_at)
+            self.erasures.append(Erasure(self.name, line.seq, *by))
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""  # which no digest is, so the check of the rows names the place
+
+
+def _unreadable(number: int, why: str) -> InvalidValue:
+    where = f"line {number}" if number else "the end"
+    return InvalidValue(
+        f"{where} of the export cannot be read: {why}",
+        hint="give a file that holdfast export wrote, or export it again",
+    )
+
+
+def _event_line(row: Stored, erasure: Erasure | None) -> _EventLine:
+    return _EventLine(
+        seq=row.seq,
+        kind=row.kind,
+        at=row.at_us,
+        body_hash=row.body_hash.hex(),
+        digest=row.digest.hex(),
+        body=UNSET if row.body is None else Raw(row.body),
+        erased_by=erasure.by if erasure else "",
+        erased_why=erasure.why if erasure else "",
+        erased_at=erasure.at_us if erasure else 0,
+    )
+
+
+def _line(entry: Struct) -> bytes:
+    return codec.dump(entry) + b"\n"
+
+
+# Copying logs between stores
+
+
+def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
+    """Bring in what an export holds. Everything is checked before anything is written."""
+    brought = {one.name: one for one in incoming}
+    for one in incoming:
+        _check_past(store, one, brought)
+        if store.origin(one.name) is not None and store.tombstone(one.name) is None:
+            _read(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
+            _already_there(store, one)
+    logs = events = skipped = 0
+    for one in incoming:
+        written = _adopt_log(store, one)
+        logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
+    return Copied(logs, events, skipped)
+
+
+def _already_there(store: Store, one: _Incoming) -> Head | None:
+    """How far a log is there already; another history under its name is refused."""
+    head = store.head(one.name)
+    if head is None:
+        return None
+    last = one.rows[-1]
+    if last.seq <= head.seq:
+        ours = store.read(one.name, after=last.seq - 1, upto=last.seq)
+        same = bool(ours) and ours[0].digest == last.digest
+    else:
+        same = any(row.seq == head.seq and row.digest == head.digest for row in one.rows)
+    if not same:
+        raise TaskExists(one.name, other_history=True)
+    return head
+
+
+def _adopt_log(store: Store, one: _Incoming) -> int:
+    """Append a log's rows after what is there of it. The store computes the digests; they come out the same."""
+    if store.tombstone(one.name) is not None:
+        return 0
+    head = _already_there(store, one)
+    rows = [row for row in one.rows if head is None or row.seq > head.seq]
+    if rows:
+        drafts = tuple(Draft(row.kind, row.at_us, row.body, row.body_hash) for row in rows)
+        origin = one.origin if head is None else None
+        write = Write(one.name, drafts, head or one.start, origin, _summary(store, one), tuple(one.blobs))
+        outcome = store.append([Group((write,))])[0]
+        if not isinstance(outcome, tuple):
+            raise outcome
+        assert outcome[0].digests[-1] == one.rows[-1].digest, "digests were checked before"
+    known = {erasure.seq for erasure in store.erasures(one.name)}
+    missing = [erasure for erasure in one.erasures if erasure.seq not in known]
+    if missing:
+        store.erase(missing)
+    return len(rows)
+
+
+def _check_past(store: Store, one: _Incoming, brought: dict[str, _Incoming]) -> None:
+    """A fork must stand on the very event it says, in the file or in the store."""
+    parent = one.origin.parent
+    if parent is None:
+        return
+    rows = (
+        brought[parent].rows if parent in brought else store.read(parent, after=one.origin.at - 1, upto=one.origin.at)
+    )
+    if not any(row.seq == one.origin.at and row.digest == one.start.digest for row in rows):
+        raise LogCorrupt(one.name, one.origin.at, f"its past in {parent!r} is not there, or is another one")
+
+
+def _check_rows(one: _Incoming) -> None:
+    """Refuse rows whose chain does not hold, before anything is written or given away."""
+    if one.name.startswith("@"):
+        names.short_name(one.name, "name of a log")
+    else:
+        names.task_log(one.name)
+    if not one.rows:
+        raise LogCorrupt(one.name, one.start.seq + 1, "the log has no events")
+    genesis = Head(0, codec.genesis(one.name))
+    if one.origin.parent is None and one.start != genesis:
+        raise LogCorrupt(one.name, one.start.seq, "its chain does not begin where a log of this name does")
+    blobs = {blob.hash: blob.data for blob in one.blobs}
+    wanted: set[str] = set()
+    erased = {erasure.seq for erasure in one.erasures}
+    seq, digest = one.start.seq, one.start.digest
+    for row in one.rows:
+        seq += 1
+        fits = row.seq == seq and (
+            row.seq in erased if row.body is None else codec.body_hash(row.body) == row.body_hash
+        )
+        if not fits or abs(row.at_us) > _MAX_AT_US:
+            raise LogCorrupt(one.name, seq, "it is not what was written")
+        digest = codec.chain(digest, seq, row.kind, row.at_us, row.body_hash)
+        if digest != row.digest:
+            raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
+        _check_blobs(one.name, row, blobs, wanted)
+    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # others are of nobody knows what
+    first = "task_created" if one.origin.parent is None else "task_forked"
+    if one.rows[0].kind != first and not one.name.startswith("@"):
+        raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")
+
+
+_MAX_AT_US = 250_000_000_000_000_000
+"""Times beyond the year 9000 are not times."""
+
+
+def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], wanted: set[str]) -> None:
+    """Refuse values that are missing or damaged; takes note of those there are."""
+    try:
+        event = decoded(name, row)
+    except UnknownEvent:
+        raise LogCorrupt(name, row.seq, f"it is of the kind {row.kind!r}, which this version does not know") from None
+    for ref in codec.blob_refs(event):
+        wanted.add(ref.hash)
+        if ref.hash not in blobs:
+            raise LogCorrupt(name, row.seq, "a value it refers to is missing")
+        try:
+            codec.open_blob(ref.hash, blobs[ref.hash], ref.salt)
+        except ValueDamaged as error:
+            raise LogCorrupt(name, row.seq, error.message) from error
+
+
+def _summary(store: Store, one: _Incoming) -> Summary | None:
+    """What a list shows of an incoming log: the fold of all of it."""
+    if one.summary is not None and one.erasures:
+        return one.summary
+    hot: Hot | None = None
+    if one.origin.parent is not None:
+        hot = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state
+    for row in one.rows:
+        event = decoded(one.name, row)
+        hot = evolve(hot, one.name, row.seq, row.at_us, event)
+    return hot.summary if hot is not None and not one.name.startswith("@") else None
+
+
+class _NoClock:
+    def now_us(self) -> int:
+        raise AssertionError("bringing a log in writes no time of its own")
+
+
+def _copy_store(source: Logs, target: Store, progress: Progress | None) -> tuple[Copied, dict[str, LogCorrupt]]:
+    """Copy every log, key and tombstone; gives what was damaged and left out. Run again, it goes on where it was."""
+    total = source.store.stats().tasks
+    logs = events = skipped = 0
+    damaged: dict[str, LogCorrupt] = {}
+    after: str | None = None
+    while page := source.store.logs(after=after, limit=limits.PAGE_SIZE):
+        for name in page:
+            try:
+                written = _copy_log(*_views(source.store, target, name))
+            except LogCorrupt as error:
+                damaged[name] = error
+                continue
+            logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
+            if progress is not None:
+                progress(logs + skipped, total)
+        after = page[-1]
+    _copy_marks(source.store, target)
+    return Copied(logs, events, skipped), damaged
+
+
+def _views(source: Store, target: Store, name: str) -> tuple[Store, Store, str]:
+    """A tenant's log is copied as the tenant sees it, so that its task is that tenant's in the copy too."""
+    namespace, end, own = name.partition(names.NAMESPACE_END)
+    return (Tenant(source, namespace), Tenant(target, namespace), own) if end else (source, target, name)
+
+
+def _copy_log(source: Store, target: Store, name: str) -> int:
+    """Copy what the target lacks of a log; one that is removed meanwhile is left out."""
+    origin = source.origin(name)
+    if origin is None:
+        return 0
+    if origin.parent is not None:
+        head = target.head(origin.parent)
+        if head is None or head.seq < origin.at:
+            _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
+    anchor, head = source.anchor(name), source.head(name)
+    if head is not None and target.head(name) == head and len(target.erasures(name)) == len(source.erasures(name)):
+        _refuse_cut_off(name, anchor, head.seq)
+        return 0
+    try:
+        return _adopt_log(target, _read(source, name))
+    except TaskNotFound:
+        return 0
+
+
+def _copy_marks(source: Store, target: Store) -> None:
+    """What was removed here is removed there; keys that were taken stay taken."""
+    name = key = ""
+    while stones := source.tombstones(after=name):
+        target.remove(stones)
+        target.restore_marks(stones, ())
+        name = stones[-1].log
+    while takes := source.takes(after=key):
+        target.restore_marks((), takes)
+        key = takes[-1].key
+
+
+def _start(store: Store, name: str, origin: Origin) -> Head:
+    """What a log's chain begins with."""
+    while origin.parent is not None:
+        row = store.read(origin.parent, after=origin.at - 1, upto=origin.at)
+        if row:
+            return Head(origin.at, row[0].digest)
+        above = store.origin(origin.parent)
+        assert above is not None
+        origin = Origin(above.parent, origin.at)
+    return Head(0, codec.genesis(name))
+
+
+def _own_rows(store: Store, name: str) -> Iterator[Stored]:
+    seq = 0
+    while chunk := store.read(name, after=seq, limit=limits.READ_CHUNK):
+        yield from chunk
+        seq = chunk[-1].seq
+
+
+# Whole copies
+
+
+def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
+    """Export a task into a new file that only its owner reads; gives the number of bytes."""
+    logs.segments(id)
+    if os.path.exists(path):
+        raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        return write_export(logs, id, file)
+
+
+def write_export(logs: Logs, id: str, file: BinaryIO) -> int:
+    """Export a task into a file; gives the number of bytes."""
+    return sum(file.write(line) for line in export(logs, id))
+
+
+def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) -> Copied:
+    """Copy a store and walk every chain of the copy. What is damaged is left out and named once the rest is there."""
+    copied, damaged = _copy_store(source, target.store, progress)
+    found = verify(target)
+    if not found.ok:
+        problem = found.problems[0]
+        raise LogCorrupt(problem.task, problem.seq, f"the copy does not verify: {problem.why}")
+    if damaged:
+        raise _left_out(copied, damaged)
+    return copied
+
+
+def _left_out(copied: Copied, damaged: dict[str, LogCorrupt]) -> LogCorrupt:
+    first = next(iter(damaged.values())).details
+    left = ", ".join(repr(name) for name in damaged)
+    rest = f"left out of the copy: {left}; the others, {copied.logs + copied.skipped}, are there and verified"
+    why = f"{first['why']}; {rest}; the store itself was not touched"
+    return LogCorrupt(first["log"], first["seq"], why, hint="import what is missing into the copy, from a backup")

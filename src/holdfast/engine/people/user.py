@@ -1,0 +1,122 @@
+"""Users: state that outlives tasks, in a log of its own. `app.user("u1")` from outside, `task.user` from inside.
+
+A task sees its user's state as it was when its turn began, and what it has changed itself since: so a replay reads the
+same. What it changes is written to both logs in one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.core import codec, events as ev, limits, names
+from holdfast.core.codec import Record, Summary
+from holdfast.core.errors import InvalidEvent, InvalidValue
+from holdfast.core.events import Changes, StatePatch
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.control import answers
+from holdfast.engine.logs.log import Logs
+from holdfast.engine.people.erasure import erase_logs, threads_of
+from holdfast.engine.reading import timeline
+from holdfast.engine.reading.task_state import FactState, Values
+from holdfast.engine.system.entropy import chance
+from holdfast.engine.verbs.user_bag import UserBag
+from holdfast.store.protocol import Query
+
+
+class UserState:
+    """What is known of a user at one moment."""
+
+    def __init__(self, id: str, hot: Hot | None, logs: Logs) -> None:
+        self.id = id
+        self._hot = hot
+        self._logs = logs
+
+    @property
+    def seq(self) -> int:
+        """The position in the user's log; 0 if nothing was ever said."""
+        return 0 if self._hot is None else self._hot.seq
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What was set."""
+        return Values({} if self._hot is None else self._hot.bag, lambda raw: codec.unpack(raw, self._logs.blob))
+
+    @property
+    def facts(self) -> Mapping[str, FactState]:
+        """What was learned."""
+        return Values({} if self._hot is None else self._hot.facts, lambda fact: FactState(fact, self._logs))
+
+    def __repr__(self) -> str:
+        return f"<user {self.id} at seq {self.seq}>"
+
+
+class User:
+    """A person's lasting state, their tasks, and how to forget them."""
+
+    def __init__(self, logs: Logs, id: str) -> None:
+        self._logs = logs
+        self._name = names.user_log(id)
+        self.id = id
+        self.state = UserBag(lambda: self.get().state, lambda changes: self.change(changes).state)
+
+    def get(self) -> UserState:
+        """What is known now."""
+        known = None if self._logs.store.origin(self._name) is None else self._logs.load(self._name).state
+        return UserState(self.id, known, self._logs)
+
+    def at(self, seq: int) -> UserState:
+        """What was known just after an event of the user's log."""
+        return UserState(self.id, self._logs.load(self._name, upto=seq).state, self._logs)
+
+    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+        """What was changed, when, by whom and why."""
+        if self._logs.store.origin(self._name) is None:
+            return iter(())
+        return timeline.records(self._logs, self._name, after=after, limit=limit)
+
+    def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
+        """Change several things at once, all or nothing; what others changed since `expect` must go with it."""
+        if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
+        return self.change(codec.changes(patch), expect=expect, by=by, why=why)
+
+    def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
+        """The same, for changes that are encoded already."""
+        self._logs.ensure(self._name, ev.UserCreated(salt=chance(8)))
+        decide = answers.patch(self._logs, self._name, changes, expect, by, why, {})
+        return UserState(self.id, answers.change(self._logs, self._name, decide).state, self._logs)
+
+    def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
+        """The user's tasks, newest first."""
+        return self._logs.store.list(Query(status=status, user=self.id, limit=limit))
+
+    def erase(self, *, by: str = "", why: str = "") -> int:
+        """Forget what this user's log and tasks say, and what they said in threads; gives how many events that were.
+
+        That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
+        """
+        tasks = list(self._all_tasks())
+        open_ones = [one.id for one in tasks if one.status not in ("completed", "failed", "cancelled")]
+        if open_ones:
+            raise InvalidEvent(
+                f"user {self.id!r} has {len(open_ones)} tasks that have not ended: {', '.join(open_ones[:5])}",
+                hint="let them end, or cancel them; then erase the user",
+            )
+        own = {one.id for one in tasks}
+
+        def theirs(event: ev.Event) -> bool:
+            said = isinstance(event, ev.MessageAdded)
+            return said and (event.user == self.id or event.by == self.id or event.task in own)
+
+        erased = erase_logs(self._logs, [self._name, *(one.id for one in tasks)], by=by, why=why)
+        return erased + erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)
+
+    def _all_tasks(self) -> Iterator[Summary]:
+        after: str | None = None
+        while page := self._logs.store.list(Query(user=self.id, limit=limits.PAGE_SIZE, after=after)):
+            yield from page
+            after = page[-1].id
+
+    def __repr__(self) -> str:
+        return f"<user {self.id}>"

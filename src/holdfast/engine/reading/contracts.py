@@ -1,0 +1,123 @@
+"""Contracts at work: a task that begins with one, a state that stands alone, a task's state as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import UNSET
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Origin
+from holdfast.core.errors import InputConflict, InvalidValue
+from holdfast.core.events import Event
+from holdfast.core.state.budget import limits_of
+from holdfast.core.state.fold import evolve
+from holdfast.core.state.shapes import Hot, Step
+from holdfast.engine.definitions.agent import a_machine
+from holdfast.engine.logs.log import Log, Logs, decoded
+from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.system.clock import SystemClock
+
+First = tuple[ev.TaskCreated, tuple[Event, ...]]
+"""The first event of a task, and what follows it in the same write."""
+
+Given = str | bytes | Mapping[str, Any]
+"""A contract: JSON text, or the same as a mapping."""
+
+ALONE = "contract"
+"""The id of a state that stands alone."""
+
+
+def taken(given: dict[str, Any]) -> tuple[dict[str, Any], tuple[Event, ...]]:
+    """Take a contract, and phases, out of what a task is given: what they add to its first event, and what follows."""
+    phases = a_machine(given.pop("phases", None))
+    fields: dict[str, Any] = {} if phases is None else {"phases": phases}
+    if (budget := given.pop("budget", None)) is not None:
+        fields["budget"] = limits_of(budget)
+    if (wanted := given.pop("contract", None)) is None:
+        return fields, ()
+    from holdfast.core.state import contract  # few tasks begin with one
+
+    reading = contract.read(wanted)
+    more, then = contract.beginning(reading)
+    goal = given.pop("goal", "")
+    if goal and reading.contract.goal not in ("", goal):
+        raise InvalidValue(
+            f"goal={goal!r}, and the contract's is {reading.contract.goal!r}", hint="give the goal in one place"
+        )
+    for message in reading.contract.messages:
+        if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("role"), str):
+            raise InvalidValue(f"{message!r} is not a message", hint='give {"role": "user", "content": …}')
+    if "budget" in fields and "budget" in more:
+        raise InvalidValue("the contract has a budget, and another is given", hint="give the budget in one place")
+    return fields | more | {"goal": reading.contract.goal or goal}, then
+
+
+def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Event]) -> None:
+    """The same id with another contract is other work. Going on needs none."""
+    from holdfast.core.state import contract
+
+    hot = log.state
+    if not first.contract or first.contract == hot.contract:
+        return
+    born = logs.load(log.name, upto=hot.begun - 1).state if hot.begun > 1 else hot
+    wanted: Hot | None = None
+    for seq, event in enumerate((first, *then), start=1):
+        wanted = evolve(wanted, log.name, seq, 0, event)
+    assert wanted is not None
+    recorded, given = (
+        contract.document(one, lambda raw: codec.unpack(raw, logs.blob), decisions=(), messages=(), calls=())
+        for one in (born, wanted)
+    )
+    other = [name for name in {**recorded, **given} if recorded.get(name) != given.get(name)]
+    shown = [{name: one.get(name) for name in other} or "another contract" for one in (recorded, given)]
+    raise InputConflict(log.name, *shown)
+
+
+def inherited(parent: Hot, logs: Logs) -> dict[str, Any]:
+    """What a child has of its parent's contract: its constraints, or they could be evaded by giving work away."""
+    if parent.constraints is UNSET:
+        return {}
+    constraints = codec.pack(codec.unpack(parent.constraints, logs.blob))
+    return {"constraints": constraints, "risks": parent.risks}
+
+
+def alone(given: Given) -> TaskState:
+    """A state of which there is nothing but its contract."""
+    from holdfast.core.state import contract
+    from holdfast.store.memory.store import MemoryStore
+
+    reading = contract.read(given)
+    logs = Logs(MemoryStore(), SystemClock())
+    log = Log(logs, ALONE)
+    events = contract.whole(reading)
+    log.check(events[: 1 + len(contract.beginning(reading).then)])
+    log.append(events, origin=Origin())
+    return TaskState(log, logs)
+
+
+def of_state(state: TaskState, hot: Hot, logs: Logs) -> dict[str, Any]:
+    """A task's state as a contract."""
+    from holdfast.core.state import contract
+
+    def value(raw: Any) -> Any:
+        return codec.unpack(raw, logs.blob)
+
+    calls = _calls(logs, state.id, hot)
+    return contract.document(hot, value, decisions=state.decisions, messages=state.messages, calls=calls)
+
+
+def _calls(logs: Logs, id: str, hot: Hot) -> list[tuple[int, Step]]:
+    """Every call of a tool, with its turn. Those of earlier turns are read from the log."""
+    found: list[tuple[int, Step]] = []
+    if hot.turn:
+        past: Hot | None = None
+        for log, row in logs.live_rows(id, upto=hot.turn_seq - 1):
+            event = decoded(log, row)
+            if past is not None and isinstance(event, ev.TurnStarted):
+                found += [(past.turn, step) for step in past.steps.values() if step.tool and not step.open]
+            past = evolve(past, log, row.seq, row.at_us, event)
+        if past is not None:
+            found += [(past.turn, step) for step in past.steps.values() if step.tool and not step.open]
+    return found + [(hot.turn, step) for step in hot.steps.values() if step.tool]

@@ -1,0 +1,107 @@
+"""Who serves what: what workers say of themselves, and why nobody takes a task."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import codec
+from holdfast.core.codec import Summary
+from holdfast.core.errors import StoreError
+from holdfast.store.protocol import Store
+
+NOBODY = "no worker is alive"
+
+
+class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says of itself."""
+
+    name: str
+    host: str = ""
+    pid: int = 0
+    agents: dict[str, tuple[str, ...]] = {}
+    queues: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] | None = ("",)
+    concurrency: int = 0
+    started_us: int = 0
+
+    def serves(self, namespace: str) -> bool:
+        """Whether it works for that tenant."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+class Known(Struct, frozen=True):
+    """A living worker, as it is known to others."""
+
+    holder: str
+    serving: Serving
+
+
+_here: dict[str, list[Serving]] = {}
+_lock = threading.Lock()
+
+
+@contextmanager
+def announced(store: Store, serving: Serving) -> Generator[None, None, None]:
+    """Let others know, for as long as it lasts. Workers of one store object are one holder, and speak as one."""
+    with _lock:
+        _say(store, [*_here.get(store.holder(), []), serving])
+    try:
+        yield
+    finally:
+        with _lock, contextlib.suppress(StoreError):  # whoever is gone need not say so: its lock is gone with it
+            _say(store, [one for one in _here.get(store.holder(), []) if one is not serving])
+
+
+def _say(store: Store, servings: list[Serving]) -> None:
+    _here[store.holder()] = servings
+    store.queues.announce(codec.dump(servings).decode() if servings else "")
+
+
+def known(store: Store) -> list[Known]:
+    """Every living worker. What a later version says of itself in another way is passed over."""
+    found: list[Known] = []
+    for one in store.queues.announced():
+        with contextlib.suppress(ValueError):
+            found += [Known(one.holder, serving) for serving in codec.load(one.serves.encode(), list[Serving])]
+    return found
+
+
+def known_to(store: Store, namespace: str) -> list[Known]:
+    """Workers that work for a tenant. Whom else they work for is nothing to it; to the store's owner it is."""
+    found = [one for one in known(store) if one.serving.serves(namespace)]
+    return (
+        [replace(one, serving=replace(one.serving, namespaces=(namespace,))) for one in found] if namespace else found
+    )
+
+
+def why_unserved(summary: Summary, store: Store) -> str | None:
+    """Why no living worker will take a task; None if one will."""
+    return why_none_of(known(store), summary)
+
+
+def why_none_of(workers: Iterable[Known], summary: Summary) -> str | None:
+    """Why none of these workers will take a task; None if one will."""
+    here = [one.serving for one in workers if one.serving.serves(summary.namespace)]
+    if not here:
+        return NOBODY + "; start one: holdfast worker FILE, or app.worker([…]).run()"
+    of_queue = [one for one in here if summary.queue in one.queues]
+    if not of_queue:
+        served = ", ".join(sorted({repr(queue) for one in here for queue in one.queues}))
+        return f"no worker serves queue {summary.queue!r}; workers serve {served}"
+    of_agent = [one for one in of_queue if summary.agent in one.agents]
+    if not of_agent:
+        served = ", ".join(sorted({repr(agent) for one in of_queue for agent in one.agents}))
+        return f"no worker of queue {summary.queue!r} knows agent {summary.agent!r}; they know {served}"
+    if not any(summary.version in one.agents[summary.agent] for one in of_agent):
+        served = ", ".join(sorted({repr(v) for one in of_agent for v in one.agents[summary.agent] if v}))
+        return (
+            f"it was begun by version {summary.version!r} of agent {summary.agent!r}; workers have {served or 'none'}. "
+            "Start one of that version, or declare: @agent(accepts=[…])"
+        )
+    return None

@@ -1,0 +1,447 @@
+"""TaskState: what people read. A view over the hot state that decodes values and fetches what is cold when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from msgspec import UNSET, Raw
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Record, moment
+from holdfast.core.events import Failure
+from holdfast.core.phases import DEFAULT, Moves
+from holdfast.core.state import shapes
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.logs.log import Log, Logs, decoded
+from holdfast.engine.reading.budget_view import BudgetState
+from holdfast.engine.reading.waiting import Waiting, waiting
+
+T = TypeVar("T")
+
+
+class Values(Mapping[str, T], Generic[T]):
+    """A read-only mapping whose values are decoded when they are looked at."""
+
+    def __init__(self, raw: Mapping[str, Any], show: Callable[[Any], T]) -> None:
+        self._raw = raw
+        self._show = show
+
+    def __getitem__(self, key: str) -> T:
+        return self._show(self._raw[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class StepState:
+    """A step and what became of it."""
+
+    def __init__(self, step: shapes.Step, logs: Logs, turn: int) -> None:
+        self.raw = step
+        self._logs = logs
+        self.turn = turn
+        self.key, self.name, self.status = step.key, step.name, step.status
+        self.attempts, self.tool, self.effect = step.attempts, step.tool, step.effect
+        self.failure, self.failures = step.failure, step.failures
+        self.idempotency_key = step.idempotency_key
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """The arguments, by name."""
+        return Values(self.raw.input, lambda raw: codec.unpack(raw, self._logs.blob))
+
+    @property
+    def result(self) -> Any:
+        """What it returned, None if it has not."""
+        return codec.unpack(self.raw.result, self._logs.blob)
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began."""
+        return moment(self.raw.started_us)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When its outcome was known."""
+        return moment(self.raw.ended_us) if self.raw.ended_us else None
+
+    @property
+    def before(self) -> int:
+        """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
+        return self.raw.first_seq - 1
+
+    @property
+    def after(self) -> int:
+        """The seq of its outcome: `app.at(id, step.after)` is what was known then."""
+        return self.raw.last_seq
+
+    def __repr__(self) -> str:
+        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("key", "name", "status", "attempts", "tool", "effect")},
+            "input": dict(self.input),
+            "result": self.result,
+            "failure": codec.as_json(self.failure),
+            "started_at": iso(self.raw.started_us),
+            "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
+        }
+
+
+class FactState:
+    """Something the agent learned, and from where."""
+
+    def __init__(self, fact: shapes.Fact, logs: Logs) -> None:
+        self.value = codec.unpack(fact.value, logs.blob)
+        self.source = fact.source
+        self.at = moment(fact.at_us)
+
+    def __repr__(self) -> str:
+        return f"<fact {self.value!r} from {self.source!r}>"
+
+
+class ArtifactState:
+    """Something the agent made; its data is fetched when asked for."""
+
+    def __init__(self, id: str, artifact: shapes.Artifact, logs: Logs) -> None:
+        self._artifact = artifact
+        self._logs = logs
+        self.id, self.type, self.summary = id, artifact.type, artifact.summary
+        self.bytes, self.step = artifact.bytes, artifact.step
+
+    @property
+    def data(self) -> Any:
+        """The thing itself."""
+        return codec.unpack(self._artifact.data, self._logs.blob)
+
+    def __repr__(self) -> str:
+        return f"<artifact {self.id} {self.type} {self.bytes} bytes>"
+
+
+class TaskState:
+    """A task at one moment. Reading it never changes anything."""
+
+    def __init__(self, log: Log, logs: Logs) -> None:
+        self._hot: Hot = log.state
+        self._logs = logs
+        self.id = log.name
+        self.digest = log.head.digest.hex()
+
+    def __repr__(self) -> str:
+        return f"<{'mock ' if self.mock else ''}task {self.id} {self.status} at seq {self.seq}>"
+
+    @property
+    def agent(self) -> str:
+        return self._hot.summary.agent
+
+    @property
+    def status(self) -> str:
+        """pending, running, waiting, completed, failed or cancelled."""
+        return self._hot.summary.status
+
+    @property
+    def interrupted(self) -> bool:
+        """Running, as far as the log knows, but its holder is dead."""
+        holder = self._hot.summary.holder
+        lease = self._hot.summary.lease_seconds
+        return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
+
+    @property
+    def stage(self) -> str | None:
+        return self._hot.summary.stage
+
+    @property
+    def phase(self) -> str:
+        return self._hot.phase
+
+    @property
+    def phases(self) -> Moves:
+        """The machine its phase moves by."""
+        return self._hot.phases or DEFAULT
+
+    @property
+    def turn(self) -> int:
+        return self._hot.turn
+
+    @property
+    def seq(self) -> int:
+        return self._hot.seq
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """What the task was started with."""
+        return self._values(self._hot.input)
+
+    @property
+    def result(self) -> Any:
+        """What the agent returned."""
+        return None if self._hot.result is UNSET else codec.unpack(self._hot.result, self._logs.blob)
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._hot.failure
+
+    @property
+    def failed_at(self) -> int | None:
+        """The seq of the state a task failed in: `app.at(id, task.failed_at)` is what it knew then."""
+        return self._hot.failed_at if self._hot.failure is not None and self.status == "failed" else None
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """Why it does not go on. A pending task may wait for a worker that serves it, which is found out now."""
+        return waiting(self._hot, self._logs)
+
+    @property
+    def mock(self) -> bool:
+        """Whether its calls of tools are answered by mocks."""
+        return self._hot.mock
+
+    @property
+    def user(self) -> str | None:
+        return self._hot.summary.user
+
+    @property
+    def thread(self) -> str | None:
+        return self._hot.summary.thread
+
+    @property
+    def parent(self) -> str | None:
+        return self._hot.summary.parent
+
+    @property
+    def holder(self) -> str | None:
+        return self._hot.summary.holder
+
+    @property
+    def deadline(self) -> datetime | None:
+        deadline_us = self._hot.summary.deadline_us
+        return None if deadline_us is None else moment(deadline_us)
+
+    @property
+    def goal(self) -> str:
+        return self._hot.goal
+
+    @property
+    def constraints(self) -> dict[str, Any]:
+        """What the work must keep to, as the contract it began with has it."""
+        constraints = self._hot.constraints
+        return {} if constraints is UNSET else codec.unpack(constraints, self._logs.blob)
+
+    @property
+    def plan(self) -> list[shapes.PlanStep]:
+        """The steps planned, each with whether it is done."""
+        return list(self._hot.plan)
+
+    @property
+    def facts(self) -> Mapping[str, FactState]:
+        return Values(self._hot.facts, lambda fact: FactState(fact, self._logs))
+
+    @property
+    def questions(self) -> list[str]:
+        """What is still open."""
+        return list(self._hot.questions)
+
+    @property
+    def artifacts(self) -> Mapping[str, ArtifactState]:
+        logs, raw = self._logs, self._hot.artifacts
+        return {id: ArtifactState(id, artifact, logs) for id, artifact in raw.items()}
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        return self._values(self._hot.notes)
+
+    @property
+    def flags(self) -> list[str]:
+        return list(self._hot.flags)
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state bag, as it is in the log."""
+        return self._values(self._hot.bag)
+
+    @property
+    def state_version(self) -> int:
+        """The version of a typed state's last write; 0 if it has none."""
+        return self._hot.state_version
+
+    def read(self, states: Any) -> Any:
+        """The state as what an agent declares: `agent.read_state(task)`."""
+        return states.read(self._hot, self._logs.blob)
+
+    def render(self, template: str) -> str:
+        """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
+        from holdfast.engine.reading.render import render
+
+        return render(template, self._hot, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
+
+    @property
+    def steps(self) -> Mapping[str, StepState]:
+        """The steps of this turn; `app.steps(id, turn=…)` has the others."""
+        return Values(self._hot.steps, lambda step: StepState(step, self._logs, self.turn))
+
+    @property
+    def calls(self) -> Mapping[str, StepState]:
+        """Those steps that called a tool."""
+        called = {key: step for key, step in self._hot.steps.items() if step.tool}
+        return Values(called, lambda step: StepState(step, self._logs, self.turn))
+
+    def all_steps(self) -> list[StepState]:
+        """The steps of every turn up to here, in the order in which they were recorded."""
+        from holdfast.engine.reading import timeline  # which shows states, and so imports this
+
+        return sorted(timeline.steps(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
+
+    def events(self) -> Iterator[Record]:
+        """The events that led here, a fork's inherited ones included; those that were rolled back do not count."""
+        for log, row in self._logs.live_rows(self.id, upto=self.seq):
+            yield Record(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
+
+    @property
+    def budget(self) -> BudgetState:
+        """What it may use up, and what it has. Time held counts up to now."""
+        held = self._hot.held_since_us and not self._hot.ended
+        return BudgetState(self._hot, self._logs.clock.now_us() if held else self._hot.updated_us)
+
+    @property
+    def checkpoints(self) -> Mapping[str, int]:
+        """Labelled checkpoints and their seqs."""
+        return dict(self._hot.checkpoints)
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What was decided, why, and the options not taken."""
+        made: list[dict[str, Any]] = []
+        for row in self._logs.rows_of_kind(self.id, "decision_made", upto=self.seq):
+            event = decoded(self.id, row)
+            if isinstance(event, ev.DecisionMade):
+                options: Any = [] if event.options is UNSET else codec.unpack(event.options, self._logs.blob)
+                choice = codec.unpack(event.choice, self._logs.blob)
+                made.append({"question": event.question, "choice": choice, "why": event.why, "options": options})
+        return made
+
+    @property
+    def messages(self) -> list[Any]:
+        """The conversation up to here."""
+        return [codec.unpack(raw, self._logs.blob) for _, raw in message_values(self._logs, self.id, self.seq)]
+
+    @property
+    def summarised(self) -> dict[str, Any] | None:
+        """What stands for earlier messages where they do not fit: its text, the ranges it covers, what it took."""
+        made = self._hot.summarised
+        if made is None:
+            return None
+        kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
+        text = codec.unpack(made.text, self._logs.blob)["text"]
+        return {"text": text, "covers": [list(span) for span in made.covers], **kept}
+
+    @property
+    def created_at(self) -> datetime:
+        return self._hot.summary.created_at
+
+    @property
+    def updated_at(self) -> datetime:
+        return moment(self._hot.updated_us)
+
+    @classmethod
+    def from_contract(cls, contract: str | bytes | Mapping[str, Any]) -> TaskState:
+        """A state that stands alone, of the JSON that `contract` gives."""
+        from holdfast.engine.reading.contracts import alone
+
+        return alone(contract)
+
+    def contract(self) -> dict[str, Any]:
+        """What the agent is to do and knows, as JSON to hand to others: a task can begin with it."""
+        from holdfast.engine.reading.contracts import of_state
+
+        return of_state(self, self._hot, self._logs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON."""
+        plain = (
+            "id",
+            "agent",
+            "status",
+            "stage",
+            "phase",
+            "turn",
+            "seq",
+            "result",
+            "user",
+            "thread",
+            "parent",
+        )
+        lists = ("goal", "questions", "flags", "decisions", "messages")
+        return {
+            **{name: getattr(self, name) for name in (*plain, *lists)},
+            "input": dict(self.input),
+            "failure": codec.as_json(self.failure),
+            "waiting": self._hot.summary.waiting,
+            "plan": [{"step": step.text, "done": step.done} for step in self.plan],
+            "facts": {key: {"value": fact.value, "source": fact.source} for key, fact in self.facts.items()},
+            "artifacts": {
+                id: {"type": one.type, "summary": one.summary, "bytes": one.bytes, "step": one.step}
+                for id, one in self.artifacts.items()
+            },
+            "notes": dict(self.notes),
+            "state": dict(self.state),
+            "steps": {key: step.to_dict() for key, step in self.steps.items()},
+            "checkpoints": dict(self.checkpoints),
+            "created_at": iso(self._hot.summary.created_us),
+            "updated_at": iso(self._hot.updated_us),
+            **self._budget(),
+            **({"constraints": self.constraints} if self.constraints else {}),
+            **({"mock": True} if self.mock else {}),
+        }
+
+    def _budget(self) -> dict[str, Any]:
+        """Shown where there is one, or where anything was spent."""
+        if self._hot.budget is None and self._hot.spent == shapes.Spent():
+            return {}
+        return {"budget": codec.as_json(BudgetState(self._hot, self._hot.updated_us).to_dict())}
+
+    def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
+        return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
+
+
+def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
+    """The messages of a log, encoded, with their seqs. One made from a step's result is looked up there."""
+    found: list[tuple[int, Raw]] = []
+    for row in logs.rows_of_kind(id, "message_added", upto=upto):
+        event = decoded(id, row)
+        if isinstance(event, ev.MessageAdded):
+            stored = event.message
+            found.append((row.seq, _result_before(logs, id, row.seq, event.step) if stored is UNSET else stored))
+    return found
+
+
+def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
+    """The result of the step that a message was made of. It stands shortly before the message, so look backwards."""
+    width, upto = 16, seq - 1
+    while upto > 0:
+        after = max(0, upto - width)
+        for _, row in reversed(list(logs.live_rows(id, after=after, upto=upto))):
+            event = decoded(id, row) if row.kind in ("step_completed", "step_settled", "wait_ended") else None
+            if event is not None and getattr(event, "key", "") == key:
+                result = event.value if isinstance(event, ev.WaitEnded) else getattr(event, "result", UNSET)
+                return result if isinstance(result, Raw) else codec.JSON_NULL
+        width, upto = width * 4, after
+    return codec.JSON_NULL
+
+
+def iso(at_us: int) -> str:
+    """A time as people and programs both read it.
+
+    >>> iso(1_700_000_000_000_000)
+    '2023-11-14T22:13:20.000000Z'
+    """
+    return moment(at_us).isoformat(timespec="microseconds").replace("+00:00", "Z")

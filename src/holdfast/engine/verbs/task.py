@@ -1,0 +1,496 @@
+"""Task and AsyncTask: the verbs of an agent, one line each. What a verb does is a flow; how it is driven differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Raw
+
+from holdfast.core import codec, events as ev, limits
+from holdfast.core.codec import moment
+from holdfast.core.durations import Duration, Retry, seconds
+from holdfast.core.errors import Cancelled, InvalidValue, Stopped
+from holdfast.core.events import StatePatch, Usage
+from holdfast.core.flows import lifecycle, step as flows, waits
+from holdfast.core.flows.requests import Branch, Part, Want
+from holdfast.core.phases import moved
+from holdfast.core.state import budget
+from holdfast.core.state.shapes import Hot
+from holdfast.core.wording import verb_of
+from holdfast.engine.definitions.agent import Agent, Tool, undo_name
+from holdfast.engine.definitions.signature import parameters_of
+from holdfast.engine.drivers import parallel
+from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
+from holdfast.engine.execution import mocks
+from holdfast.engine.execution.awaitable import Verb
+from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.step_request import as_usage, call_want, step_want
+from holdfast.engine.verbs.bag import bag_of, fitting
+
+if TYPE_CHECKING:
+    from random import Random
+    from uuid import UUID
+
+    from holdfast.core.context.slices import ContextSlice
+    from holdfast.core.messages import Form, Message
+    from holdfast.core.messages.tokens import Counter
+    from holdfast.engine.conversations.conversation import Conversation
+    from holdfast.engine.execution.loop_execution import LoopRun
+    from holdfast.engine.verbs.user import TaskUser
+
+pack = codec.pack
+
+
+class Task:
+    """What a `def` agent works with.
+
+    Waiting verbs are durable when they return; immediate ones with the next waiting verb.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.state = bag_of(run, self._here, self._say)
+
+    # Waiting verbs
+
+    def step(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do this once, ever; the same value on every replay. Only errors in `retry_on`, if given, are tried again.
+
+        `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
+        recorded, that stands in the books as unknown spend.
+        """
+        want, parameters = step_want(
+            self._run.agent,
+            fn,
+            args,
+            kwargs,
+            name=name,
+            retry=retry,
+            retry_on=retry_on,
+            timeout=timeout,
+            estimate=None if estimate is None else self._run.priced(as_usage(estimate)),
+        )
+        return self._drive("step", parameters.result, flows.step, want, name=name)
+
+    def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:
+        """Call a tool, as its declared effect asks. Its arguments are given by name."""
+        if unnamed:
+            raise InvalidValue(f"{tool!r} was given {len(unnamed)} arguments without a name", hint="name each of them")
+        want = self._call_want(tool, arguments)
+        return self._drive("call", tool.parameters.result, flows.step, want)
+
+    def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
+        """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
+
+        Gives those messages, in the order of the calls.
+        """
+        from holdfast.engine.verbs import tool_calls  # only agents that talk need it
+
+        calls = tool_calls.of_reply(reply, tools, self._call_want)
+        tool_calls.refuse_unsaid(calls, self.messages.calls().open)
+        wants = [call.want for call in calls if call.want is not None]
+
+        def say(outcomes: Sequence[Any]) -> list[dict[str, Any]]:
+            return tool_calls.say_results(self, calls, outcomes)
+
+        return self._together("call_tools", wants, say)
+
+    def map(
+        self,
+        fn: Callable[..., Any] | Tool | Agent,
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> Any:
+        """A step per item, `limit` of them at once; results in the order of the items.
+
+        With a tool it is a call per item, with an agent a child task; an item is then a dict of arguments.
+        """
+        if limit < 1:
+            raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
+        parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
+        options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
+        works = [self._work_of(fn, item, options) for item in items]
+
+        def typed(outcomes: Sequence[Any]) -> list[Any]:
+            return parallel.results(outcomes, parameters)
+
+        return self._together("map", works, typed, limit)
+
+    def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
+        """Ask a person and wait for the answer; None if nobody answered in time."""
+        asked = "ask" if name is None else name
+        return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
+
+    def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
+        """Ask a person to agree. False if they refuse, or do not answer in time."""
+        asked = "approve" if name is None else name
+        return self._drive("approve", None, waits.approve, asked, pack(question), _seconds(timeout), name=name)
+
+    def wait(self, signal: str, *, timeout: Duration | None = None) -> Any:
+        """Wait for a signal; gives its value, or None if it did not come in time."""
+        return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout), name=signal)
+
+    def sleep(self, length: Duration) -> Any:
+        """Let time pass, also across restarts."""
+        return self._drive("sleep", None, waits.wait, "sleep", "timer", None, seconds(length))
+
+    def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
+        """Give work to a child task with a log of its own, and wait for its result."""
+        given = self._child_input(agent, input or {})
+        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given, name=name)
+
+    def summarise(
+        self,
+        model: Callable[[list[dict[str, Any]]], Any],
+        *,
+        max_tokens: int,
+        keep_last: int = 6,
+        pinned: Collection[int] = (),
+        reserve: int = 0,
+        counter: Counter | None = None,
+        name: str = "summary",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """What fits into so many tokens, with a summary in place of what does not; gives that window.
+
+        `model` is a function of messages that gives a text or a message. If nothing new has to be summarised it is not
+        asked. A summary is a step, made once; the messages stay in the log.
+        """
+        from holdfast.engine.verbs.summaries import Limits, Summariser
+
+        limits = Limits(max_tokens, keep_last, tuple(pinned), reserve, counter)
+        summariser = Summariser(model, limits, name=name, retry=retry, timeout=timeout)
+        cut: dict[str, Any] = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve, "pinned": pinned}
+
+        def windowed(_: Any) -> Any:
+            return self.messages.window(**cut, counter=counter, strategy="summarise")
+
+        return self._drive("summarise", windowed, summariser.flow)
+
+    def checkpoint(self, label: str) -> Any:
+        """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
+        return self._drive("checkpoint", None, waits.checkpoint, label)
+
+    # Immediate verbs
+
+    def stage(self, name: str) -> None:
+        """Say how far the work is."""
+        self._say(ev.StageSet(stage=name))
+
+    def phase(self, name: str = "", *, on: str = "") -> None:
+        """Move to another phase of the agent's life: by its name, or by the event that leads there from here."""
+        seen = self._seen
+        self._say(ev.PhaseSet(phase=moved(seen.phases, seen.phase, name, on), on=on))
+
+    def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
+        """Record a choice, its reason and the options not taken."""
+        left = pack(list(options)) if options else UNSET
+        self._say(ev.DecisionMade(question=question, choice=pack(choice), why=why, options=left))
+
+    def fact(self, key: str, value: Any, *, source: str = "") -> None:
+        """Record something learned, and from where."""
+        self._say(ev.FactLearned(key=key, value=pack(value, f"fact {key!r}"), source=source))
+
+    def plan(self, steps: Sequence[str]) -> None:
+        """Replace the plan."""
+        self._say(ev.PlanSet(steps=tuple(steps)))
+
+    def done(self, plan_step: str) -> None:
+        """Tick off a step of the plan."""
+        self._say(ev.PlanStepDone(step=plan_step))
+
+    def question(self, text: str) -> None:
+        """Note an open question."""
+        self._say(ev.QuestionOpened(question=text))
+
+    def artifact(self, data: Any, *, type: str = "text", summary: str = "", step: str = "") -> str:
+        """Keep something made, by the last step if nobody says by which; gives its id."""
+        raw = pack(data, "artifact")
+        artifact_id = f"{type}-{codec.fingerprint([type, bytes(raw).decode()])[:12]}"
+        last = self._here("artifact").last
+        made_by = step or (last[0] if last is not None else "")
+        added: dict[str, Any] = {"type": type, "data": raw, "summary": summary, "bytes": len(raw), "step": made_by}
+        event = ev.ArtifactAdded(artifact_id=artifact_id, **added)
+        self._say(event)
+        return artifact_id
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep a working note."""
+        self._say(ev.NoteSet(key=key, value=pack(value, f"note {key!r}")))
+
+    def flag(self, name: str) -> None:
+        """Raise a flag."""
+        self._say(ev.FlagRaised(flag=name))
+
+    def message(self, message: Mapping[str, Any] | Message, *, form: Form = "chat") -> None:
+        """Add a message to the conversation: in a provider's form, or typed. What nobody would take is refused."""
+        from holdfast.core.messages import stored  # only agents that talk need it
+
+        known = self.messages.calls() if stored.has_calls(message, form) else None
+        for one in stored.admitted(message, form, known):
+            self._add_message(pack(one, "message"))
+
+    def _add_message(self, raw: Raw) -> None:
+        branch = self._here("message")
+        last = branch.last
+        step = None if last is None else self._run.hot.steps_of(branch.turn).get(last[0])
+        if last is not None and step is not None and step.done and not step.behind and bytes(last[1]) == bytes(raw):
+            self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
+        else:
+            self._say(ev.MessageAdded(message=raw))
+
+    def compensate(self, undo: Callable[..., Any] | Tool, **arguments: Any) -> None:
+        """Should the task fail or be cancelled, this is called, last things first."""
+        name = undo_name(undo)
+        self._run.undoers.setdefault(name, undo)
+        parameters_of(undo.fn if isinstance(undo, Tool) else undo).check(arguments)
+        input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
+        self._say(ev.CompensationAdded(name=name, input=input))
+
+    def patch(self, patch: StatePatch, *, why: str = "") -> None:
+        """Change several things at once, all or nothing."""
+        said = ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why)
+        self._say(fitting(self._run, self._seen, said))
+
+    def render(self, template: str) -> str:
+        """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
+        from holdfast.engine.reading.render import render  # only agents that fill in templates need it
+
+        also = None if self._run.hot.summary.user is None else {"user": self.user.state.all}
+        return render(template, self._seen, self._run.value, self.state.all, also)
+
+    def log(self, text: str) -> None:
+        """Write a line to the log; silent on replay."""
+        self._say(ev.LogWritten(text=text))
+
+    # What the task is
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+        return self._run.log.name
+
+    @property
+    def turn(self) -> int:
+        """Which pass of a loop this is, from 1; 0 outside a loop."""
+        return self._run.root.turn
+
+    @property
+    def attempt(self) -> int:
+        """How often the task was begun or taken up again, this time included."""
+        return self._run.hot.attempts
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """What the task was started with."""
+        return {name: self._run.value(raw) for name, raw in self._run.hot.input.items()}
+
+    @property
+    def user(self) -> TaskUser:
+        """Whose task it is; their state is seen as it was when the turn began, with what was changed here since."""
+        from holdfast.engine.verbs.user import TaskUser  # few tasks have one
+
+        id = self._run.hot.summary.user
+        if id is None:
+            raise InvalidValue(f"task {self.id!r} has no user", hint="start it with one: app.run(…, user=…)")
+        return TaskUser(id, lambda: self._run.user_state(self._here("user")), self._say, self._run.logs)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the task must be done."""
+        deadline_us = self._run.hot.summary.deadline_us
+        return None if deadline_us is None else moment(deadline_us)
+
+    @property
+    def messages(self) -> Conversation:
+        """The conversation, as far as this branch sees it; `.window(max_tokens=…)` gives what fits."""
+        return self._run.messages(self._here("messages"))
+
+    def context(
+        self,
+        step: str,
+        *,
+        max_bytes: int | None = None,
+        max_tokens: int | None = None,
+        counter: Counter | None = None,
+    ) -> ContextSlice:
+        """What a step needs to know, within a limit: goal, step, open questions; then artifacts and facts that fit."""
+        from holdfast.engine.verbs.context import context_of
+
+        seen = self._seen
+        given = {"max_bytes": max_bytes, "max_tokens": max_tokens}
+        found = context_of(seen, step, self._run.value, **given, counter=counter)
+        if found.pressed and budget.FLAG not in seen.flags:
+            self._say(ev.FlagRaised(flag=budget.FLAG))
+        return found.slice
+
+    def now(self) -> datetime:
+        """The time of the last event this branch sees; the same on every replay."""
+        return moment(self._seen.updated_us)
+
+    def uuid(self) -> UUID:
+        """An id made of chance that is the same on every replay."""
+        from uuid import UUID
+
+        return UUID(int=self._chance("uuid").getrandbits(128), version=4)
+
+    def random(self) -> float:
+        """A number from 0 to 1 that is the same on every replay."""
+        return self._chance("random").random()
+
+    def _chance(self, what: str) -> Random:
+        from random import Random  # few agents draw lots, and it takes a while to import
+
+        branch = self._here(what)
+        return Random(f"{self._run.hot.seed} {branch.turn} {branch.key(f'({what})')}")
+
+    # Behind the verbs
+
+    def _here(self, verb: str = "it") -> Branch:
+        return self._run.branch_here(verb)
+
+    @property
+    def _seen(self) -> Hot:
+        return self._run.see(self._here("reading the state"))
+
+    def _say(self, event: ev.Event) -> None:
+        self._run.say(self._here(verb_of(event, said=True)), event)
+
+    def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
+        want = mocks.mocked(call_want(self._run.agent, tool, arguments), self._run.mocks, self._run.hot.mock)
+        self._run.secrets.update(want.secrets)
+        if want.undo:
+            self._run.undoers.setdefault(want.undo, tool.compensate)
+        return want
+
+    def _child_input(self, agent: Agent, input: Mapping[str, Any]) -> ev.Fields:
+        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent, or use task.step")
+        agent.parameters.check(input)
+        return {key: pack(value, f"input[{key!r}]") for key, value in input.items()}
+
+    def _work_of(self, fn: Any, item: Any, options: dict[str, Any]) -> parallel.Work:
+        if isinstance(fn, Tool | Agent):
+            _refuse_no_mapping(fn, item)
+        if isinstance(fn, Tool):
+            return self._call_want(fn, item)
+        if isinstance(fn, Agent):
+            given = self._child_input(fn, item)
+            return lambda run, branch: waits.spawn(run, branch, options["name"] or fn.name, fn, given)
+        return step_want(self._run.agent, fn, (item,), {}, **options)[0]
+
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb, name)
+        try:
+            if branch is run.root:
+                if run.thread_waits:
+                    suspend_for_threads(run)
+                value = run.value(drive(flow(run, branch, *args), run))
+            else:
+                value = run.value(drive_in_thread(flow(run, branch, *args), run))
+        except (Cancelled, Stopped) as over:
+            run.over = over  # even if the agent catches it
+            raise
+        return value if finish is None else finish(value)
+
+    def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        parts = parallel.parts(run, branch, works)
+        outcomes = parallel.in_threads(run, parts, limit)
+        return finish(parallel.joined(branch, parts, outcomes, run.value))
+
+
+class AsyncTask(Task):
+    """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
+
+    _run: LoopRun
+
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Verb:
+        return Verb(self._driven(verb, finish, flow, args), verb, self._run.unawaited)
+
+    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Part], args: tuple[Any, ...]) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        try:
+            value = run.value(await run.drive(flow(run, branch, *args), run))
+        finally:
+            run.moved(branch)
+        return value if finish is None else finish(value)
+
+    def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
+        return Verb(self._all_driven(verb, works, finish, limit), verb, self._run.unawaited)
+
+    async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
+        run = self._run
+        run.refuse_inside_a_step(verb)
+        branch = run.branch_here(verb)
+        parts = parallel.parts(run, branch, works)
+        outcomes = await run.drive_all(run, parts, limit)
+        value = parallel.joined(branch, parts, outcomes, run.value)
+        run.moved(branch)
+        return finish(value)
+
+    def _say(self, event: ev.Event) -> None:
+        branch = self._here(verb_of(event, said=True))
+        self._run.say(branch, event)
+        self._run.moved(branch)
+
+
+class Block(Task):
+    """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.result: Any = None
+
+    def turns(self, *, max: int | None = None) -> Iterator[int]:
+        """One pass after the other, from the one it was on; ends when you break out of it."""
+        run = self._run
+        if run.hot.turn and run.root.turn != run.hot.turn:
+            run.begin_turn()
+        else:
+            drive(lifecycle.next_turn(run, max, self._run.agent.name), run)
+        while True:
+            yield run.hot.turn
+            if max is not None and run.hot.turn >= max:
+                return
+            drive(lifecycle.next_turn(run, max, self._run.agent.name), run)
+
+    def finish(self, result: Any) -> None:
+        """What the task comes to. It is completed when the block ends."""
+        pack(result, "the result")
+        self.result = result
+
+
+def _refuse_no_mapping(fn: Tool | Agent, item: object) -> None:
+    if not isinstance(item, Mapping):
+        raise InvalidValue(f"{item!r} is not a dict of arguments for {fn!r}", hint='give {"name": value} for each')
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout")

@@ -1,0 +1,85 @@
+"""The tool calls of a model's reply: from chat-completions form to calls, and from outcomes back to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from holdfast.core import codec
+from holdfast.core.errors import EffectConflict, HoldfastError, InvalidMessage, InvalidValue, StepFailed
+from holdfast.core.flows.requests import Want
+from holdfast.engine.definitions.agent import Tool
+
+
+class Speaker(Protocol):
+    """Who can add to the conversation."""
+
+    def message(self, message: Mapping[str, Any]) -> None: ...
+
+
+class Requested:
+    """One call a model asked for: what to do, or what is wrong with it."""
+
+    def __init__(self, id: str, want: Want | None, wrong: str = "") -> None:
+        self.id = id
+        self.want = want
+        self.wrong = wrong
+
+
+def of_reply(
+    reply: Mapping[str, Any],
+    tools: Sequence[Tool] | Mapping[str, Tool],
+    want_of: Callable[[Tool, Mapping[str, Any]], Want],
+) -> list[Requested]:
+    """The calls of a reply. What the model got wrong it is told, so that it can do better."""
+    known = tools if isinstance(tools, Mapping) else {tool.name: tool for tool in tools}
+    calls = reply.get("tool_calls") or ()
+    ids = [call.get("id") for call in calls]
+    if len(set(ids)) != len(ids) or not all(ids):
+        raise InvalidValue(f"the reply's tool calls have the ids {ids}", hint="each needs an id of its own")
+    return [_requested(call, known, want_of) for call in calls]
+
+
+def _requested(
+    call: Mapping[str, Any], known: Mapping[str, Tool], want_of: Callable[[Tool, Mapping[str, Any]], Want]
+) -> Requested:
+    function: Mapping[str, Any] = call.get("function") or {}
+    name, given = function.get("name", ""), function.get("arguments") or "{}"
+    if name not in known:
+        return Requested(call["id"], None, f"there is no tool {name!r}; there are {sorted(known)}")
+    try:
+        arguments: Any = codec.parse(given) if isinstance(given, str) else given
+        if not isinstance(arguments, Mapping):
+            raise ValueError("they are not an object")
+        return Requested(call["id"], want_of(known[name], cast("Mapping[str, Any]", arguments)))
+    except (ValueError, RecursionError, HoldfastError) as error:
+        return Requested(call["id"], None, f"the arguments of {name!r} do not fit: {error}")
+
+
+def refuse_unsaid(calls: Sequence[Requested], open: Collection[str]) -> None:
+    """Refuse calls whose results could not become messages, before any of them is made."""
+    for call in calls:
+        if call.id not in open:
+            raise InvalidMessage(
+                f"call {call.id!r} of the reply does not wait for a result in the conversation; no call was made",
+                hint="add the reply first: task.message(reply)",
+                path="reply.tool_calls",
+                reason="orphan-result",
+            )
+
+
+def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence[Any]) -> list[dict[str, Any]]:
+    """A message for every call, in order. A failed call is an observation; what is no answer at all is raised."""
+    made: Iterator[Any] = iter(outcomes)
+    messages: list[dict[str, Any]] = []
+    for call in calls:
+        outcome: Any = f"error: {call.wrong}" if call.want is None else next(made)
+        if isinstance(outcome, StepFailed | EffectConflict):
+            outcome = f"error: {outcome.message}"
+        elif isinstance(outcome, Exception):
+            raise outcome
+        content = outcome if isinstance(outcome, str) else codec.text(outcome)
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+    for message in messages:
+        speaker.message(message)
+    return messages

@@ -1,0 +1,214 @@
+"""Taking tasks: what a worker asks its store for, queue by queue and tenant by tenant.
+
+Tenants share a worker's free places evenly, in an order that moves on with every round, so that one with a thousand
+tasks does not keep another's waiting. What one does not use, others get.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import codec, names
+from holdfast.core.codec import Stored, Summary, Write
+from holdfast.core.events import Pins, TaskClaimed
+from holdfast.core.state.summary import summarise
+from holdfast.engine.definitions.queue import Queue
+from holdfast.engine.dispatch.dispatcher import Workshop
+from holdfast.engine.logs.log import Logs
+from holdfast.engine.system.entropy import chance
+from holdfast.failpoints import failpoint
+from holdfast.store.queues import Due, Wanted
+
+Taken = Literal["", "dead", "lease"]
+Lost = dict[str, Literal["dead", "lease"]]
+Shops = Callable[[str], Workshop]
+
+IDLE_SECONDS = 1.0
+"""How long a worker waits before it looks for tasks although it heard of none."""
+
+LOST_SECONDS = 0.3
+"""How often a worker looks whether somebody's tasks are orphaned."""
+
+SWEEP_SECONDS = 5.0
+"""How often it looks for tasks that it holds and does not work on: the answer to a claim may have been lost."""
+
+TENANTS_SHARE = 20
+"""A worker for all tenants looks which of them have something to do, then not for so many times as long as it took."""
+
+
+class Claimed(Struct, frozen=True):
+    """A task that was taken: of which tenant, how it was taken from another if it was, its log if that came along."""
+
+    namespace: str
+    name: str
+    taken: Taken
+    rows: list[Stored]
+
+
+class Claiming:
+    """Asks for tasks."""
+
+    def __init__(
+        self,
+        shops: Shops,
+        queues: Sequence[Queue],
+        served: tuple[tuple[str, str], ...],
+        namespaces: Sequence[str] | None,
+        is_ours: Callable[[str, str], bool],
+    ) -> None:
+        """`namespaces` are the tenants worked for, None all; `is_ours` knows which tasks are being worked on here."""
+        self._shops = shops
+        self._is_ours = is_ours
+        self._queues = queues
+        self._served = served
+        self._namespaces = None if namespaces is None else list(namespaces)
+        self._tenants: list[str] = []
+        self._is_stale = False
+        self._tenants_at = self._lost_at = self._sweep_at = 0.0
+        self._lost: Lost = {}
+        self._next_us = 0
+        self._turn = 0
+        self.left_ours = False
+        """Whether the last round found a task that can go on, but is not yet done with here."""
+
+    def look(self, now_us: int) -> bool:
+        """Whether it is time to ask for tasks although nothing was heard: somebody is lost, or a time has come."""
+        self._look_for_lost()
+        return bool(self._lost) or now_us >= self._next_us
+
+    def plan_next(self, now_us: int, others_us: list[int]) -> None:
+        """Decide when to ask again at the latest: when the next task is due, or something else, or after a while."""
+        names = [queue.name for queue in self._queues]
+        whose: Sequence[str | None] = [None] if self._namespaces is None else self._namespaces
+        found = [self._shops(tenant or "").logs.store.queues.next_wake(tenant, names, now_us) for tenant in whose]
+        if self._is_stale:
+            found.append(now_us + int((self._tenants_at - time.monotonic()) * 1_000_000))
+        if self.left_ours:
+            found.append(now_us + 20_000)  # it will be done with in a moment
+        idle_us = now_us + int(IDLE_SECONDS * 1_000_000)
+        self._next_us = min((idle_us, *others_us, *(wake for wake in found if wake is not None)))
+
+    def round(self, free: int, now_us: int) -> Iterator[list[Claimed]]:
+        """Take up to so many tasks, some at a time."""
+        self._look_for_lost()
+        self.left_ours = False
+        tenants = self._tenants_now(now_us)
+        self._turn += 1
+        shift = self._turn % len(tenants) if tenants else 0
+        order = [(tenant, queue) for tenant in tenants[shift:] + tenants[:shift] for queue in self._queues]
+        lost, self._lost = self._lost, {}
+        for share in (max(1, free // max(1, len(order))), free):
+            for tenant, queue in order:
+                if free <= 0:
+                    return
+                claimed = self._claim(tenant, queue, min(share, free), lost, now_us)
+                free -= len(claimed)
+                yield claimed
+            if len(order) < 2:
+                return
+
+    def rest_seconds(self, now_us: int) -> float:
+        """How long until something has to be looked after, if nothing is heard."""
+        looks = min(self._lost_at, self._sweep_at) - time.monotonic()
+        return max(0.0, min(looks, (self._next_us - now_us) / 1_000_000))
+
+    def _tenants_now(self, now_us: int) -> list[str]:
+        """Tenants to ask for tasks: those named, or all that have any, as far as is known."""
+        if self._namespaces is not None:
+            return self._namespaces
+        began = time.monotonic()
+        self._is_stale = began < self._tenants_at and not self._lost
+        if not self._is_stale:
+            names = [queue.name for queue in self._queues]
+            self._tenants = self._shops("").logs.store.queues.tenants(names, now_us, tuple(self._lost))
+            ended = time.monotonic()
+            self._tenants_at = ended + TENANTS_SHARE * (ended - began)
+        return self._tenants
+
+    def _look_for_lost(self) -> None:
+        """Find holders whose tasks may be taken; now and then our own among them, for what we do not work on."""
+        now = time.monotonic()
+        store = self._shops("" if self._namespaces is None else self._namespaces[0]).logs.store
+        if now >= self._lost_at:
+            self._lost_at = now + LOST_SECONDS
+            self._lost |= store.queues.lost()
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._lost[store.holder()] = "dead"
+
+    def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[Claimed]:
+        shop = self._shops(tenant)
+        logs, held = shop.logs, shop.held
+        sweeps = logs.store.holder() in lost
+        taken: dict[str, Taken] = {}
+        lonely: list[Summary] = []
+
+        def claim(due: Due) -> Write | None:
+            summary = due.summary
+            if self._is_ours(tenant, summary.id):
+                self.left_ours = self.left_ours or summary.status != "running"
+                return None
+            if len(taken) >= limit:
+                return None
+            pins = _pins(logs, summary) if summary.claims == 0 else NOTHING
+            if pins is None:
+                lonely.append(summary)
+                return None
+            taken[summary.id] = lost.get(summary.holder or "", "") if summary.status == "running" else ""
+            held.add(summary.id)
+            return _write(logs, due, taken[summary.id], pins)
+
+        wanted = Wanted(
+            queue=queue.name,
+            namespace=tenant,
+            served=self._served,
+            limit=limit + (len(held) + len(shop.busy) if sweeps else 0),  # what we work on is found too, and left
+            now_us=now_us,
+            lost=tuple(lost),
+            concurrency=queue.concurrency,
+            per_key=queue.per_key,
+            rate=queue.as_rate(),
+        )
+        failpoint("claim.before")
+        claimed: dict[str, list[Stored]] = {}
+        try:
+            claimed = logs.store.queues.claim(wanted, claim)
+        finally:
+            held.difference_update(taken.keys() - claimed)
+        failpoint("claim.after")
+        for summary in lonely:
+            logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
+        return [Claimed(tenant, name, taken[name], rows) for name, rows in claimed.items()]
+
+
+NOTHING = Pins()
+
+
+def _write(logs: Logs, due: Due, taken: Taken, pins: Pins) -> Write:
+    """The claim of a task that is due."""
+    summary, store = due.summary, logs.store
+    event = TaskClaimed(
+        holder=store.holder(),
+        lease_seconds=store.lease_seconds,
+        pins=None if pins is NOTHING else pins,
+        taken=taken,
+    )
+    at_us = logs.clock.now_us()
+    draft, _ = codec.draft(replace(event, nonce=chance(8)) if summary.user is not None else event, at_us, "")
+    return Write(summary.id, (draft,), due.head, summary=summarise(summary, summary.id, event, at_us))
+
+
+def _pins(logs: Logs, summary: Summary) -> Pins | None:
+    """How far its user's and its thread's logs have come; None if they have to be begun first."""
+    if summary.user is None and summary.thread is None:
+        return NOTHING
+    user = None if summary.user is None else logs.store.head(names.user_log(summary.user))
+    thread = None if summary.thread is None else logs.store.head(names.thread_log(summary.thread))
+    if (summary.user is not None and user is None) or (summary.thread is not None and thread is None):
+        return None
+    return Pins(0 if user is None else user.seq, 0 if thread is None else thread.seq)

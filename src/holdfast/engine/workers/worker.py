@@ -1,0 +1,500 @@
+"""A worker: takes tasks from queues, works on many at a time, and takes over what others let fall.
+
+One thread asks the store for tasks, as many as there are free places, whenever it hears that there may be some. Async
+agents share one event loop; each `def` agent has a thread. Nothing here decides what a task does: that is the same
+whoever calls it. A worker is one caller among many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import events as ev, limits
+from holdfast.core.codec import Stored
+from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.queue import Queue
+from holdfast.engine.dispatch import claim
+from holdfast.engine.dispatch.dispatcher import Job, Workshop
+from holdfast.engine.drivers import abandonable
+from holdfast.engine.drivers.driver import THREADS
+from holdfast.engine.execution.pending import Stop
+from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.reading import serving
+from holdfast.engine.system import exits
+from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Shops
+from holdfast.engine.workers.health import Counts
+from holdfast.engine.workers.schedule import Schedule, Starter
+from holdfast.store.queues import Ears
+
+T = TypeVar("T")
+
+ALONE_SECONDS = 5.0
+"""How long a task that may kill waits for the others to be done or let go of."""
+
+HANDFUL_SECONDS = 0.001
+"""How long after it has asked for tasks a worker asks for more, for each task that it has."""
+
+MAX_HANDFUL_SECONDS = 0.02
+"""How long that is at the most."""
+
+PAUSE_SECONDS = 5.0
+"""How long it waits at the most before it tries a store again that could not be reached."""
+
+Place = tuple[str, str]
+"""A tenant and one of its tasks."""
+
+
+_AT_WORK: set[Worker] = set()
+"""Workers of this process. What kills one kills all."""
+
+_LOCK = threading.Lock()
+
+
+class Worked(Struct, frozen=True):
+    """What came of working on a task: one of the names that are counted, and why."""
+
+    namespace: str
+    id: str
+    agent: str
+    outcome: str
+    why: str = ""
+    seconds: float = 0.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a worker is to do."""
+
+    agents: tuple[Agent, ...]
+    queues: tuple[Queue, ...]
+    namespaces: tuple[str, ...] | None = ("",)
+    concurrency: int = limits.WORKER_CONCURRENCY
+    hold: float = limits.WORKER_HOLD_SECONDS
+    max_deaths: int = limits.MAX_DEATHS
+    schedules: tuple[Schedule, ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.agents:
+            raise InvalidValue("a worker without agents has nothing to do", hint="app.worker([my_agent])")
+        for what in ("concurrency", "max_deaths"):
+            if not isinstance(getattr(self, what), int) or getattr(self, what) < 1:
+                raise InvalidValue(f"{what}={getattr(self, what)!r} lets nothing happen", hint="give 1 or more")
+
+
+class Worker:
+    """Works until it is told to stop. Made by `app.worker(…)`."""
+
+    def __init__(self, shops: Shops, start: Starter, plan: Plan) -> None:
+        self.plan = plan
+        self.counts = Counts()
+        self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
+        self._start = start
+        self._mine: dict[Place, Stop] = {}
+        self._shops = shops
+        self._home = shops("" if plan.namespaces is None else plan.namespaces[0])
+        served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
+        self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
+        self._known: dict[str, Workshop] = {}
+        self._limited = any(one.concurrency is not None or one.per_key is not None for one in plan.queues)
+        """Whether the end of a task may let another one begin."""
+        self._more = False
+        """Whether there may be more tasks to take than there was room for."""
+        self._hindered: dict[str, str] = {}
+        """Schedules whose task cannot be started, and why."""
+        self._suspect: Place | None = None
+        self._stopping = False
+        self._ears: Ears | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._done: asyncio.Event | None = None
+        self._works: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+        self._signals_seen = 0
+        self._knows_signals = False
+        self.trouble = ""
+        """Why the store cannot be reached, while that is so."""
+        self.tell: Callable[[Worked], None] | None = None
+        """Called with what came of each task, and when one is taken over. From several threads."""
+        self.at_once: Callable[[int], None] = _die_of
+        """Called with the second signal, which is to end the process there and then."""
+
+    def __repr__(self) -> str:
+        return f"<worker {self.name} of {', '.join(agent.name for agent in self.plan.agents)}>"
+
+    @property
+    def busy(self) -> int:
+        """How many tasks it works on now."""
+        return len(self._mine)
+
+    @property
+    def suspects(self) -> bool:
+        """Whether it works on a task that may kill the process."""
+        return self._suspect is not None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def run(self) -> None:
+        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is let go of.
+
+        A second signal ends the process at once: what it worked on is taken over by others.
+        """
+        exits.run(self.arun(), lambda: self._knows_signals)
+
+    async def arun(self) -> None:
+        """The same, on the running event loop."""
+        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+        self._ears = self._home.logs.store.queues.listen()
+        with (
+            _among_others(self),
+            self._signals(),
+            self._woken_by_others(),
+            serving.announced(self._home.logs.store, self._serving()),
+        ):
+            asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
+            asker.start()
+            try:
+                await self._done.wait()
+            finally:
+                self.stop()
+                await asyncio.to_thread(asker.join)
+                self._ears.close()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self) -> None:
+        """Take no more tasks; those under way stop after their step. May be called from any thread, and twice."""
+        self._stopping = True
+        for stop in list(self._mine.values()):
+            stop.asked = True
+        if self._ears is not None:
+            self._ears.wake()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Generator[None, None, None]:
+        """Stop when the process is asked to, if signals are ours to handle."""
+        self._knows_signals = True
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            signal.signal(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _woken_by_others(self) -> Generator[None, None, None]:
+        """Hear what other servers tell through the tier they share, if there is one."""
+        tier, ears = self._home.logs.cache.tier, self._ears
+        stop = None if tier is None or ears is None else tier.on_wake(lambda queue: ears.wake())
+        try:
+            yield
+        finally:
+            if stop is not None:
+                stop()
+
+    def _signalled(self, number: int, frame: object) -> None:
+        self._signals_seen += 1
+        self.stop()
+        if self._signals_seen > 1:
+            self.at_once(number)
+
+    def _serving(self) -> serving.Serving:
+        return serving.Serving(
+            name=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            agents={agent.name: agent.accepts for agent in self.plan.agents},
+            queues=tuple(queue.name for queue in self.plan.queues),
+            namespaces=self.plan.namespaces,
+            concurrency=self.plan.concurrency,
+            started_us=self._home.logs.clock.now_us(),
+        )
+
+    def _shop(self, namespace: str) -> Workshop:
+        """Where the tasks of a tenant are worked on."""
+        found = self._known.get(namespace)
+        if found is None:
+            found = self._known[namespace] = self._shops(namespace)
+            for agent in self.plan.agents:
+                found.know(agent)
+        return found
+
+    def _is_ours(self, namespace: str, name: str) -> bool:
+        shop = self._shop(namespace)
+        return name in shop.held or shop.busy.has(name)
+
+    # The thread that asks for tasks
+
+    def _ask_on(self) -> None:
+        """Ask for tasks until there is nothing more to do."""
+        assert self._ears is not None and self._loop is not None and self._done is not None
+        pause, heard, asked = 0.0, True, 0.0
+        try:
+            while not self._stopping or self._mine:
+                # While it is at work, what comes one by one is taken by the handful.
+                rest = min(MAX_HANDFUL_SECONDS, HANDFUL_SECONDS * len(self._mine))
+                time.sleep(max(0.0, asked + rest - time.monotonic()))
+                try:
+                    asked = time.monotonic()
+                    wait, pause = self._ask(heard), 0.0
+                except StoreError as error:
+                    self._ill(error)
+                    pause = min(PAUSE_SECONDS, max(0.1, pause * 2))
+                    wait = pause * (0.5 + random.random())
+                heard = self._ears.wait(wait)
+        except BaseException as error:  # noqa: BLE001 — it is raised where the worker was started
+            self._failed = error
+        finally:
+            self._loop.call_soon_threadsafe(self._done.set)
+
+    def _ill(self, error: StoreError) -> None:
+        """The store cannot be reached: say so once."""
+        self.counts.add("store_errors")
+        if not self.trouble:
+            claim.warn("worker %s: %s; it keeps trying", self.name, error.message)
+        self.trouble = error.message
+
+    def _well(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            claim.warn("worker %s: the store is back", self.name)
+
+    def _ask(self, heard: bool) -> float:
+        """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
+        assert self._loop is not None
+        now_us = self._home.logs.clock.now_us()
+        if not self._stopping:
+            self._begin_scheduled(now_us)
+        free = self.plan.concurrency - len(self._mine)
+        if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
+            self._more = True
+            return IDLE_SECONDS
+        if not (heard or self.trouble) and not self._claiming.look(now_us):
+            return self._claiming.rest_seconds(now_us)
+        for some in self._claiming.round(free, now_us):
+            free -= len(some)
+            self._take_up(some)
+            if any(one.suspects for one in _at_work()):
+                break
+        self._more = free <= 0 or self._claiming.left_ours
+        self._well()
+        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        return self._claiming.rest_seconds(now_us)
+
+    def _take_up(self, claimed: list[Claimed]) -> None:
+        """Begin tasks, when all of them are known to be under way: one that may kill looks who is beside it."""
+        assert self._loop is not None
+        stops = {(one.namespace, one.name): Stop() for one in claimed}
+        self._mine |= stops
+        for one, stop in zip(claimed, stops.values(), strict=True):
+            stop.asked = self._stopping
+            self.counts.add("claimed")
+            if one.taken:
+                self._note(Worked(one.namespace, one.name, "", "taken_over", TAKEN[one.taken]))
+            self._loop.call_soon_threadsafe(self._begin, one, stop)
+
+    def _begin_scheduled(self, now_us: int) -> None:
+        """Start what a schedule says, also while there is no room here. One that cannot be is tried again a while."""
+        for schedule in self.plan.schedules:
+            try:
+                if schedule.begin_due(now_us, self._start):
+                    self.counts.add("scheduled")
+                self._hindered.pop(schedule.name, None)
+            except StoreError:
+                raise
+            except HoldfastError as error:
+                if self._hindered.get(schedule.name) != error.message:
+                    self._hindered[schedule.name] = error.message
+                    self.counts.add("errors")
+                    claim.warn("worker %s: schedule %s: %s; it keeps trying", self.name, schedule.name, error.message)
+
+    # On the event loop
+
+    def _begin(self, claimed: Claimed, stop: Stop) -> None:
+        """Work on a task that was taken."""
+        assert self._loop is not None
+        work = self._loop.create_task(self._work(claimed, stop))
+        self._works.add(work)
+        work.add_done_callback(self._works.discard)
+
+    async def _work(self, claimed: Claimed, stop: Stop) -> None:
+        place, began = (claimed.namespace, claimed.name), time.monotonic()
+        try:
+            done = await self._outcome(place, stop, claimed.rows)
+        except BaseException as error:  # noqa: BLE001 — a worker outlives whatever one task does
+            done = Worked(*place, "", "errors", f"{type(error).__name__}: {error}")
+            claim.warn("worker %s: task %s: %s", self.name, place[1], done.why)
+        asks = self._more or self._stopping or self._suspect == place or self._limited
+        self._suspect = None if self._suspect == place else self._suspect
+        if self._mine.get(place) is stop:  # else it could be taken again, and was, before we came to this
+            del self._mine[place]
+            self._shop(place[0]).held.discard(place[1])
+        self._note(replace(done, seconds=time.monotonic() - began))
+        if asks and self._ears is not None:
+            self._ears.wake()
+
+    def _note(self, done: Worked) -> None:
+        """Count what came of a task, and tell whoever wants to know."""
+        self.counts.add(done.outcome)
+        if self.tell is not None:
+            self.tell(done)
+
+    async def _outcome(self, place: Place, stop: Stop, rows: list[Stored]) -> Worked:
+        """Work on a task, and say what came of that."""
+        shop, name = self._shop(place[0]), ""
+        try:
+            log = shop.logs.begun(place[1], rows) if rows else await _in_thread(lambda: shop.logs.load(place[1]))
+            name = log.state.summary.agent
+            if log.state.summary.holder != shop.logs.store.holder():
+                return Worked(*place, name, "lease_lost")  # somebody took it, or ended it, before we began
+            agent = shop.agents[name]
+            unfit = self._unfit(shop.logs, log, agent)
+            if unfit is not None:
+                await _in_thread(lambda: set_aside(log, unfit))
+                return Worked(*place, name, "quarantined", unfit)
+            if not await self._may_try(place, log):
+                why = "it is tried again with nothing else beside it"
+                await _in_thread(lambda: let_go(log, why))
+                return Worked(*place, name, "released", why)
+            job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
+            done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
+            return Worked(*place, name, *_became(done.state))
+        except Stopped:
+            return Worked(*place, name, "released")
+        except (LeaseLost, TaskBusy):
+            return Worked(*place, name, "lease_lost")
+        except StoreError as error:
+            claim.warn("worker %s: task %s: %s", self.name, place[1], error.message)
+            return Worked(*place, name, "store_errors", error.message)
+        except BaseException as error:  # nothing that a task's own flow expects, whatever it is
+            if _is_being_cancelled():
+                raise
+            why = f"working on it raised {type(error).__name__}: {error}"
+            await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
+            return Worked(*place, name, "quarantined", why)
+
+    async def _may_try(self, place: Place, log: Log) -> bool:
+        """Whether to work on a task now. One more death, and it is set aside: so it is tried alone, or let go of.
+
+        Whoever works beside a task that kills dies with it, and would be blamed for that as well.
+        """
+        if log.state.deaths < max(1, self.plan.max_deaths - 1):
+            return True
+        with _LOCK:
+            if any(one.suspects for one in _AT_WORK):
+                return False
+            self._suspect = place
+        until = time.monotonic() + ALONE_SECONDS
+        while sum(one.busy for one in _at_work()) > 1 and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        return True
+
+    def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
+        """Why a task is not worked on although it could be taken."""
+        if log.state.deaths >= self.plan.max_deaths:
+            return f"{log.state.deaths} holders in a row died while they worked on it, without a step being done"
+        try:
+            claim.check_resumable(logs, log, agent)
+        except HoldfastError as error:
+            return str(error)
+        return None
+
+
+@contextlib.contextmanager
+def _among_others(worker: Worker) -> Generator[None, None, None]:
+    with _LOCK:
+        _AT_WORK.add(worker)
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _AT_WORK.discard(worker)
+
+
+def _at_work() -> list[Worker]:
+    with _LOCK:
+        return list(_AT_WORK)
+
+
+TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
+
+
+def _became(state: Hot) -> tuple[str, str]:
+    """What a task is now that it was worked on, and why."""
+    status, failure = state.summary.status, state.failure
+    if status in ("pending", "running"):
+        return "released", ""
+    if status == "waiting":
+        return status, state.summary.waiting or ""
+    return status, f"{failure.type}: {failure.message}" if failure is not None and status == "failed" else ""
+
+
+def _die_of(number: int) -> None:
+    """End as a process does that handles no signals."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def let_go(log: Log, why: str) -> None:
+    """Let others take a task, unless somebody did."""
+    with contextlib.suppress(Conflict):
+        log.append([ev.TaskReleased(why=why)])
+
+
+def set_aside(log: Log, why: str) -> None:
+    """Let nobody take a task until a person has looked at it."""
+    for _ in range(limits.MAX_APPEND_TRIES):
+        try:
+            if log.state.ended or log.state.summary.waiting == "quarantined":
+                return
+            if log.state.summary.holder is None:
+                log.claim()
+            log.append([ev.TaskSuspended(why="quarantined", note=why[: limits.MAX_NOTE_LENGTH])])
+            return
+        except Conflict:
+            log.refresh()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Something that may take a while, in a thread that nobody has to wait for at the end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    job = THREADS.start(abandonable.Job(work))
+
+    def settle() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    job.tell(tell)
+    await done
+    return job.value()

@@ -1,0 +1,1 @@
+"""A store in memory: the shortest reading of the protocol. Imports store/sqlite for transaction tools."""

@@ -1,0 +1,431 @@
+"""A store in memory: for tests and for work that may be forgotten. The shortest reading of the protocol."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right, insort
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
+from holdfast.core.state.shapes import ENDED
+from holdfast.failpoints import failpoint
+from holdfast.store.memory.queues import MemoryQueues
+from holdfast.store.protocol import (
+    Erasure,
+    Identity,
+    Opening,
+    Outcome,
+    Placed,
+    Query,
+    Since,
+    Stats,
+    Tombstone,
+    Work,
+    place,
+    written_inside,
+)
+from holdfast.store.queues import Due
+
+if TYPE_CHECKING:
+    import apsw
+
+
+class _Log(Struct):
+    number: int
+    origin: Origin
+    start: Head
+    rows: list[Stored]
+    summary: Summary | None = None
+    snapshots: list[Snapshot] = []
+    blobs: set[str] = set()
+    erasures: list[Erasure] = []
+
+    @property
+    def head(self) -> Head:
+        return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else self.start
+
+
+class MemoryStore:
+    """Logs in dictionaries, under one lock."""
+
+    waits = False
+    lease_seconds = limits.LEASE_SECONDS
+
+    def __init__(self) -> None:
+        self.url = "memory:"
+        self._lock = threading.RLock()
+        self._logs: dict[str, _Log] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._effects: dict[str, Take] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._numbered = 0
+        self._places: dict[str, int] = {}
+        self._holder = f"memory-{os.urandom(8).hex()}"
+        self._identity = Identity(os.urandom(16).hex(), os.urandom(32))
+        self._closed = False
+        self._tables: apsw.Connection | None = None
+        self._shut = False
+        self.queues = MemoryQueues(self._lock, self._unended, self.append, self.holder)
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            failpoint("append.before")
+            # Everything is decided before anything is changed, so a crash between the two leaves no half group.
+            done = [self._append(group) for group in groups]
+            failpoint("append.after")
+            return done
+
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            found = self._logs.get(log)
+            if found is None:
+                return Conflict(log, expect.seq, None)
+            last = found.rows[-1] if found.rows else found.start
+            if last.digest != expect.digest or last.seq != expect.seq:
+                return Conflict(log, expect.seq, last.seq)
+            seq = expect.seq + 1
+            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+            failpoint("append.before", "commit.before")
+            found.rows.append(Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest))
+            failpoint("commit.after", "append.after")
+            return digest
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        """User code gets tables of a SQLite database in memory, which commits just before the group is written."""
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            found = self._logs.get(log)
+            if found is None or found.head != expect:
+                return Conflict(log, expect.seq, found.head.seq if found else None)
+            failpoint("append.before")
+            try:
+                self._shut = True
+                done = self._transact(work, seconds)
+            finally:
+                self._shut = False
+                if self._tables is not None and self._tables.in_transaction:
+                    self._tables.execute("rollback")
+            failpoint("append.after")
+            return done
+
+    def _transact(self, work: Work, seconds: float | None) -> Outcome:
+        import apsw
+
+        from holdfast.store.sqlite.guard import run_guarded
+
+        if self._tables is None:
+            self._tables = apsw.Connection(":memory:")
+        self._tables.execute("begin immediate")
+        group = run_guarded(self._tables, work, seconds)
+        places = self._find_places(group)
+        if isinstance(places, tuple):
+            failpoint("commit.before")
+            self._tables.execute("commit")
+            self._put(group, places)
+            failpoint("commit.after")
+        return places
+
+    @contextmanager
+    def _changing(self) -> Generator[None, None, None]:
+        """For the rarer writes."""
+        with self._lock:
+            if self._shut:
+                raise self._refusal()
+            yield
+
+    def _refusal(self) -> HoldfastError:
+        return StoreClosed("this store was closed", hint="open it again") if self._closed else written_inside()
+
+    def _append(self, group: Group) -> Outcome:
+        places = self._find_places(group)
+        if isinstance(places, tuple):
+            failpoint("commit.before")
+            self._put(group, places)
+            failpoint("commit.after")
+        return places
+
+    def _find_places(self, group: Group) -> Outcome:
+        """Where a group would go, or why it may not be written."""
+        placed: list[Placed] = []
+        for write in group.writes:
+            head = self._expected(write)
+            if isinstance(head, Conflict):
+                return head
+            placed.append(place(head, write.drafts))
+        for take in group.takes:
+            owner = self._effects.get(take.key)
+            if owner is not None and take.key not in group.frees:
+                return KeyTaken(take.key, owner.log, owner.step)
+        return tuple(placed)
+
+    def _put(self, group: Group, places: tuple[Placed, ...]) -> None:
+        for key in group.frees:
+            self._effects.pop(key, None)
+        for take in group.takes:
+            self._effects[take.key] = take
+        for write, placed in zip(group.writes, places, strict=True):
+            self._write(write, placed)
+
+    def _expected(self, write: Write) -> Head | Conflict:
+        """The head a write follows, if it is the one it expects."""
+        log = self._logs.get(write.log)
+        wanted = write.expect
+        if write.origin is not None:
+            if log is not None or write.log in self._tombstones or self._is_gone(write.origin.parent):
+                return Conflict(write.log, 0, log.head.seq if log else None)
+            assert wanted is not None, "a new log says what its chain begins with"
+            return wanted
+        if log is None or (wanted is not None and wanted != log.head):
+            return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
+        return log.head
+
+    def _is_gone(self, parent: str | None) -> bool:
+        return parent is not None and parent not in self._logs
+
+    def _write(self, write: Write, placed: Placed) -> None:
+        if write.origin is not None:
+            assert write.expect is not None
+            self._numbered += 1
+            self._logs[write.log] = _Log(self._numbered, write.origin, write.expect, [])
+        log = self._logs[write.log]
+        for offset, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True)):
+            row = (placed.first + offset, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+            log.rows.append(Stored(*row))
+        if write.summary is not None:
+            log.summary = write.summary
+            if write.summary.status == "pending":
+                self.queues.tell()
+        for blob in write.blobs:
+            self._blobs.setdefault(blob.hash, blob.data)
+            log.blobs.add(blob.hash)
+        if write.snapshot is not None:
+            insort(log.snapshots, write.snapshot, key=lambda snapshot: snapshot.seq)
+            del log.snapshots[: -limits.SNAPSHOTS_KEPT]
+
+    def head(self, log: str) -> Head | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.head if found else None
+
+    def origin(self, log: str) -> Origin | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.origin if found else None
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        with self._lock:
+            rows = self._logs[log].rows if log in self._logs else []
+            first = bisect_right(rows, after, key=lambda row: row.seq)
+            last = len(rows) if upto is None else bisect_right(rows, upto, key=lambda row: row.seq)
+            return rows[first : last if limit is None else min(last, first + limit)]
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        found = [row for row in self.read(log, after=after, upto=upto) if row.kind == kind]
+        return found if last is None else found[max(0, len(found) - last) :]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        with self._lock:
+            found = self._logs.get(log)
+            if found is None:
+                return None
+            return Opening(found.origin, len(found.erasures), self.snapshot(log, upto=upto, version=version))
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        with self._lock:
+            erased = sum(len(self._logs[name].erasures) for name in (log, *past) if name in self._logs)
+            return Since(erased, self.read(log, after=seq - 1, upto=upto, limit=limit))
+
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        with self._lock:
+            is_used = not within or any(
+                hash in one.blobs for name, one in self._logs.items() if name.startswith(within)
+            )
+            return self._blobs.get(hash) if is_used else None
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        with self._lock:
+            return [Blob(hash, self._blobs[hash]) for hash in sorted(self._logs[log].blobs)]
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        with self._lock:
+            kept = self._logs[log].snapshots if log in self._logs else []
+            fitting = [one for one in kept if one.version == version and (upto is None or one.seq <= upto)]
+            return fitting[-1] if fitting else None
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        with self._changing():
+            dropped = 0
+            for name in [log] if log is not None else list(self._logs):
+                found = self._logs[name]
+                kept = [one for one in found.snapshots if before_us is not None and one.at_us >= before_us]
+                dropped += len(found.snapshots) - len(kept)
+                found.snapshots = kept
+            return dropped
+
+    def summary(self, log: str) -> Summary | None:
+        with self._lock:
+            found = self._logs.get(log)
+            return found.summary if found else None
+
+    def list(self, query: Query) -> list[Summary]:
+        with self._lock:
+            before = None if query.after is None else self._place(query.after)
+            newest_first = (log for log in reversed(self._logs.values()) if before is None or log.number < before)
+            found = (log.summary for log in newest_first if log.summary is not None and _fits(log.summary, query))
+            return [summary for _, summary in zip(range(query.limit), found, strict=False)]
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        with self._lock:
+            start = 0 if after is None else self._place(after)
+            return [name for name, log in self._logs.items() if log.number > start][:limit]
+
+    def _place(self, name: str) -> int:
+        """Where in the order of logs a name stands, or stood."""
+        if name in self._logs:
+            return self._logs[name].number
+        if name not in self._tombstones:
+            raise TaskNotFound(name)
+        return self._places.get(name, 0)
+
+    def forks(self, log: str) -> list[str]:
+        with self._lock:
+            return [name for name, other in self._logs.items() if other.origin.parent == log]
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        with self._lock:
+            rows = [log.summary for log in self._logs.values() if log.summary and log.summary.status in ENDED]
+            rows.sort(key=lambda row: (row.changed_us, self._logs[row.id].number), reverse=True)
+            old = [row.id for row in rows[skip:] if before_us is None or row.changed_us < before_us]
+            return old[:limit]
+
+    def taken(self, key: str) -> Take | None:
+        return self._effects.get(key)
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        with self._lock:
+            return [self._effects[key] for key in sorted(self._effects) if key > after][:limit]
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        return self._tombstones.get(log)
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        with self._lock:
+            return [self._tombstones[name] for name in sorted(self._tombstones) if name > after][:limit]
+
+    def erasures(self, log: str) -> list[Erasure]:
+        with self._lock:
+            return list(self._logs[log].erasures) if log in self._logs else []
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        with self._changing():
+            for one in erasures:
+                log = self._logs[one.log]
+                log.erasures.append(replace(one, blobs=()))
+                log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
+                log.snapshots = []
+                for hash in one.blobs:
+                    log.blobs.discard(hash)
+                    if not any(hash in other.blobs for other in self._logs.values()):
+                        self._blobs.pop(hash, None)
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
+        with self._changing():
+            return [stone.log for stone in tombstones if self._remove(stone)]
+
+    def _remove(self, stone: Tombstone) -> bool:
+        if self.head(stone.log) != Head(stone.seq, stone.digest) or self.forks(stone.log):
+            return False
+        gone = self._logs.pop(stone.log)
+        self._places[stone.log] = gone.number
+        self._tombstones[stone.log] = stone
+        used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}
+        for hash in gone.blobs - used:
+            del self._blobs[hash]
+        return True
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        with self._changing():
+            self._tombstones.update({stone.log: stone for stone in tombstones if stone.log not in self._tombstones})
+            self._effects.update({take.key: take for take in takes if take.key not in self._effects})
+
+    def rows(self, log: str) -> list[Stored]:
+        return self.read(log)
+
+    def anchor(self, log: str) -> Head | None:
+        return self.head(log)
+
+    def check(self) -> list[str]:
+        return []
+
+    def stats(self) -> Stats:
+        with self._lock:
+            by_status: dict[str, int] = {}
+            for log in self._logs.values():
+                if log.summary is not None:
+                    by_status[log.summary.status] = by_status.get(log.summary.status, 0) + 1
+            sizes = {
+                "events": sum(len(row.body or b"") for log in self._logs.values() for row in log.rows),
+                "blobs": sum(map(len, self._blobs.values())),
+                "snapshots": sum(len(one.body) for log in self._logs.values() for one in log.snapshots),
+            }
+            return Stats(
+                tasks=sum(by_status.values()),
+                by_status=by_status,
+                events=sum(len(log.rows) for log in self._logs.values()),
+                blobs=len(self._blobs),
+                snapshots=sum(len(log.snapshots) for log in self._logs.values()),
+                bytes=sum(sizes.values()),
+                bytes_by_table=sizes,
+            )
+
+    def backup(self, path: str) -> None:
+        raise StoreError(
+            "a store in memory has no file to copy", hint="app.copy_to('sqlite:///copy.db') writes it to one"
+        )
+
+    def _unended(self) -> Generator[Due, None, None]:
+        for log in self._logs.values():
+            if log.summary is not None and log.summary.status not in ENDED:
+                yield Due(log.summary, log.head)
+
+    def identity(self) -> Identity:
+        return self._identity
+
+    def holder(self) -> str:
+        return self._holder
+
+    def alive(self, holder: str, lease: float | None = None) -> bool:
+        return holder == self._holder and not self._closed
+
+    def close(self) -> None:
+        with self._lock:
+            if self._shut and not self._closed:
+                raise written_inside()
+            self._closed = self._shut = True
+            if self._tables is not None:
+                self._tables.close()
+                self._tables = None
+
+
+def _fits(summary: Summary, query: Query) -> bool:
+    if summary.namespace != query.namespace:
+        return False
+    wanted = ((query.status, summary.status), (query.agent, summary.agent), (query.user, summary.user))
+    return all(want is None or want == have for want, have in (*wanted, (query.stage, summary.stage)))

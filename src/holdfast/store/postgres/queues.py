@@ -1,0 +1,248 @@
+"""Queues of a PostgreSQL store.
+
+A claim is one transaction of two round trips: find tasks that nobody else is at, then write to their logs that they are
+taken. Rows that another worker has locked are passed over, so any number of workers find different tasks. The same
+locks keep everybody who appends out of those logs meanwhile.
+
+Nobody waits until a claim is on the disk. One that the server loses as it goes down was never made: nothing that counts
+is written after it without writing it too, and whoever made it learns with the first write that the task is not its
+own. A task that is taken from another holder is waited for, so that never two claims in a row can be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import selectors
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import psycopg
+from psycopg import sql
+from psycopg.types.numeric import Int8
+
+from holdfast.core.codec import Head, Stored
+from holdfast.core.errors import StoreError
+from holdfast.failpoints import failpoint
+from holdfast.store import queues
+from holdfast.store.postgres import queue_queries as q
+from holdfast.store.postgres.arrays import Ints, Texts
+from holdfast.store.postgres.connections import Links, Question
+from holdfast.store.postgres.queries import BEGIN, COMMIT
+from holdfast.store.postgres.rows import Seen, plan, to_summary
+from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_alive, translated
+from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
+
+_PAUSE_SECONDS = 0.5
+
+
+class PostgresEars:
+    """A connection of its own that listens. When it breaks, something may have been missed, so that counts as heard."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._link: Link | None = None
+        self._connect()
+        self._lock = threading.Lock()
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+
+    def _connect(self) -> None:
+        address = self._links.address
+        channel = "holdfast_" + hashlib.md5(address.schema.encode(), usedforsecurity=False).hexdigest()
+        link = connect(address, direct=True)
+        keep_alive(link)
+        link.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        self._link = link
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            if self._link is None:
+                self._connect()
+                return True
+            return self._wait(self._link, time.monotonic() + seconds)
+        except (psycopg.Error, StoreError, OSError):
+            self._drop()
+            self._rest(min(seconds, _PAUSE_SECONDS))
+            return True
+
+    def _wait(self, link: Link, until: float) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(link.fileno(), selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while True:
+                left = until - time.monotonic()
+                ready = {key.fd for key, _ in selector.select(max(0.0, left))}
+                if link.fileno() in ready:
+                    link.pgconn.consume_input()
+                was_woken = self._woken in ready and self._drained()
+                if self._heard(link) or was_woken:
+                    return True
+                if left <= 0:
+                    return False
+
+    def _heard(self, link: Link) -> bool:
+        """Whether there was anything; takes note of all there is."""
+        heard = False
+        while link.pgconn.notifies() is not None:
+            heard = True
+        return heard
+
+    def _rest(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self._drained()
+
+    def _drained(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        return True
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError), self._lock:  # a full pipe wakes, and one that is closed need not
+            os.write(self._waker, b"!")
+
+    def close(self) -> None:
+        self._drop()
+        with self._lock:
+            if self._waker >= 0:
+                os.close(self._woken)
+                os.close(self._waker)
+            self._woken = self._waker = -1  # the numbers may soon be those of other files
+
+
+class PostgresQueues:
+    """Claims and counts, by index."""
+
+    def __init__(self, links: Links, snapshots_kept: int) -> None:
+        self._links = links
+        self._snapshots_kept = snapshots_kept
+
+    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+        return queues.in_rounds(wanted, lambda rest: self._try(rest, claim))
+
+    def _try(self, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
+        """Those that were taken, and whether that is all there was to look at."""
+        with self._links.writing() as link:
+            try:
+                return self._claim(link, wanted, claim)
+            except psycopg.Error as error:
+                if is_refusal(error):
+                    return {}, True  # somebody was quicker, and nothing was written
+                if is_lost(error, link):
+                    self._links.lost()
+                raise translated(error, self._links.address) from error
+            finally:
+                self._links.undo(link)
+
+    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
+        running, tokens = self._begin(link, wanted)
+        most = queues.allowed(wanted, running)
+        reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
+        starts = queues.may_start(wanted, tokens)
+        due = self._due(link, wanted, queues.full_keys(wanted, running), **reach, starts=starts) if most else {}
+        chosen = queues.chosen(due, wanted, most, running, tokens)
+        taken = queues.groups(chosen, claim)
+        if not taken:
+            return {}, True
+        seen = Seen()
+        seen.heads = {one.summary.id: one.head for one, _ in taken}
+        planned = plan([group for _, group in taken], seen)
+        assert planned is not None, "one statement can take any number of tasks"
+        outcomes, batch = planned
+        won = [one for (one, _), outcome in zip(taken, outcomes, strict=True) if isinstance(outcome, tuple)]
+        text, bindings = batch.statement(self._snapshots_kept)
+        failpoint("commit.before")
+        left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
+        rate: list[Question] = [] if wanted.rate is None else [(q.PUT_RATE, {**_place(wanted), **left})]
+        lazy: list[Question] = [] if any(one.summary.status == "running" for one in won) else [(q.LAZY, None)]
+        short = {due[one]: one.summary.id for one in won if one.head.seq < queues.SHORT}
+        *_, rows, _ = self._links.together(
+            link, (text, bindings), *rate, *lazy, (q.SHORT_LOGS, {"logs": Ints(short)}), (COMMIT, None)
+        )
+        failpoint("commit.after")
+        found: Taken = {one.summary.id: [] for one in won}
+        for log, *row in rows.fetchall():
+            found[short[log]].append(Stored(*row))
+        return {name: rows if _is_whole(rows) else [] for name, rows in found.items()}, len(chosen) in (most, len(due))
+
+    def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
+        """Begin; if the queue has limits, as the only one who counts."""
+        if not wanted.is_limited:
+            return {}, 0.0
+        place = _place(wanted)
+        *_, counts, rates = self._links.together(
+            link,
+            (BEGIN, None),
+            (q.LOCK_QUEUE, {**place, "schema": self._links.address.schema}),
+            (q.RUNNING_BY_KEY, {**place, **_served(wanted)}),
+            (q.RATE, place),
+        )
+        running: dict[str | None, int] = dict(counts.fetchall())
+        tokens, at_us = rates.fetchone() or (None, 0)
+        if wanted.rate is None:
+            return running, 0.0
+        return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
+
+    def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> dict[Due, int]:
+        """Tasks to take and their logs, locked: those that were lost first, then by priority, then the oldest."""
+        bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
+        bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
+        begun: list[Question] = [] if wanted.is_limited else [(BEGIN, None)]
+        rows = self._links.together(link, *begun, (q.DUE, bindings))[-1].fetchall()
+        rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
+        return {Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])): row[1] for row in rows}
+
+    def lost(self) -> dict[str, Literal["dead", "lease"]]:
+        return dict(self._links.rows(q.LOST))
+
+    def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
+        asked = {"queues": Texts(queues), "now": Int8(now_us), "lost": Texts(lost)}
+        return [row[0] for row in self._links.rows(q.TENANTS, asked)]
+
+    def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
+        place = {"namespace": namespace or "", "queues": Texts(queues), "after": Int8(after_us)}
+        return self._links.row(q.NEXT_WAKE_OF_ALL if namespace is None else q.NEXT_WAKE, place)[0]
+
+    def depths(self, namespace: str | None = None) -> list[Waiting]:
+        return [Waiting(*row) for row in self._links.rows(q.DEPTHS, {"namespace": namespace}, prepare=False)]
+
+    def ready(self, namespace: str, queue: str, most: int) -> int:
+        place = {"namespace": namespace, "queue": queue, "most": Int8(most)}
+        return self._links.row(q.COUNT_READY, place)[0]
+
+    def announce(self, serves: str) -> None:
+        self._links.presence().serve(serves)
+
+    def announced(self) -> list[Served]:
+        return [Served(*row) for row in self._links.rows(q.ANNOUNCED, prepare=False)]
+
+    def listen(self) -> PostgresEars:
+        return PostgresEars(self._links)
+
+
+_PRIORITY = 13
+
+
+def _is_whole(rows: list[Stored]) -> bool:
+    """Whether rows are all there is of a log: a fork's past is another's, and a body may have been erased."""
+    return bool(rows) and rows[0].seq == 1 and all(row.body is not None for row in rows)
+
+
+def _place(wanted: Wanted) -> dict[str, str]:
+    return {"namespace": wanted.namespace, "queue": wanted.queue}
+
+
+def _served(wanted: Wanted) -> dict[str, Texts]:
+    agents, versions = (Texts(pair[which] for pair in wanted.served) for which in (0, 1))
+    return {"agents": agents, "versions": versions, "lost": Texts(wanted.lost)}

@@ -1,0 +1,249 @@
+"""Between PostgreSQL's rows and our records: which groups of a batch may be written, and the statement that does it.
+
+`Seen` is what is known of the logs a batch writes to: looked up under a lock, or taken on trust from what the groups
+expect, in which case the statement itself fails where it is wrong. `plan` decides every group against it, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, LiteralString
+
+from holdfast.core.codec import Group, Head, Origin, Snapshot, Summary, Take, Write
+from holdfast.core.errors import Conflict, KeyTaken
+from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.arrays import Array, Bools, Bytes, Floats, Ints, Texts
+from holdfast.store.protocol import Outcome, Placed, Query, place
+
+Columns = tuple[tuple[str, type[Array]], ...]
+
+_EVENTS: Columns = (
+    *(("event_logs", Texts), ("seqs", Ints), ("kinds", Texts), ("ats", Ints), ("bodies", Bytes)),
+    *(("body_hashes", Bytes), ("digests", Bytes)),
+)
+_TASKS: Columns = (
+    *(("id", Texts), ("agent", Texts), ("status", Texts), ("stage", Texts), ("user", Texts), ("thread", Texts)),
+    *(("parent", Texts), ("waiting", Texts), ("holder", Texts), ("lease_seconds", Floats), ("queue", Texts)),
+    *(("priority", Ints), ("wake", Ints), ("deadline", Ints), ("created", Ints), ("changed", Ints), ("mock", Bools)),
+    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints)),
+)
+_MOVES: Columns = (
+    *(("names", Texts), ("old_seqs", Ints), ("old_digests", Bytes), ("new_seqs", Ints), ("new_digests", Bytes)),
+)
+_LOGS: Columns = (
+    *(("new_logs", Texts), ("parents", Texts), ("bases", Ints), ("made_seqs", Ints), ("made_digests", Bytes)),
+)
+_SNAPSHOTS: Columns = (
+    *(("shot_logs", Texts), ("shot_seqs", Ints), ("shot_digests", Bytes), ("versions", Ints)),
+    *(("shot_ats", Ints), ("shots", Bytes)),
+)
+_BLOBS: Columns = (("hashes", Bytes), ("datas", Bytes))
+_USES: Columns = (("use_hashes", Bytes), ("use_logs", Texts))
+_TAKES: Columns = (("keys", Texts), ("take_logs", Texts), ("steps", Texts), ("inputs", Texts))
+
+_SUMMARY_FIELDS = (
+    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
+    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
+    *("namespace", "key", "version", "claims"),
+)
+
+
+class Seen:
+    """What is known of the logs and keys that a batch is about."""
+
+    def __init__(self) -> None:
+        self.heads: dict[str, Head] = {}
+        self.gone: set[str] = set()
+        self.parents: set[str] = set()
+        self.owners: dict[str, Take] = {}
+
+    @classmethod
+    def trusting(cls, groups: Sequence[Group]) -> Seen | None:
+        """What would have to be so for the groups to be written; None if that must be looked up."""
+        seen, made = cls(), set[str]()
+        for write in (write for group in groups for write in group.writes):
+            if not write.drafts:
+                return None
+            if write.origin is not None:
+                made.add(write.log)
+                seen.parents.update(filter(None, (write.origin.parent,)))
+            elif write.log not in seen.heads and write.log not in made:
+                if write.expect is None:
+                    return None
+                seen.heads[write.log] = write.expect
+        return seen
+
+
+class Batch:
+    """The rows of groups that may be written, gathered for one statement."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[Any, ...]] = []
+        self._logs: dict[str, Origin] = {}
+        self._tasks: dict[str, tuple[Any, ...]] = {}
+        self._snapshots: dict[str, tuple[Any, ...]] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._uses: set[tuple[str, str]] = set()
+        self._takes: dict[str, Take] = {}
+        self._frees: set[str] = set()
+        self._olds: dict[str, Head] = {}
+        self._heads: dict[str, Head] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        beside = self._logs or self._tasks or self._snapshots or self._blobs or self._takes or self._frees
+        return not (self._events or beside)
+
+    def add(self, group: Group, places: Sequence[Placed], olds: Mapping[str, Head]) -> bool:
+        """Gather a group, given the heads before it. Says no to what one statement cannot do.
+
+        That is to free what it takes, or to keep two snapshots of one log.
+        """
+        if any(key in self._takes for key in group.frees):
+            return False
+        for write in group.writes:
+            if write.snapshot is not None and write.log in self._snapshots:
+                return False
+        self._frees.update(group.frees)
+        self._takes.update((take.key, take) for take in group.takes)
+        for write, placed in zip(group.writes, places, strict=True):
+            before = write.expect if write.origin is not None else olds.get(write.log) or self._heads.get(write.log)
+            assert before is not None, "a group that was decided has a head to follow"
+            self._add(write, before, placed)
+        return True
+
+    def _add(self, write: Write, before: Head, placed: Placed) -> None:
+        if write.origin is not None:
+            self._logs[write.log] = write.origin
+        elif write.log not in self._logs:
+            self._olds.setdefault(write.log, before)
+        seq = placed.first
+        for draft, digest in zip(write.drafts, placed.digests, strict=True):
+            row = (write.log, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+            self._events.append(row)
+            seq += 1
+        self._heads[write.log] = (
+            Head(seq - 1, placed.digests[-1]) if placed.digests else self._heads.get(write.log, before)
+        )
+        if write.summary is not None:
+            row = tuple(getattr(write.summary, name) for name in _SUMMARY_FIELDS)
+            self._tasks[write.log] = (write.log, *row[1:])
+        for blob in write.blobs:
+            self._blobs[blob.hash] = blob.data
+            self._uses.add((blob.hash, write.log))
+        if write.snapshot is not None:
+            one: Snapshot = write.snapshot
+            self._snapshots[write.log] = (write.log, one.seq, one.digest, one.version, one.at_us, one.body)
+
+    def statement(self, snapshots_kept: int) -> tuple[LiteralString, dict[str, Any]]:
+        """The shortest statement that writes all of it, and its parameters."""
+        found: dict[str, Any] = _arrays(_EVENTS, self._events)
+        beside = self._snapshots or self._blobs or self._takes or self._frees
+        if self._olds or beside:
+            moves = ((log, old, self._heads[log]) for log, old in self._olds.items())
+            found |= _arrays(_MOVES, ((log, old.seq, old.digest, new.seq, new.digest) for log, old, new in moves))
+        if not (beside or self._logs or self._tasks):
+            return q.APPEND_EVENTS, found
+        found |= _arrays(_TASKS, self._tasks.values())
+        if not (beside or self._logs):
+            return q.APPEND_WITH_TASKS, found
+        made = ((log, one.parent, one.at, self._heads[log]) for log, one in self._logs.items())
+        found |= _arrays(_LOGS, ((log, parent, at, head.seq, head.digest) for log, parent, at, head in made))
+        if not (beside or self._olds):
+            return q.CREATE, found
+        found |= _arrays(_SNAPSHOTS, self._snapshots.values())
+        found |= _arrays(_BLOBS, ((bytes.fromhex(hash), self._blobs[hash]) for hash in sorted(self._blobs)))
+        found |= _arrays(_USES, ((bytes.fromhex(hash), log) for hash, log in sorted(self._uses)))
+        takes = ((take.key, take.log, take.step, take.input_hash) for take in self._takes.values())
+        found |= _arrays(_TAKES, takes)
+        return q.APPEND, {**found, "frees": Texts(self._frees), "keep": snapshots_kept}
+
+
+def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | None:
+    """What becomes of each group, and the rows of those that may be written. None if one statement cannot do it."""
+    batch, outcomes = Batch(), list[Outcome]()
+    for group in groups:
+        olds = {write.log: seen.heads[write.log] for write in group.writes if write.log in seen.heads}
+        outcome = decide(group, seen)
+        if isinstance(outcome, tuple) and not batch.add(group, outcome, olds):
+            return None
+        outcomes.append(outcome)
+    return outcomes, batch
+
+
+def decide(group: Group, seen: Seen) -> Outcome:
+    """Where a group goes, or why it may not be written; what is known moves on with it."""
+    places: list[Placed] = []
+    heads: dict[str, Head] = {}
+    for write in group.writes:
+        head = _expected(write, seen, heads)
+        if isinstance(head, Conflict):
+            return head
+        placed = place(head, write.drafts)
+        heads[write.log] = Head(head.seq + len(write.drafts), placed.digests[-1]) if write.drafts else head
+        places.append(placed)
+    for take in group.takes:
+        owner = seen.owners.get(take.key)
+        if owner is not None and take.key not in group.frees:
+            return KeyTaken(take.key, owner.log, owner.step)
+    seen.heads |= heads
+    for key in group.frees:
+        seen.owners.pop(key, None)
+    seen.owners |= {take.key: take for take in group.takes}
+    return tuple(places)
+
+
+def _expected(write: Write, seen: Seen, moved: dict[str, Head]) -> Head | Conflict:
+    """The head a write follows, if it is the one it expects."""
+    head, wanted = moved.get(write.log) or seen.heads.get(write.log), write.expect
+    if write.origin is not None:
+        assert wanted is not None, "a new log says what its chain begins with"
+        parent = write.origin.parent
+        if head is not None or write.log in seen.gone or (parent is not None and parent not in seen.parents):
+            return Conflict(write.log, 0, head and head.seq)
+        return wanted
+    if head is None or (wanted is not None and wanted != head):
+        return Conflict(write.log, wanted and wanted.seq, head and head.seq)
+    return head
+
+
+def names_in(groups: Iterable[Group]) -> list[str]:
+    """The logs that must stand still while groups are decided: those written to, and the parents of new ones."""
+    names: set[str] = set()
+    for write in (write for group in groups for write in group.writes):
+        names.add(write.log)
+        if write.origin is not None and write.origin.parent is not None:
+            names.add(write.origin.parent)
+    return sorted(names)
+
+
+def last_places(group: Group, places: Sequence[Placed]) -> dict[tuple[str, int], bytes]:
+    """The last event of every log of a group: if its digest is there, all before it is too."""
+    found: dict[tuple[str, int], bytes] = {}
+    for write, placed in zip(group.writes, places, strict=True):
+        if placed.digests:
+            found[write.log, placed.first + len(placed.digests) - 1] = placed.digests[-1]
+    return found
+
+
+def list_query(query: Query) -> LiteralString:
+    """The query whose index fits the filters best."""
+    any_status = query.status is None
+    if query.user is not None:
+        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
+    if query.agent is not None:
+        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
+    if query.stage is not None:
+        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
+    return q.LIST if any_status else q.LIST_BY_STATUS
+
+
+def to_summary(row: tuple[Any, ...]) -> Summary:
+    return Summary(**dict(zip(_SUMMARY_FIELDS, row, strict=True)))
+
+
+def _arrays(columns: Columns, rows: Iterable[tuple[Any, ...]]) -> dict[str, Array]:
+    """Rows turned into one array a column."""
+    turned = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return {name: kind(values) for (name, kind), values in zip(columns, turned, strict=True)}

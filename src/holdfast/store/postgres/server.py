@@ -1,0 +1,349 @@
+"""Reaching a PostgreSQL server: what an address says, connecting, the schema, and naming what goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode
+
+import psycopg
+from msgspec import Struct
+from psycopg import conninfo, errors
+from psycopg.rows import tuple_row
+
+from holdfast.core import limits
+from holdfast.core.errors import (
+    HoldfastError,
+    InvalidUrl,
+    InvalidValue,
+    LogCorrupt,
+    NotAStore,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnreachable,
+)
+from holdfast.failpoints import failpoint
+from holdfast.store.migrations import Migration, migrations
+from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.arrays import register
+from holdfast.store.postgres.patience import PatientConnection
+
+Durability = Literal["full", "process"]
+Link = PatientConnection
+
+OLDEST_SERVER = 14
+CONNECT_SECONDS = 10
+IDLE_SECONDS = 60
+MAX_CONNECTIONS = 1_000
+ONLY_WHEN_ASKED = 1 << 30  # uses of a statement before psycopg prepares it unasked; None would forbid it altogether
+
+# What libpq is told unless the address says otherwise: notice a dead peer in half a minute, and find the primary.
+_DEFAULTS = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "target_session_attrs": "read-write",
+    "fallback_application_name": "holdfast",
+}
+_OWN = (
+    "schema",
+    "pooled",
+    "direct",
+    "connections",
+    "lock_seconds",
+    "statement_seconds",
+    "wait_seconds",
+    "durability",
+    "lease_seconds",
+)
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """What an address says: where the server is, and how to use it."""
+
+    conninfo: str
+    direct: str
+    schema: str = "holdfast"
+    pooled: bool = False
+    connections: int = 10
+    lock_seconds: float = 10.0
+    statement_seconds: float = 30.0
+    wait_seconds: float = 30.0
+    lease_seconds: float = limits.LEASE_SECONDS
+    durability: Durability | None = None
+
+    @property
+    def patience(self) -> float:
+        """How many seconds an answer is waited for: longer than the server may take for anything."""
+        return 1 + 1.25 * max(self.statement_seconds, self.lock_seconds)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without the password."""
+        said = conninfo.conninfo_to_dict(self.conninfo)
+        place = f"{said.get('host') or said.get('service') or 'localhost'}:{said.get('port') or 5432}"
+        return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}"
+
+
+def parse(url: str) -> Address:
+    """Read `postgresql://user@host/database?schema=…`: our own options, and any of libpq's."""
+    bare, _, asked = url.partition("?")
+    pairs = dict(parse_qsl(asked, keep_blank_values=True))
+    own = {name: pairs.pop(name) for name in _OWN if name in pairs}
+    target = _conninfo(bare + ("?" + urlencode(pairs) if pairs else ""))
+    pooled = own.get("pooled")
+    if pooled not in (None, "transaction"):
+        raise InvalidUrl(f"pooled={pooled!r} is not known", hint="pooled=transaction, or leave it out")
+    if pooled and "direct" not in own:
+        raise InvalidUrl(
+            "pooled=transaction needs direct=… as well: being alive is proved by a connection of one's own",
+            hint="add direct= and the address of the server itself, percent-encoded",
+        )
+    schema, durability = own.get("schema", "holdfast"), own.get("durability")
+    if not schema or "\0" in schema or len(schema.encode()) > 63 or schema.startswith("pg_"):
+        raise InvalidUrl(f"{schema!r} cannot be the name of a schema", hint="1 to 63 bytes, not beginning with pg_")
+    if durability not in (None, "full", "process"):
+        raise InvalidUrl(
+            f"{durability!r} is not a durability", hint="'full' survives a crash of the server, 'process' your own"
+        )
+    return Address(
+        conninfo=target,
+        direct=_conninfo(own["direct"]) if pooled else target,
+        schema=schema,
+        pooled=bool(pooled),
+        connections=int(_number(own, "connections", 10, 1, MAX_CONNECTIONS)),
+        lock_seconds=_number(own, "lock_seconds", 10, 0.01, 3600),
+        statement_seconds=_number(own, "statement_seconds", 30, 0.01, 86_400),
+        wait_seconds=_number(own, "wait_seconds", 30, 0.01, 3600),
+        lease_seconds=_number(own, "lease_seconds", limits.LEASE_SECONDS, 0.1, 86_400),
+        durability=durability,
+    )
+
+
+def _conninfo(url: str) -> str:
+    try:
+        said = conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise InvalidUrl(
+            f"the address of the server is not understood: {_first_line(error)}",
+            hint="postgresql://user:password@host:5432/database?schema=holdfast",
+        ) from None
+    return conninfo.make_conninfo("", **{**_DEFAULTS, **said})
+
+
+def _number(own: dict[str, str], name: str, default: float, least: float, most: float) -> float:
+    try:
+        found = float(own.get(name, default))
+    except ValueError:
+        found = -1.0
+    if not least <= found <= most:
+        raise InvalidUrl(f"{name}={own[name]!r} cannot be used", hint=f"a number from {least:g} to {most:g}")
+    return found
+
+
+# Connecting
+
+
+def connect(address: Address, *, direct: bool = False) -> Link:
+    """A connection of one's own, outside the pool; says what is wrong if there is none."""
+    try:
+        link = PatientConnection.connect(
+            address.direct if direct else address.conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            row_factory=tuple_row,
+        )
+    except psycopg.Error as error:
+        raise refused(error, address) from error
+    register(link)
+    return link
+
+
+def settings(address: Address, durability: Durability, *, local: bool) -> dict[str, Any]:
+    """The parameters of `SET`."""
+    return {
+        "lock": f"{address.lock_seconds * 1000:.0f}ms",
+        "statement": f"{address.statement_seconds * 1000:.0f}ms",
+        "idle": f"{IDLE_SECONDS}s",
+        "durability": durability,
+        "local": local,
+    }
+
+
+def configured(link: Link, address: Address, durability: Durability) -> Link:
+    """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
+    register(link)
+    link.patience = address.patience
+    link.prepare_threshold = None if address.pooled else ONLY_WHEN_ASKED
+    if not address.pooled:
+        try:
+            keep_alive(link)
+            link.execute(q.SET, settings(address, durability, local=False))
+        except psycopg.Error:
+            link.close()
+            raise
+    return link
+
+
+def keep_alive(link: Link) -> None:
+    """Have the server notice in good time that we are gone, and end what it does for us."""
+    link.execute(q.SET_KEEPALIVES)
+    with contextlib.suppress(psycopg.DataError):
+        link.execute(q.SET_CLIENT_CHECK)
+
+
+# The schema
+
+
+def prepare(address: Address, texts: q.Texts, at_us: int) -> None:
+    """Bring the schema up to date, one process at a time; others may be writing meanwhile."""
+    with connect(address, direct=True) as link:
+        if link.info.server_version < OLDEST_SERVER * 10_000:
+            raise NotAStore(
+                f"{address.shown} is PostgreSQL {link.info.server_version // 10_000}",
+                hint=f"use PostgreSQL {OLDEST_SERVER} or later",
+            )
+        try:
+            if _missing(link, texts, address):
+                with link.transaction():
+                    link.execute(q.SET, settings(address, "full", local=True))
+                    link.execute(q.LOCK_SCHEMA, {"schema": address.schema})
+                    failpoint("migrate.before")
+                    _migrate(link, texts, address, at_us)
+                failpoint("migrate.after")
+        except errors.InsufficientPrivilege as error:
+            raise StoreReadOnly(
+                f"{address.shown}: {_first_line(error)}; nothing was changed",
+                hint=f"as an owner: create schema {address.schema} authorization {link.info.user}",
+            ) from error
+        except psycopg.Error as error:
+            raise translated(error, address) from error
+
+
+def pending(url: str) -> tuple[Migration, ...]:
+    """The migrations that a store lacks. Looks only."""
+    address = parse(url)
+    with connect(address, direct=True) as link:
+        try:
+            return _missing(link, q.Texts(address.schema), address)
+        except psycopg.Error as error:
+            raise translated(error, address) from error
+
+
+def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, ...]:
+    """The migrations that the schema lacks; refuses one that is too new or not ours."""
+    known = migrations("postgres")
+    row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
+    assert row is not None
+    if not row[0]:
+        if row[1]:
+            raise NotAStore(
+                f"the schema {address.schema!r} of {address.shown} has tables of another program; nothing was touched",
+                hint="name another one: ?schema=…",
+            )
+        return known
+    applied: dict[int, str] = dict(link.execute(texts[q.APPLIED]).fetchall())
+    newest = max(applied, default=0)
+    if newest > len(known):
+        raise StoreTooNew(
+            f"{address.shown} has schema version {newest}; this holdfast knows {len(known)}",
+            hint="upgrade holdfast; nothing was touched",
+            version=newest,
+        )
+    for migration in known:
+        if applied.get(migration.version, migration.checksum) != migration.checksum:
+            raise StoreError(
+                f"migration {migration.version} of {address.shown} was another one", hint="see ARCHITECTURE.md"
+            )
+    return tuple(one for one in known if one.version not in applied)
+
+
+def _migrate(link: Link, texts: q.Texts, address: Address, at_us: int) -> None:
+    """Apply what is still missing now that nobody else is at it."""
+    row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
+    if row is None or not row[2]:  # "if not exists" would ask for the right to make one even if it is there
+        link.execute(texts[q.CREATE_SCHEMA])
+    link.execute(texts[q.MIGRATION_TABLE])
+    link.execute(q.USE_SCHEMA, {"schema": address.schema})
+    for one in _missing(link, texts, address):
+        link.execute(one.sql.encode())
+        row = {"version": one.version, "name": one.name, "checksum": one.checksum, "at": at_us}
+        link.execute(texts[q.RECORD_MIGRATION], row)
+
+
+# What goes wrong
+
+_LASTING = (
+    ("password", "check the user and the password, or ~/.pgpass"),
+    ("authentication", "check the user and how pg_hba.conf lets it in"),
+    ("pg_hba.conf", "let this user and host in, in pg_hba.conf"),
+    ('role "', "check the user's name, or make it: createuser"),
+    ('database "', "check its name, or make it: createdb"),
+    ("does not support", "check sslmode"),
+)
+_PASSING = (
+    ("too many", "raise max_connections, use fewer connections (?connections=), or put pgbouncer before it"),
+    ("starting up", "wait a moment and try again"),
+    ("shutting down", "wait a moment and try again"),
+)
+_NO_ANSWER = "check host and port, and that the server runs and can be reached from here"
+
+
+def refused(error: psycopg.Error, address: Address) -> HoldfastError:
+    """Why there is no connection."""
+    said = _first_line(error)
+    if "read-only" in str(error) or "hot standby" in str(error):
+        several = "," in address.conninfo  # one of them will be the primary, when it has taken over
+        return StoreReadOnly(
+            f"{address.shown} is a standby: {said}", hint="give the primary, or list all hosts", passing=several
+        )
+    lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
+    passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
+    return StoreUnreachable(
+        f"there is no connection to {address.shown}: {said}", hint=lasting or passing, passing=lasting is None
+    )
+
+
+def is_refusal(error: psycopg.Error) -> bool:
+    """Whether the statement failed because of others, or of what is there: looked at under a lock, it will be clear."""
+    others = (errors.DeadlockDetected, errors.SerializationFailure)
+    return isinstance(error, (errors.UniqueViolation, errors.NotNullViolation, errors.ForeignKeyViolation, *others))
+
+
+def is_lost(error: psycopg.Error, link: Link) -> bool:
+    """Whether the connection is gone, so that nobody has said what became of the last statement."""
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (link.closed or link.broken)
+
+
+def translated(error: psycopg.Error, address: Address) -> HoldfastError:
+    """PostgreSQL's error as one of ours, with what is safe and what to do."""
+    said, where = _first_line(error), address.shown
+    match error:
+        case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
+            return StoreBusy(f"{where}: {said}; nothing was written", hint="try again; see lock_seconds")
+        case errors.DiskFull() | errors.OutOfMemory():
+            return StoreFull(f"{where}: {said}; nothing was written", hint="free some space on the server and go on")
+        case errors.ReadOnlySqlTransaction():
+            return StoreReadOnly(f"{where}: {said}; nothing was written", hint="it has become a standby: try again")
+        case errors.InsufficientPrivilege():
+            return StoreReadOnly(f"{where}: {said}; nothing was written", hint="grant this role what it needs")
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+            return NotAStore(f"{where}: {said}", hint="the schema was changed or dropped: open the store again")
+        case errors.DataCorrupted() | errors.IndexCorrupted() | errors.RaiseException() | psycopg.IntegrityError():
+            return LogCorrupt(where, 0, f"PostgreSQL says: {said}")
+        case psycopg.DataError():
+            return InvalidValue(f"PostgreSQL cannot keep this: {said}", hint="names may not hold the character 0")
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return StoreUnreachable(f"the connection to {where} was lost: {said}", hint="try again")
+        case _:
+            return StoreError(f"{where}: {type(error).__name__}: {said}", hint="this is a bug: please report it")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,259 @@
+"""Our statements, without the machinery that others need.
+
+psycopg finds out anew for each statement what it says, what its values are and how they travel, which takes longer than
+the server does to answer. Ours are few, and so are the types of their values: each is read once and prepared once
+a connection, and its values are handed to libpq as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import struct
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.types.numeric import Int8
+
+from holdfast.store.postgres import arrays
+from holdfast.store.postgres.patience import PatientConnection, Silent
+
+Values = Mapping[str, Any]
+Statement = tuple[bytes, Values | None]
+"""A text with named parameters, and their values."""
+
+_PARAMETER = re.compile(rb"%\((\w+)\)[sb]")
+_OKAY = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+
+_integer = struct.Struct("!q").pack
+
+# By the type of a value: the server's number of that type, and the value as the server takes it.
+_TYPES: dict[type, tuple[int, Callable[[Any], bytes | None]]] = {
+    str: (25, arrays.text),
+    int: (20, _integer),
+    Int8: (20, _integer),
+    bytes: (17, bytes),
+    float: (701, struct.Struct("!d").pack),
+    bool: (16, struct.Struct("!?").pack),
+    type(None): (0, lambda _: None),
+    **arrays.TYPES,
+}
+
+
+class Answer:
+    """What a statement gave, and how many rows it gave or changed."""
+
+    __slots__ = ("_rows", "rowcount")
+
+    def __init__(self, rows: list[tuple[Any, ...]], rowcount: int) -> None:
+        self._rows = rows
+        self.rowcount = rowcount
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All of its rows."""
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Its first row, if there is one."""
+        return self._rows[0] if self._rows else None
+
+
+class _Prepared(NamedTuple):
+    """A statement by its name, with the types of its parameters."""
+
+    name: bytes
+    text: bytes
+    types: tuple[int, ...]
+    formats: list[pq.Format]
+
+
+class Insert:
+    """The statement that is sent most: its values come in the order of its parameters, each of a known type."""
+
+    def __init__(self, name: str, text: bytes, types: Sequence[type]) -> None:
+        oids = tuple(_TYPES[one][0] for one in types)
+        read, self.parameters = _parsed(text)
+        self._prepared = _Prepared(name.encode(), read, oids, [pq.Format.BINARY] * len(types))
+        self._encoders = [_TYPES[one][1] for one in types]
+
+    def run(self, link: PatientConnection, values: Sequence[Any]) -> int:
+        """Run it to its end, in one round trip; gives how many rows it wrote."""
+        encoded = [encode(value) for encode, value in zip(self._encoders, values, strict=True)]
+        return _run(link, self._prepared, encoded).rowcount
+
+
+class Quick:
+    """The statements of a store. Any number of threads may use it, each with a connection of its own."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, tuple[bytes, tuple[str, ...]]] = {}
+        self._known: dict[tuple[bytes, tuple[int, ...]], _Prepared] = {}
+        self._numbers = count()
+
+    def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Answer:
+        """Run a statement to its end, in one round trip."""
+        return _run(link, *self._encoded(text, values))
+
+    def together(self, link: PatientConnection, statements: Sequence[Statement]) -> list[Answer]:
+        """Run statements one after the other, in one round trip. When one fails, those after it are not run."""
+        return _together(link, [self._encoded(text, values) for text, values in statements])
+
+    def _encoded(self, text: bytes, values: Values | None) -> tuple[_Prepared, list[bytes | None]]:
+        read = self._read.get(text)
+        if read is None:
+            read = self._read[text] = _parsed(text)
+        given: Values = values or {}
+        types: list[int] = []
+        encoded: list[bytes | None] = []
+        for name in read[1]:
+            value = given[name]
+            oid, encode = _TYPES[type(value)]
+            types.append(oid)
+            encoded.append(encode(value))
+        key = (text, tuple(types))
+        found = self._known.get(key)
+        if found is None:
+            name = b"holdfast_%d" % next(self._numbers)
+            found = self._known[key] = _Prepared(name, read[0], key[1], [pq.Format.BINARY] * len(types))
+        return found, encoded
+
+
+def _parsed(text: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """A text as the server reads it, and its parameters in their order."""
+    places: dict[str, int] = {}
+
+    def numbered(found: re.Match[bytes]) -> bytes:
+        return b"$%d" % places.setdefault(found[1].decode(), len(places) + 1)
+
+    return _PARAMETER.sub(numbered, text), tuple(places)
+
+
+def roll_back(link: PatientConnection) -> None:
+    """End a transaction. psycopg would also make the server forget every prepared statement, which outlive it."""
+    with _whole(link):
+        link.pgconn.send_query(b"rollback")
+        _answer(link)
+
+
+@contextmanager
+def _whole(link: PatientConnection) -> Generator[None, None, None]:
+    """Whatever interrupts it: a connection whose answer nobody took is of no more use."""
+    try:
+        yield
+    except BaseException:  # whatever interrupts it
+        if link.pgconn.transaction_status == pq.TransactionStatus.ACTIVE or (
+            link.pgconn.pipeline_status != pq.PipelineStatus.OFF
+        ):
+            link.pgconn.finish()
+        raise
+
+
+def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> Answer:
+    if prepared.name not in link.quick:
+        return _together(link, [(prepared, values)])[0]
+    try:
+        with _whole(link):
+            _send(link, prepared, values)
+            return _answer(link)
+    except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
+        link.quick.clear()
+        if link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            raise
+        return _together(link, [(prepared, values)])[0]
+
+
+def _send(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> None:
+    link.pgconn.send_query_prepared(prepared.name, values, prepared.formats, result_format=pq.Format.BINARY)
+
+
+def _together(link: PatientConnection, ready: Sequence[tuple[_Prepared, Sequence[bytes | None]]]) -> list[Answer]:
+    """Statements in one round trip, also those that this connection does not know yet."""
+    connection = link.pgconn
+    sent: list[bytes | None] = []  # the name of what was prepared, or None for what was asked
+    with _whole(link):
+        connection.enter_pipeline_mode()
+        for prepared, values in ready:
+            if prepared.name not in link.quick and prepared.name not in sent:
+                connection.send_prepare(prepared.name, prepared.text, prepared.types)
+                sent.append(prepared.name)
+            _send(link, prepared, values)
+            sent.append(None)
+        connection.pipeline_sync()
+        results, error = _answers(link)
+        connection.exit_pipeline_mode()
+    link.quick.update(name for name in sent[: len(results)] if name is not None)
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        link.quick.clear()
+    if error is not None:
+        raise error
+    return [_loaded(link, result) for result, name in zip(results, sent, strict=True) if name is None]
+
+
+def _answer(link: PatientConnection) -> Answer:
+    """Wait for the answer to what was sent."""
+    last = None
+    error: psycopg.Error | None = None
+    _flush(link)
+    while (result := _result(link)) is not None:
+        if result.status in _OKAY:
+            last = result
+        else:
+            error = psycopg.errors.error_from_result(result)
+    if error is not None:
+        raise error
+    return _loaded(link, last)
+
+
+def _answers(link: PatientConnection) -> tuple[list[pq.abc.PGresult], psycopg.Error | None]:
+    """Wait for the answers to all that was sent in a pipeline, up to the first error."""
+    found: list[pq.abc.PGresult] = []
+    error: psycopg.Error | None = None
+    _flush(link)
+    while True:
+        result = _result(link)
+        if result is None:
+            if link.pgconn.status != pq.ConnStatus.OK:
+                raise error or psycopg.OperationalError("the connection is lost")
+        elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+            return found, error
+        elif result.status in _OKAY:
+            found.append(result)
+        elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
+            error = error or psycopg.errors.error_from_result(result)
+
+
+def _loaded(link: PatientConnection, result: pq.abc.PGresult | None) -> Answer:
+    if result is None:
+        return Answer([], 0)
+    if result.ntuples == 0:
+        return Answer([], result.command_tuples or 0)
+    transformer = Transformer(link)
+    transformer.set_pgresult(result, format=pq.Format.BINARY)
+    return Answer(transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
+
+
+def _flush(link: PatientConnection) -> None:
+    while link.pgconn.flush():
+        _wait(link, select.POLLOUT | select.POLLIN)
+        link.pgconn.consume_input()  # the server may want to be listened to before it listens
+
+
+def _result(link: PatientConnection) -> pq.abc.PGresult | None:
+    while link.pgconn.is_busy():
+        _wait(link, select.POLLIN)
+        link.pgconn.consume_input()
+    return link.pgconn.get_result()
+
+
+def _wait(link: PatientConnection, events: int) -> None:
+    """Until the connection has something to say, but not for ever."""
+    poll = select.poll()
+    poll.register(link.pgconn.socket, events)
+    if not poll.poll(None if link.patience is None else link.patience * 1000):
+        link.pgconn.finish()  # nobody knows what became of the statement: it is as if the connection had broken
+        raise Silent(f"the server has not answered for {link.patience:g} s")

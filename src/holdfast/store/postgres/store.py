@@ -1,0 +1,267 @@
+"""A store in a PostgreSQL database: any number of processes on any number of machines.
+
+Writing is `postgres_writer`'s; reading may be repeated on another connection when one is lost.
+With `durability="full"` an acknowledged event survives a crash of the server; with `"process"` it survives our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.types.numeric import Int8
+
+from holdfast.core import limits
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
+from holdfast.core.errors import Conflict, StoreError, TaskNotFound
+from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.arrays import Bytes, Texts
+from holdfast.store.postgres.connections import Links
+from holdfast.store.postgres.queues import PostgresQueues
+from holdfast.store.postgres.rows import list_query, to_summary
+from holdfast.store.postgres.server import Durability, Link, parse, prepare
+from holdfast.store.postgres.writer import Writer
+from holdfast.store.protocol import (
+    TO_THE_END,
+    Erasure,
+    Identity,
+    Opening,
+    Outcome,
+    Query,
+    Since,
+    Stats,
+    Tombstone,
+    Work,
+)
+
+
+class PostgresStore:
+    """Logs in one schema of a database."""
+
+    waits = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: Durability | None = None,
+        at_us: int = 0,
+        snapshots_kept: int = limits.SNAPSHOTS_KEPT,
+    ) -> None:
+        address = parse(url)
+        self.url = address.shown
+        self.durability: Durability = durability or address.durability or "full"
+        prepare(address, q.Texts(address.schema), at_us)
+        self._links = Links(address, self.durability)
+        self._writer = Writer(self._links, snapshots_kept)
+        self.lease_seconds = address.lease_seconds
+        self.queues = PostgresQueues(self._links, snapshots_kept)
+
+    # Writing
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        return self._writer.append(groups)
+
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        return self._writer.append_event(log, expect, draft)
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        return self._writer.transact(log, expect, work, seconds)
+
+    # Reading
+
+    def head(self, log: str) -> Head | None:
+        row = self._links.row(q.HEAD, {"name": log})
+        return Head(*row) if row else None
+
+    def origin(self, log: str) -> Origin | None:
+        row = self._links.row(q.ORIGIN, {"name": log})
+        return Origin(*row) if row else None
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        bounds = {"name": log, "after": Int8(after), "upto": _bound(upto), "limit": _bound(limit)}
+        return [Stored(*row) for row in self._links.rows(q.READ, bounds)]
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        bounds = {"name": log, "kind": kind, "after": Int8(after), "upto": _bound(upto), "limit": _bound(last)}
+        return [Stored(*row) for row in reversed(self._links.rows(q.READ_KIND, bounds))]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
+        row = self._links.row(q.OPENING, {"name": log, "upto": _bound(upto), "version": Int8(version)})
+        if row is None:
+            return None
+        return Opening(Origin(*row[:2]), row[2], None if row[3] is None else Snapshot(*row[3:]))
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> Since:
+        bounds = {"name": log, "names": Texts([log, *past]), "seq": Int8(seq)}
+        rows = self._links.rows(q.SINCE, {**bounds, "upto": _bound(upto), "limit": _bound(limit)})
+        return Since(rows[0][0], [Stored(*row[1:]) for row in rows if row[1] is not None])
+
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        row = self._links.row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
+        return row[0] if row else None
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        return [Blob(hash.hex(), data) for hash, data in self._links.rows(q.BLOBS_OF, {"name": log})]
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        row = self._links.row(q.SNAPSHOT, {"name": log, "upto": _bound(upto), "version": Int8(version)})
+        return Snapshot(*row) if row else None
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        with self._links.changing() as link:
+            bounds = {"name": log, "before": before_us}
+            return self._links.run(link, q.DROP_SNAPSHOTS, bounds, prepare=False).rowcount
+
+    def summary(self, log: str) -> Summary | None:
+        row = self._links.row(q.TASK, {"name": log})
+        return to_summary(row) if row else None
+
+    def list(self, query: Query) -> list[Summary]:
+        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
+        before = TO_THE_END if query.after is None else self._place(query.after)
+        bounds = {**wanted, "before": before, "limit": query.limit}
+        return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        begin = 0 if after is None else self._place(after)
+        return [row[0] for row in self._links.rows(q.LOGS, {"after": Int8(begin), "limit": Int8(limit)})]
+
+    def _place(self, name: str) -> int:
+        """Where in the order of logs a name stands, or stood."""
+        found = self._links.row(q.PLACE_OF, {"name": name})
+        if found is None:
+            raise TaskNotFound(name)
+        return found[0]
+
+    def forks(self, log: str) -> list[str]:
+        return [row[0] for row in self._links.rows(q.FORKS, {"name": log})]
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        bounds = {"before": _bound(before_us), "skip": Int8(skip), "limit": Int8(limit)}
+        return [row[0] for row in self._links.rows(q.FINISHED, bounds)]
+
+    def taken(self, key: str) -> Take | None:
+        row = self._links.row(q.TAKEN, {"key": key})
+        return Take(*row) if row else None
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        return [Take(*row) for row in self._links.rows(q.TAKES, {"after": after, "limit": Int8(limit)})]
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        row = self._links.row(q.TOMBSTONE, {"name": log})
+        return Tombstone(*row) if row else None
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        return [Tombstone(*row) for row in self._links.rows(q.TOMBSTONES, {"after": after, "limit": Int8(limit)})]
+
+    # Erasing and removing
+
+    def erasures(self, log: str) -> list[Erasure]:
+        return [Erasure(*row) for row in self._links.rows(q.ERASURES, {"name": log})]
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        with self._links.changing() as link:
+            for one in erasures:
+                self._erase(link, one)
+
+    def _erase(self, link: Link, one: Erasure) -> None:
+        """Say who erases a body and why, then erase it and what only it referred to."""
+        run = self._links.run
+        row = run(link, q.LOCK, {"names": Texts([one.log])}).fetchone()
+        if row is None:
+            raise TaskNotFound(one.log)
+        place = {"log": Int8(row[1]), "seq": Int8(one.seq)}
+        run(link, q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": Int8(one.at_us)})
+        run(link, q.ERASE_BODY, place)
+        run(link, q.REMOVE_SNAPSHOTS, place)
+        for hash in map(bytes.fromhex, sorted(one.blobs)):
+            run(link, q.DROP_BLOB_USE, {**place, "hash": hash})
+            run(link, q.LOCK_BLOB, {"hash": hash})
+            run(link, q.DROP_UNUSED_BLOB, {"hash": hash})
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
+        with self._links.changing() as link:
+            return [stone.log for stone in tombstones if self._remove(link, stone)]
+
+    def _remove(self, link: Link, stone: Tombstone) -> bool:
+        run = self._links.run
+        head = run(link, q.LOCK, {"names": Texts([stone.log])}).fetchone()
+        if head is None or tuple(head[2:]) != (stone.seq, stone.digest):
+            return False
+        if run(link, q.FORKS, {"name": stone.log}).fetchone() is not None:
+            return False
+        log = {"log": Int8(head[1])}
+        run(link, q.INSERT_TOMBSTONE, _stone_row(stone, head[1]))
+        run(link, q.LOCK_BLOBS_OF, log)
+        unused = [hash for hash, is_used in run(link, q.UNUSED_BLOBS, log).fetchall() if not is_used]
+        run(link, q.REMOVE_BLOBS, {"hashes": Bytes(unused)})
+        for statement in q.REMOVE:
+            run(link, statement, log)
+        return True
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        with self._links.changing() as link:
+            for stone in tombstones:
+                self._links.run(link, q.INSERT_TOMBSTONE, _stone_row(stone, 0))
+            for take in takes:
+                row = {"key": take.key, "log": take.log, "step": take.step, "input_hash": take.input_hash}
+                self._links.run(link, q.TAKE_IF_FREE, row)
+
+    # Looking after it
+
+    def rows(self, log: str) -> list[Stored]:
+        """As `read`: whether an index fits its table is the server's to check."""
+        return self.read(log)
+
+    def anchor(self, log: str) -> Head | None:
+        return self.head(log)
+
+    def check(self) -> list[str]:
+        found = self._links.rows(q.CHECK, {"schema": self._links.address.schema}, prepare=False)
+        return [row[0] for row in found]
+
+    def stats(self) -> Stats:
+        by_status: dict[str, int] = dict(self._links.rows(q.COUNT_BY_STATUS, prepare=False))
+        events, blobs, snapshots = self._links.rows(q.COUNTS, prepare=False)[0]
+        schema = {"schema": self._links.address.schema}
+        sizes: dict[str, int] = dict(self._links.rows(q.BYTES_BY_TABLE, schema, prepare=False))
+        return Stats(
+            tasks=sum(by_status.values()),
+            by_status=by_status,
+            events=events,
+            blobs=blobs,
+            snapshots=snapshots,
+            bytes=sum(sizes.values()),
+            bytes_by_table=sizes,
+        )
+
+    def backup(self, path: str) -> None:
+        raise StoreError(
+            "a PostgreSQL store is not copied to a file by Holdfast",
+            hint=f"use pg_dump --schema={self._links.address.schema}, or app.copy_to('sqlite:///copy.db')",
+        )
+
+    def identity(self) -> Identity:
+        return Identity(*self._links.row(q.IDENTITY))
+
+    def holder(self) -> str:
+        return self._links.presence().name
+
+    def alive(self, holder: str, lease: float | None = None) -> bool:
+        return self._links.presence().alive(holder, lease)
+
+    def close(self) -> None:
+        self._links.close()
+
+
+def _bound(value: int | None) -> Int8:
+    return Int8(TO_THE_END if value is None else value)
+
+
+def _stone_row(stone: Tombstone, number: int) -> dict[str, object]:
+    place = {"name": stone.log, "log": Int8(number), "seq": Int8(stone.seq), "digest": stone.digest}
+    return {**place, "at": Int8(stone.at_us), "why": stone.why}

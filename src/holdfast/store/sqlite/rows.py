@@ -1,0 +1,219 @@
+"""Between SQLite's rows and our records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+
+from holdfast.core import codec
+from holdfast.core.codec import Group, Origin, Snapshot, Stored, Summary, Write
+from holdfast.core.errors import LogCorrupt
+from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, place
+from holdfast.store.sqlite import queries as q
+from holdfast.store.sqlite.file import fetch_all, fetch_one
+
+
+def last(bound: int | None) -> int:
+    """An upper bound as SQLite takes it: none is the highest there is."""
+    return TO_THE_END if bound is None else bound
+
+
+def is_plain(group: Group) -> bool:
+    """Whether a group is events of one log after a known head, with nothing beside them."""
+    if len(group.writes) != 1 or group.takes or group.frees:
+        return False
+    write = group.writes[0]
+    beside = write.summary or write.snapshot or write.origin or write.blobs
+    return not beside and write.expect is not None and bool(write.drafts)
+
+
+class Rows:
+    """Events of many logs, gathered for one statement."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int | None, int, str, int, int, int, bool]] = []
+        self._hashes: list[bytes] = []
+        self._bodies: list[bytes] = []
+        self._end = 1
+
+    def add(self, number: int | None, write: Write) -> Placed:
+        """The events of a write, and where they will be."""
+        assert write.expect is not None
+        placed = place(write.expect, write.drafts)
+        before, seq = write.expect.digest, placed.first
+        for draft, digest in zip(write.drafts, placed.digests, strict=True):
+            body = draft.body or b""
+            size = len(body)
+            follows = seq > placed.first
+            self._places.append((number, seq, draft.kind, draft.at_us, self._end, size, follows))
+            self._bodies.append(body)
+            self._hashes += (draft.body_hash, digest, before)
+            self._end += size
+            before = digest
+            seq += 1
+        return placed
+
+    def bindings(self) -> dict[str, Any]:
+        """What the statement is given."""
+        places = codec.dump(self._places).decode()
+        return {"places": places, "hashes": b"".join(self._hashes), "bodies": b"".join(self._bodies)}
+
+
+def read_rows(
+    reader: apsw.Connection, number: int | None, log: str, bounds: tuple[int, int | None, int | None]
+) -> list[Stored]:
+    """The events of a log after a seq, up to another, at most so many."""
+    after, upto, limit = bounds
+    given = {"log": number, "after": after, "upto": last(upto)}
+    try:
+        found = fetch_all(reader, q.READ, {**given, "limit": -1 if limit is None else limit})
+        return [Stored(*row) for row in found]
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
+
+
+def read_since(
+    reader: apsw.Connection, number: int | None, names: Sequence[str], bounds: tuple[int, int | None, int | None]
+) -> Since:
+    """The events of the first of these logs, and how many bodies of all of them were erased: that is counted first."""
+    erased = sum(fetch_one(reader, q.ERASED, (name,))[0] for name in names)
+    return Since(erased, read_rows(reader, number, names[0], bounds))
+
+
+def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: int) -> Opening | None:
+    """What a reader begins with. The erasures are counted before anything is read."""
+    origin = fetch_one(reader, q.ORIGIN, (log,))
+    if origin is None:
+        return None
+    erased = fetch_one(reader, q.ERASED, (log,))[0]
+    bounds = {"name": log, "upto": last(upto), "version": version}
+    row = fetch_one(reader, q.SNAPSHOT, bounds)
+    return Opening(Origin(*origin), erased, Snapshot(*row) if row else None)
+
+
+def list_query(query: Query) -> str:
+    """The query whose index fits the filters best."""
+    any_status = query.status is None
+    if query.user is not None:
+        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
+    if query.agent is not None:
+        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
+    if query.stage is not None:
+        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
+    return q.LIST if any_status else q.LIST_BY_STATUS
+
+
+_SUMMARY_FIELDS = (
+    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
+    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
+    *("namespace", "key", "version", "claims"),
+)
+
+
+def to_summary(row: tuple[Any, ...]) -> Summary:
+    known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
+    known["mock"] = bool(known["mock"])
+    return Summary(**known)
+
+
+def task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
+    row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
+    return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
+
+
+def insert(writer: apsw.Connection, number: int | None, write: Write, placed: Placed, *, snapshots_kept: int) -> None:
+    """Write the rows of a log that is there: its events and what belongs to them."""
+    seq = placed.first
+    for draft, digest in zip(write.drafts, placed.digests, strict=True):
+        row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
+        writer.execute(q.INSERT_EVENT, row)
+        seq += 1
+    if write.summary is not None:
+        writer.execute(q.PUT_TASK, task_row(number, write.summary, seq - 1, placed.digests[-1]))
+    for blob in write.blobs:
+        hashed = bytes.fromhex(blob.hash)
+        writer.execute(q.PUT_BLOB, (hashed, blob.data))
+        writer.execute(q.USE_BLOB, (hashed, number))
+    if write.snapshot is not None:
+        one = write.snapshot
+        writer.execute(q.PUT_SNAPSHOT, (number, one.seq, one.digest, one.version, one.at_us, one.body))
+        writer.execute(q.ROTATE_SNAPSHOTS, {"log": number, "keep": snapshots_kept})
+
+
+def erase_bodies(writer: apsw.Connection, number: Callable[[str], int | None], erasures: Sequence[Erasure]) -> None:
+    """Erase the bodies of some events."""
+    for one in erasures:
+        erase_body(writer, number(one.log), one)
+
+
+def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> None:
+    """Say who erases a body and why, then erase it and what only it referred to."""
+    place = {"log": number, "seq": one.seq}
+    writer.execute(q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": one.at_us})
+    writer.execute(q.ERASE_BODY, place)
+    writer.execute(q.REMOVE_SNAPSHOTS, {"log": number})
+    for hash in one.blobs:
+        writer.execute(q.DROP_BLOB_USE, {"log": number, "hash": bytes.fromhex(hash)})
+        writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
+
+
+def empty_wal(writer: apsw.Connection) -> None:
+    """Leave no old page behind in the write-ahead log. While others read, that has to wait for the next commit."""
+    with contextlib.suppress(apsw.BusyError, apsw.LockedError):
+        writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def to_stats(reader: apsw.Connection) -> Stats:
+    """Count what is there."""
+    by_status: dict[str, int] = dict(fetch_all(reader, q.COUNT_BY_STATUS))
+    counts = {table: fetch_one(reader, query)[0] for table, query in q.COUNTS.items()}
+    sizes: dict[str, int] = dict(fetch_all(reader, q.BYTES_BY_TABLE))
+    return Stats(
+        tasks=sum(by_status.values()),
+        by_status=by_status,
+        events=counts["events"],
+        blobs=counts["blobs"],
+        snapshots=counts["snapshots"],
+        bytes=sum(sizes.values()),
+        bytes_by_table=sizes,
+    )
+
+
+def rows_themselves(reader: apsw.Connection, number: int | None, log: str) -> list[Stored]:
+    """A log's own events as they lie in the table."""
+    places = fetch_all(reader, q.ROWIDS, (number,))
+    return [row_itself(reader, rowid, log, number, seq) for rowid, seq in places]
+
+
+def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None, seq: int) -> Stored:
+    """One event as it lies in the table, so that damage there is not hidden by the index."""
+    try:
+        row = fetch_one(reader, q.ROW, (rowid,))
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise LogCorrupt(log, seq, f"its row cannot be read: {error}") from error
+    if row is None or row[:2] != (number, seq):
+        raise LogCorrupt(log, seq, "its row is not where the index says")
+    _, _, kind, at, body, hashed, digest, kind_is = row
+    well_formed = (
+        kind_is == "text"
+        and isinstance(kind, bytes)
+        and isinstance(at, int)
+        and isinstance(body, bytes | None)
+        and isinstance(hashed, bytes)
+        and isinstance(digest, bytes)
+    )
+    if not well_formed:
+        raise LogCorrupt(log, seq, "its row has columns of the wrong type")
+    return Stored(seq, kind.decode("utf-8", "replace"), at, body, hashed, digest)
+
+
+def integrity(rows: Callable[[str], list[Any]]) -> list[str]:
+    """What SQLite's own check finds; nothing if all is well."""
+    try:
+        found = [row[0] for row in rows(q.INTEGRITY_CHECK)]
+    except LogCorrupt as error:
+        return [error.message]
+    return [] if found == ["ok"] else found

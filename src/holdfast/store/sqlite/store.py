@@ -1,0 +1,499 @@
+"""A store in one SQLite file: any number of threads and processes, no server.
+
+One connection writes, under a lock; readers borrow theirs from a small pool and never wait for it. SQLite itself keeps
+processes apart.
+With `durability="full"` an acknowledged event survives power loss; with `"process"` it survives the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
+from holdfast.failpoints import failpoint
+from holdfast.store import protocol
+from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
+from holdfast.store.sqlite import queries as q, rows as shapes
+from holdfast.store.sqlite.file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
+from holdfast.store.sqlite.guard import run_guarded
+from holdfast.store.sqlite.presence import Presence
+from holdfast.store.sqlite.queues import SqliteQueues
+
+_IDLE_READERS, _KNOWN_LOGS = 8, 100_000
+
+
+class SqliteStore:
+    """Logs in one file."""
+
+    waits, lease_seconds = True, limits.LEASE_SECONDS
+    _prepare = staticmethod(prepare)
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: Durability = "full",
+        at_us: int = 0,
+        snapshots_kept: int = limits.SNAPSHOTS_KEPT,
+        vfs: str | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        """`vfs` and `exclusive` are for tests that put a faulty file system underneath."""
+        self.path = os.path.realpath(path)
+        self.url = "sqlite:///" + self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        self.durability: Durability = durability
+        self._snapshots_kept = snapshots_kept
+        self._exclusive = exclusive
+        self._lock = threading.RLock()
+        self._pool = threading.Lock()
+        self._inside = False
+        self._born = Generation.now
+        self._numbers: dict[str, int] = {}
+        self._readers: list[apsw.Connection] = []
+        self._poison: StorePoisoned | None = None
+        self._presence: Presence | None = None
+        opened = self._prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
+        self._writer: apsw.Connection | None = opened
+        self._cursor = opened.cursor()
+        ways = (self._changing, self._reading, self._append_group)
+        self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
+
+    # Writing
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        self._refuse_after_fork()
+        with self._lock:
+            writer = self._writable()
+            failpoint("append.before")
+            try:
+                several = len(groups) > 1 and any(map(shapes.is_plain, groups))
+                done = self._append_together(writer, groups) if several else self._append_groups(writer, groups)
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            failpoint("append.after")
+            return done
+
+    def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
+        """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
+        self._refuse_after_fork()
+        with self._lock:
+            writer = self._writable()
+            number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
+            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+            failpoint("append.before", "commit.before")
+            try:
+                self._cursor.execute(q.INSERT_EVENT_AFTER, row)
+            except apsw.ConstraintError as error:
+                head = fetch_one(writer, q.HEAD, (number,))
+                if head == (expect.seq, expect.digest):  # not the head, then, but the file itself
+                    raise LogCorrupt(log, seq, f"the file refuses it: {error}") from error
+                return Conflict(log, expect.seq, head and head[0])
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            failpoint("commit.after", "append.after")
+            return digest
+
+    def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
+        """The head is checked under the file's write lock: nothing can move between that and the commit."""
+        self._refuse_after_fork()
+        with self._lock:
+            writer = self._writable()
+            failpoint("append.before")
+            try:
+                self._inside = True
+                done = self._transact(writer, Write(log, (), expect), work, seconds)
+            finally:
+                self._inside = False
+                with self._translated():
+                    if writer.in_transaction:
+                        writer.execute("rollback")
+            failpoint("append.after")
+            return done
+
+    def _transact(self, writer: apsw.Connection, after: Write, work: Work, seconds: float | None) -> Outcome:
+        """Leave the transaction open unless all is well. Only errors of our own statements are translated."""
+        with self._translated():
+            writer.execute("begin immediate")
+            head = self._expected(writer, after)
+            if isinstance(head, Conflict):
+                return head
+            highest = fetch_one(writer, q.HIGHEST_NUMBER)
+        group = run_guarded(writer, work, seconds)
+        with self._translated():
+            if fetch_one(writer, q.HIGHEST_NUMBER) != highest:
+                raise StoreError("the transaction changed the numbering of logs", hint="leave sqlite_sequence alone")
+            done = self._append_group(writer, group)
+            if isinstance(done, tuple):
+                failpoint("commit.before")
+                writer.execute("commit")
+                failpoint("commit.after")
+            return done
+
+    def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
+        """Plain events of many logs in one statement; if one conflicts, each group is seen to by itself."""
+        rows = shapes.Rows()
+        done: dict[int, Outcome] = {}
+        for index, group in enumerate(groups):
+            if shapes.is_plain(group):
+                write = group.writes[0]
+                done[index] = (rows.add(self._number(writer, write.log), write),)
+        bindings = rows.bindings()
+        try:
+            if len(done) == len(groups):
+                failpoint("commit.before")
+                writer.execute(q.INSERT_EVENTS_AFTER, bindings)
+                failpoint("commit.after")
+            else:
+                with self._transaction(writer):
+                    writer.execute(q.INSERT_EVENTS_AFTER, bindings)
+                    for index, group in enumerate(groups):
+                        if index not in done:
+                            done[index] = self._append_group(writer, group)
+        except apsw.ConstraintError:
+            return self._append_groups(writer, groups)
+        return [done[index] for index in range(len(groups))]
+
+    def _append_groups(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
+        with self._transaction(writer):
+            return [self._append_group(writer, group) for group in groups]
+
+    def _append_group(self, writer: apsw.Connection, group: Group) -> Outcome:
+        """Check everything, then write everything: a group that conflicts leaves no trace in the transaction."""
+        places: list[Placed] = []
+        for write in group.writes:
+            head = self._expected(writer, write)
+            if isinstance(head, Conflict):
+                return head
+            places.append(protocol.place(head, write.drafts))
+        for take in group.takes:
+            owner = fetch_one(writer, q.TAKEN, (take.key,))
+            if owner is not None and take.key not in group.frees:
+                return KeyTaken(take.key, owner[1], owner[2])
+        for key in group.frees:
+            writer.execute(q.FREE, (key,))
+        for take in group.takes:
+            writer.execute(q.TAKE, (take.key, take.log, take.step, take.input_hash))
+        for write, placed in zip(group.writes, places, strict=True):
+            self._write(writer, write, placed)
+        return tuple(places)
+
+    def _expected(self, writer: apsw.Connection, write: Write) -> Head | Conflict:
+        """The head a write follows, if it is the one it expects."""
+        if write.origin is not None:
+            assert write.expect is not None, "a new log says what its chain begins with"
+            refused = fetch_one(writer, q.CANNOT_BEGIN, {"name": write.log, "parent": write.origin.parent})
+            return write.expect if refused is None else Conflict(write.log, 0, refused[0])
+        number = self._number(writer, write.log)
+        row = None if number is None else fetch_one(writer, q.HEAD, (number,))
+        if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
+            return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+        return Head(*row)
+
+    def _write(self, writer: apsw.Connection, write: Write, placed: Placed) -> None:
+        if write.origin is not None:
+            made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
+            writer.execute(q.INSERT_LOG, made)
+        shapes.insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
+
+    def _number(self, connection: apsw.Connection, log: str) -> int | None:
+        number = self._numbers.get(log)
+        if number is None:
+            row = fetch_one(connection, q.LOG_NUMBER, (log,))
+            if row is None:
+                return None
+            number = row[0]
+            # A number made inside a transaction that fails would be wrong; so only settled ones are remembered.
+            if not connection.in_transaction:
+                if len(self._numbers) >= _KNOWN_LOGS:
+                    self._numbers.clear()
+                self._numbers[log] = number
+        return number
+
+    @contextmanager
+    def _transaction(self, writer: apsw.Connection) -> Generator[None, None, None]:
+        # A signal may arrive right after a call: begin belongs inside, or a transaction could stay open unnoticed.
+        try:
+            writer.execute("begin immediate")
+            yield
+            failpoint("commit.before")
+            writer.execute("commit")
+        finally:
+            if writer.in_transaction:
+                writer.execute("rollback")
+        failpoint("commit.after")
+
+    @contextmanager
+    def _changing(self) -> Generator[apsw.Connection, None, None]:
+        """A transaction for the rarer writes."""
+        self._refuse_after_fork()
+        with self._lock:
+            writer = self._writable()
+            with self._translated(), self._transaction(writer):
+                yield writer
+
+    @contextmanager
+    def _translated(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._failed(error) from error
+
+    def _refuse_after_fork(self) -> None:
+        """Before any lock is taken: a forked child may have inherited it locked."""
+        if self._born != Generation.now:
+            raise self._closed()
+
+    def _writable(self) -> apsw.Connection:
+        if self._writer is None:
+            raise self._closed()
+        if self._poison is not None:
+            raise self._poison
+        if self._writer.in_transaction:
+            if self._inside:
+                raise protocol.written_inside()
+            self._writer.execute("rollback")  # left by an interrupted call; nothing in it was acknowledged
+        return self._writer
+
+    def _closed(self) -> StoreClosed:
+        if self._born != Generation.now:
+            return StoreClosed(
+                f"{self.path!r} was opened before this process was forked", hint="open it after the fork"
+            )
+        return StoreClosed(f"{self.path!r} was closed", hint="open it again")
+
+    def _failed(self, error: apsw.Error) -> Exception:
+        """Translate; after an I/O error nothing more is written, since nobody knows what reached the disk."""
+        ours = translated(error, self.path)
+        if isinstance(ours, StorePoisoned):
+            self._poison = ours
+        return ours
+
+    # Reading
+
+    @contextmanager
+    def _reading(self) -> Generator[apsw.Connection, None, None]:
+        self._refuse_after_fork()
+        if self._exclusive:
+            with self._lock:
+                yield self._writable()
+            return
+        with self._pool:
+            if self._writer is None:
+                raise self._closed()
+            reader = self._readers.pop() if self._readers else None
+        try:
+            reader = reader or connect(self.path, self.durability, vfs=None, exclusive=False)
+            yield reader
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+        finally:
+            with self._pool:
+                if reader is not None:
+                    self._give_back(reader)
+
+    def _give_back(self, reader: apsw.Connection) -> None:
+        if self._writer is not None and len(self._readers) < _IDLE_READERS:
+            self._readers.append(reader)
+        else:
+            reader.close()
+
+    def _rows(self, query: str, bindings: Any = ()) -> list[Any]:
+        with self._reading() as reader:
+            return fetch_all(reader, query, bindings)
+
+    def _row(self, query: str, bindings: Any = ()) -> Any:
+        with self._reading() as reader:
+            return fetch_one(reader, query, bindings)
+
+    def head(self, log: str) -> Head | None:
+        row = self._row(q.HEAD_BY_NAME, (log,))
+        return Head(*row) if row else None
+
+    def origin(self, log: str) -> Origin | None:
+        row = self._row(q.ORIGIN, (log,))
+        return Origin(*row) if row else None
+
+    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+        with self._reading() as reader:
+            return shapes.read_rows(reader, self._number(reader, log), log, (after, upto, limit))
+
+    def read_kind(
+        self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
+    ) -> list[Stored]:
+        with self._reading() as reader:
+            number = self._number(reader, log)
+            bounds = {"log": number, "kind": kind, "after": after, "upto": shapes.last(upto)}
+            found = fetch_all(reader, q.READ_KIND, {**bounds, "limit": -1 if last is None else last})
+            return [Stored(*row) for row in reversed(found)]
+
+    def opening(self, log: str, *, upto: int | None = None, version: int) -> protocol.Opening | None:
+        with self._reading() as reader:
+            return shapes.read_opening(reader, log, upto, version)
+
+    def since(
+        self, log: str, seq: int, *, past: Sequence[str] = (), upto: int | None = None, limit: int | None = None
+    ) -> protocol.Since:
+        with self._reading() as reader:
+            return shapes.read_since(reader, self._number(reader, log), (log, *past), (seq - 1, upto, limit))
+
+    def blob(self, hash: str, *, within: str = "") -> bytes | None:
+        row = self._row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
+        return row[0] if row else None
+
+    def blobs_of(self, log: str) -> list[Blob]:
+        return [Blob(hash.hex(), data) for hash, data in self._rows(q.BLOBS_OF, (log,))]
+
+    def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
+        row = self._row(q.SNAPSHOT, {"name": log, "upto": shapes.last(upto), "version": version})
+        return Snapshot(*row) if row else None
+
+    def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
+        with self._changing() as writer:
+            writer.execute(q.DROP_SNAPSHOTS, {"name": log, "before": before_us})
+            return writer.changes()
+
+    def summary(self, log: str) -> Summary | None:
+        row = self._row(q.TASK, (log,))
+        return shapes.to_summary(row) if row else None
+
+    def list(self, query: Query) -> list[Summary]:
+        """Tasks by the narrowest index that the filters allow."""
+        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
+        before = shapes.last(None)
+        with self._reading() as reader:
+            if query.after is not None:
+                before = self._place(reader, query.after)
+            found = fetch_all(reader, shapes.list_query(query), {**wanted, "before": before, "limit": query.limit})
+            return [shapes.to_summary(row) for row in found]
+
+    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        with self._reading() as reader:
+            begin = 0 if after is None else self._place(reader, after)
+            return [row[0] for row in fetch_all(reader, q.LOGS, {"after": begin, "limit": limit})]
+
+    def _place(self, reader: apsw.Connection, name: str) -> int:
+        """Where in the order of logs a name stands, or stood."""
+        found = fetch_one(reader, q.PLACE_OF, {"name": name})
+        if found is None:
+            raise TaskNotFound(name)
+        return found[0]
+
+    def forks(self, log: str) -> list[str]:
+        return [row[0] for row in self._rows(q.FORKS, (log,))]
+
+    def finished(self, *, before_us: int | None, skip: int, limit: int) -> list[str]:
+        bounds = {"before": shapes.last(before_us), "skip": skip, "limit": limit}
+        return [row[0] for row in self._rows(q.FINISHED, bounds)]
+
+    def taken(self, key: str) -> Take | None:
+        row = self._row(q.TAKEN, (key,))
+        return Take(*row) if row else None
+
+    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+        return [Take(*row) for row in self._rows(q.TAKES, {"after": after, "limit": limit})]
+
+    def tombstone(self, log: str) -> Tombstone | None:
+        row = self._row(q.TOMBSTONE, (log,))
+        return Tombstone(*row) if row else None
+
+    def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
+        return [Tombstone(*row) for row in self._rows(q.TOMBSTONES, {"after": after, "limit": limit})]
+
+    # Erasing and removing
+
+    def erasures(self, log: str) -> list[Erasure]:
+        return [Erasure(*row) for row in self._rows(q.ERASURES, (log,))]
+
+    def erase(self, erasures: Sequence[Erasure]) -> None:
+        with self._lock:
+            with self._changing() as writer:
+                shapes.erase_bodies(writer, lambda log: self._number(writer, log), erasures)
+            shapes.empty_wal(writer)
+
+    def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
+        with self._changing() as writer:
+            removed = [stone.log for stone in tombstones if self._remove(writer, stone)]
+        for name in removed:
+            self._numbers.pop(name, None)
+        return removed
+
+    def _remove(self, writer: apsw.Connection, stone: Tombstone) -> bool:
+        number = self._number(writer, stone.log)
+        head = None if number is None else fetch_one(writer, q.HEAD, (number,))
+        if head != (stone.seq, stone.digest) or fetch_all(writer, q.FORKS, (stone.log,)):
+            return False
+        writer.execute(q.INSERT_TOMBSTONE, (stone.log, number, stone.seq, stone.digest, stone.at_us, stone.why))
+        for statement in q.REMOVE:
+            writer.execute(statement, {"log": number})
+        return True
+
+    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+        with self._changing() as writer:
+            for stone in tombstones:
+                writer.execute(q.INSERT_TOMBSTONE, (stone.log, 0, stone.seq, stone.digest, stone.at_us, stone.why))
+            for take in takes:
+                writer.execute(q.TAKE_IF_FREE, (take.key, take.log, take.step, take.input_hash))
+
+    # Looking after it
+
+    def rows(self, log: str) -> list[Stored]:
+        with self._reading() as reader:
+            return shapes.rows_themselves(reader, self._number(reader, log), log)
+
+    def anchor(self, log: str) -> Head | None:
+        row = self._row(q.ANCHOR, (log,))
+        return Head(*row) if row else None
+
+    def check(self) -> list[str]:
+        return shapes.integrity(self._rows)
+
+    def stats(self) -> Stats:
+        with self._reading() as reader:
+            return shapes.to_stats(reader)
+
+    def backup(self, path: str) -> None:
+        with self._reading() as reader:
+            copy_to(reader, path)
+
+    def identity(self) -> protocol.Identity:
+        return protocol.Identity(*self._row(q.IDENTITY))
+
+    def holder(self) -> str:
+        return self._own_presence().name
+
+    def alive(self, holder: str, lease: float | None = None) -> bool:
+        return self._own_presence().alive(holder)
+
+    def _own_presence(self) -> Presence:
+        self._refuse_after_fork()
+        with self._pool:
+            if self._writer is None:
+                raise self._closed()
+            if self._presence is None:
+                self._presence = Presence(f"{self.path}-holders")
+            return self._presence
+
+    def close(self) -> None:
+        if self._born != Generation.now:
+            return
+        with self._lock, self._pool:
+            if self._inside:
+                raise protocol.written_inside()
+            if self._writer is None:
+                return
+            for reader in self._readers:
+                reader.close()
+            self._readers.clear()
+            self._writer.close()
+            self._writer = None
+            if self._presence is not None:
+                self._presence.close()

@@ -1,0 +1,85 @@
+"""Small records for the tests of a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Group, Head, Origin, Summary, Take, Write
+from holdfast.core.events import Event
+from holdfast.core.state.summary import summarise
+from holdfast.store.protocol import Placed, Store
+
+Opener = Callable[[], Store]
+AT = 1_700_000_000_000_000
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+def draft(*events: Event, at_us: int = AT) -> tuple[Any, ...]:
+    """Events ready to be written."""
+    return tuple(codec.draft(event, at_us)[0] for event in events)
+
+
+def created(
+    log: str, *, at_us: int = AT, origin: Origin | None = None, start: Head | None = None, **fields: Any
+) -> Write:
+    """The first write of a task."""
+    event = ev.TaskCreated(agent=fields.pop("agent", "tester"), **fields)
+    summary = summarise(None, log, event, at_us)
+    return Write(log, draft(event, at_us=at_us), start or Head(0, codec.genesis(log)), origin or Origin(), summary)
+
+
+def group(*writes: Write, takes: tuple[Take, ...] = (), frees: tuple[str, ...] = ()) -> Group:
+    """Writes that belong together."""
+    return Group(writes, takes, frees)
+
+
+def note(text: str) -> Event:
+    """Any small event."""
+    return ev.LogWritten(text=text)
+
+
+def ok(outcome: object) -> tuple[Placed, ...]:
+    """The places of a group that was written."""
+    assert isinstance(outcome, tuple), outcome
+    return outcome  # pyright: ignore[reportUnknownVariableType]
+
+
+def summary_of(store: Store, log: str) -> Summary:
+    """A task's row, which must be there."""
+    found = store.summary(log)
+    assert found is not None
+    return found
+
+
+def head_of(store: Store, log: str) -> Head:
+    """A log's head, which must be there."""
+    found = store.head(log)
+    assert found is not None
+    return found
+
+
+def check_chain(store: Store, log: str) -> list[str]:
+    """The kinds of a log, if every digest follows from the one before."""
+    before = codec.genesis(log)
+    rows = store.read(log)
+    for seq, row in enumerate(rows, start=1):
+        before = codec.chain(before, seq, row.kind, row.at_us, row.body_hash)
+        assert (row.seq, row.digest) == (seq, before)
+    assert head_of(store, log).digest == before
+    return [row.kind for row in rows]
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    """Whether something comes to hold within a time."""
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
