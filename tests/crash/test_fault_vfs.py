@@ -104,7 +104,7 @@ def test_some_sectors_of_what_was_not_synced_can_reach_the_disk(tmp_path):
 
 def test_the_power_can_take_the_process_with_it(tmp_path):
     code = (
-        "import sys, apsw; from holdfast.testing.faults import PowerCutVFS\n"
+        "import sys, apsw; from holdfast.testing.crash.faults import PowerCutVFS\n"
         "vfs = PowerCutVFS('probe', sys.argv[1] + '/shadow', cut_at=7, exit_code=77)\n"
         "apsw.Connection(sys.argv[1] + '/a.db', vfs='probe').execute('create table t (x)')\n"
     )
@@ -144,7 +144,7 @@ def test_a_sync_that_fails_loses_what_it_was_to_sync(vfs, tmp_path):
 @pytest.mark.parametrize(("side", "left"), [("before", b"a"), ("halfway", b"abc"), ("after", b"abcde")])
 def test_a_process_is_killed_at_one_side_of_an_operation_or_in_it(tmp_path, side, left):
     code = (
-        "import sys, apsw; from holdfast.testing.faults import KillVFS\n"
+        "import sys, apsw; from holdfast.testing.crash.faults import KillVFS\n"
         "flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_MAIN_DB, 0]\n"
         "file = KillVFS('probe', kill_at=3, side=sys.argv[2]).xOpen(sys.argv[1], flags)\n"
         "file.xWrite(b'a', 0); file.xSync(0); file.xWrite(b'bcde', 1); file.xTruncate(0)\n"

@@ -400,14 +400,14 @@ def test_a_forked_child_does_not_count_on_its_parents_threads(tmp_path):
 
 @pytest.mark.parametrize("kind", ["def", "async"])
 def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, monkeypatch, kind):
-    right = holdfast.engine.log.Log.accept
+    right = holdfast.engine.logs.log.Log.accept
 
     def accept(self, write, placed):
         if any(draft.kind == "step_completed" for draft in write.drafts):
             raise ValueError("cannot be folded")
         return right(self, write, placed)
 
-    monkeypatch.setattr(holdfast.engine.log.Log, "accept", accept)
+    monkeypatch.setattr(holdfast.engine.logs.log.Log, "accept", accept)
 
     async def one(task):
         return await task.step(lambda: 1, name="x")

@@ -224,7 +224,7 @@ def test_gc_removes_by_age_and_count_and_the_id_never_acts_again(app, clock):
 def test_gc_keeps_the_parents_of_living_forks(app):
     finished(app, "p")
     app.fork("p", id="f")
-    assert app.gc(keep=0) == holdfast.engine.retention.Collected(0, 0, 1)
+    assert app.gc(keep=0) == holdfast.engine.maintenance.retention.Collected(0, 0, 1)
     app.append("f", ev.TaskCompleted(result=P(1)))
     assert app.gc(keep=0).tasks == 2
 

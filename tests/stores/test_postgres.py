@@ -570,7 +570,7 @@ def test_a_backup_is_left_to_the_tools_of_the_server(store, tmp_path):
 def test_a_forked_child_is_told_to_open_its_own(store):
     code = """
 import os, sys, holdfast
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres.store import PostgresStore
 store = PostgresStore(sys.argv[1])
 store.head("t"), store.holder()
 if os.fork() == 0:

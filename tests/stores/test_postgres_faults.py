@@ -281,9 +281,9 @@ def test_while_the_server_is_away_writes_say_so_in_time_and_succeed_when_it_is_b
 
 WRITER = """
 import sys
-from holdfast.core.records import Head, Write
-from holdfast.store.postgres import PostgresStore
-from holdfast.testing.samples import draft, group, head_of, note
+from holdfast.core.codec import Head, Write
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.conformance.samples import draft, group, head_of, note
 store = PostgresStore(sys.argv[1])
 while True:
     head = head_of(store, "t")
@@ -323,7 +323,7 @@ def test_processes_that_race_for_one_log_and_are_killed_leave_every_acknowledged
 
 HOLDER = """
 import sys, time
-from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres.store import PostgresStore
 store = PostgresStore(sys.argv[1])
 print(store.holder(), flush=True)
 time.sleep(60)

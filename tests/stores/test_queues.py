@@ -27,8 +27,8 @@ CROWD = 20_000 if ALL else 4_000
 PATIENCE_SECONDS = 20
 CHILD = """
 import sys, time
-from holdfast.engine.urls import open_store
-from holdfast.testing.queue_samples import add, claim, take, wanted
+from holdfast.engine.logs.addresses import open_store
+from holdfast.testing.conformance.queue_samples import add, claim, take, wanted
 store = open_store(sys.argv[1], durability=None, snapshots_kept=2, at_us=0)
 print("open", flush=True)
 for line in sys.stdin:

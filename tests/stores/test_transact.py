@@ -357,10 +357,10 @@ def test_after_a_crash_the_same_store_goes_on(store, point):
 
 KILLED = """
 import os, signal, sys
-from holdfast.core.records import Group, Write
+from holdfast.core.codec import Group, Write
 from holdfast.failpoints import armed
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.samples import draft, group, head_of, note
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.samples import draft, group, head_of, note
 
 def die(name):
     if name == sys.argv[2]:
