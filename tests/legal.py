@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Head, Stored
 from holdfast.core.errors import HoldfastError
-from holdfast.core.events import StatePatch
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.store.protocol import place
 
 LOG = "task-1"
@@ -41,7 +41,7 @@ patches = st.builds(
     raise_flags=st.lists(names, max_size=2),
     add_questions=st.lists(names, max_size=2),
     replace_plan=st.none() | st.lists(names, max_size=3),
-).map(codec.changes)
+).map(changes_of)
 
 any_event = st.one_of(
     st.builds(ev.TaskClaimed, holder=names),

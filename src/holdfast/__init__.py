@@ -75,10 +75,11 @@ if TYPE_CHECKING:
         ValueDamaged,
         WindowTooSmall,
     )
-    from holdfast.core.events import Failure, StatePatch, Usage
+    from holdfast.core.events import Failure, Usage
     from holdfast.core.flows.requests import DidNotHappen, Happened, Unknown
     from holdfast.core.phases import Machine
     from holdfast.core.state.budget import Budget
+    from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, open
     from holdfast.engine.definitions.agent import agent, tool
     from holdfast.engine.definitions.prices import Price
@@ -95,10 +96,11 @@ __version__ = "0.1.0"
 _PLACES = {
     "core.codec": ("Secret", "pack"),
     "core.durations": ("Retry",),
-    "core.events": ("Failure", "StatePatch", "Usage"),
+    "core.events": ("Failure", "Usage"),
     "core.flows.requests": ("DidNotHappen", "Happened", "Unknown"),
     "core.phases": ("Machine",),
     "core.state.budget": ("Budget",),
+    "core.state.patch": ("StatePatch",),
     "engine.app": ("App", "open"),
     "engine.definitions.agent": ("agent", "tool"),
     "engine.definitions.prices": ("Price",),

@@ -14,7 +14,7 @@ from holdfast import agent
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import failures
 from holdfast.core.errors import InvalidValue, NotSerializable, ValueDamaged
-from holdfast.core.events import StatePatch
+from holdfast.core.state.patch import StatePatch, changes_of
 from tests.legal import any_event, json_values
 
 
@@ -266,9 +266,9 @@ def test_a_field_of_a_newer_version_is_ignored_and_an_unknown_kind_is_not():
 
 def test_a_patch_with_a_bad_section_is_refused():
     with pytest.raises(InvalidValue, match="key"):
-        codec.changes(StatePatch(append_facts=[{"value": 1}]))
+        changes_of(StatePatch(append_facts=[{"value": 1}]))
     with pytest.raises(NotSerializable):
-        codec.changes(StatePatch(set={"x": math.nan}))
+        changes_of(StatePatch(set={"x": math.nan}))
 
 
 def test_what_is_first_decoded_by_many_threads_at_once_kills_nobody():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import DidNotHappen, Happened, Retry, StatePatch, agent, events as ev, tool
 from holdfast.core import codec
+from holdfast.core.state.patch import changes_of
 from holdfast.engine.app import App
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import lives
@@ -234,7 +235,7 @@ class Story:
         """Somebody else changes the state."""
         number = self._poked()
         patch = StatePatch(set={"outside": number}, increment={"pokes": 1})
-        self._app.append(ID, ev.StatePatched(patch=codec.changes(patch)))
+        self._app.append(ID, ev.StatePatched(patch=changes_of(patch)))
 
     def _ran(self, marker, value, poke=False):
         """A step's function runs."""

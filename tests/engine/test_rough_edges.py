@@ -309,9 +309,9 @@ def test_events_are_printed_as_people_read_them(app):
 
 
 def _changes():
-    from holdfast.core import codec
+    from holdfast.core.state.patch import changes_of
 
-    return codec.changes(StatePatch(set={"a": 1}))
+    return changes_of(StatePatch(set={"a": 1}))
 
 
 def test_a_failed_task_is_given_back_and_nothing_is_raised(app):

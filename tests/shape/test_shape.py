@@ -84,7 +84,7 @@ def test_layers_look_only_downwards(path):
 
 @every_module
 def test_only_the_codec_serializes(path):
-    if name_of(path) in ("core.codec.values", "testing.auditor.__init__"):
+    if name_of(path) in ("testing.auditor.__init__",) or name_of(path).startswith("core.codec."):
         return
     names = set(imports_of(path))
     assert not names & {"json", "pickle", "marshal", "shelve", "yaml"}
@@ -164,15 +164,17 @@ def test_every_error_is_public_has_a_code_and_stands_in_the_tree():
         assert one.__doc__ and one.__name__ in errors.__doc__
 
 
-@pytest.mark.parametrize(("code", "most"), [("import holdfast", 40), ("from holdfast import agent, open, tool", 180)])
+@pytest.mark.parametrize(("code", "most"), [("import holdfast", 30), ("from holdfast import agent, open, tool", 80)])
 def test_importing_holdfast_is_light(code, most):
+    """Only what is not ours is counted: how many files our own code is cut into says nothing about its weight."""
     script = f"import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before))"
     loaded = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     heavy = {"asyncio", "psycopg", "click", "jsonpatch", "apsw", "logging", "hypothesis", "pytest", "backports.zstd"}
     assert not heavy & set(loaded)
-    assert len(loaded) <= most, f"{len(loaded)} modules: {loaded}"
+    others = [name for name in loaded if not name.startswith("holdfast")]
+    assert len(others) <= most, f"{len(others)} modules: {others}"
 
 
 def test_every_public_name_is_there():

@@ -20,10 +20,11 @@ from holdfast.core import (
 from holdfast.core.codec import Record, Summary
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, TaskFinished
-from holdfast.core.events import Event, StatePatch
+from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.prices import Price, Prices
@@ -308,7 +309,7 @@ class App:
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
-        changes, agents = codec.changes(patch), self._shop.agents
+        changes, agents = changes_of(patch), self._shop.agents
         return self._change(id, answers.patch(self.logs, name, changes, expect, by, why, agents))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:

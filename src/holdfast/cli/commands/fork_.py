@@ -62,7 +62,7 @@ def fork_(
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:
     from holdfast.cli.input.values import json_value
     from holdfast.core.errors import InvalidValue
-    from holdfast.core.events import StatePatch
+    from holdfast.core.state.patch import StatePatch
 
     if not sets:
         return None

@@ -186,7 +186,7 @@ def _causes(failure: Failure | None) -> Iterator[Failure]:
 ENDINGS = (TaskCompleted, TaskFailed, TaskCancelled)
 
 _NOT_THEIRS = (
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep,
     os.path.dirname(os.__file__) + os.sep,
 )
 """Where Holdfast and Python itself live."""

@@ -7,8 +7,40 @@ the plain data between log and store (`Head Draft Write Group Stored Snapshot Su
 from __future__ import annotations
 
 from holdfast.core.codec.blobs import (
+    blob_refs as blob_refs,
     deflate as deflate,
     inflate as inflate,
+    make_blob as make_blob,
+    open_blob as open_blob,
+    same_fields as same_fields,
+    shape as shape,
+)
+from holdfast.core.codec.digests import (
+    body_hash as body_hash,
+    chain as chain,
+    fingerprint as fingerprint,
+    genesis as genesis,
+    running as running,
+)
+from holdfast.core.codec.documents import (
+    Fetch as Fetch,
+    MessagesRef as MessagesRef,
+    as_json as as_json,
+    document as document,
+    dump as dump,
+    load as load,
+    parse as parse,
+    raw as raw,
+    read_as as read_as,
+    schema as schema,
+)
+from holdfast.core.codec.drafts import (
+    RETIRED as RETIRED,
+    decode as decode,
+    draft as draft,
+    draft_result as draft_result,
+    small_draft as small_draft,
+    unpacked_field as unpacked_field,
 )
 from holdfast.core.codec.records import (
     Blob as Blob,
@@ -30,38 +62,12 @@ from holdfast.core.codec.secrets import (
 )
 from holdfast.core.codec.values import (
     JSON_NULL as JSON_NULL,
-    RETIRED as RETIRED,
-    Fetch as Fetch,
-    MessagesRef as MessagesRef,
     appended as appended,
-    as_json as as_json,
-    blob_refs as blob_refs,
-    body_hash as body_hash,
-    chain as chain,
-    changes as changes,
-    decode as decode,
-    document as document,
-    draft as draft,
-    draft_result as draft_result,
-    dump as dump,
-    fingerprint as fingerprint,
-    genesis as genesis,
     hidden_value as hidden_value,
     increased as increased,
-    load as load,
-    make_blob as make_blob,
     messages_value as messages_value,
-    open_blob as open_blob,
     pack as pack,
-    parse as parse,
-    raw as raw,
     resolve as resolve,
-    running as running,
-    same_fields as same_fields,
-    schema as schema,
-    shape as shape,
-    small_draft as small_draft,
     text as text,
     unpack as unpack,
-    unpacked_field as unpacked_field,
 )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
+
+from msgspec import Raw, Struct, field
 
 from holdfast.core import limits
+from holdfast.core.codec.documents import encode_struct, load
+from holdfast.core.codec.records import Blob
+from holdfast.core.errors import ValueDamaged
+from holdfast.core.events import Event
 
 
 def zstd() -> Any:
@@ -33,3 +40,67 @@ def inflate(stored: bytes) -> bytes:
     if sha256(data).digest()[:8] != stored[:8]:
         raise ValueError("it is not what was stored")
     return data
+
+
+class BlobRef(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The envelope of a blob."""
+
+    hash: str = field(name="$blob")
+    bytes: int
+    shape: str
+    salt: str = ""
+
+
+def shape(raw: Raw) -> str:
+    """What kind of JSON a value is, without opening it: null, bool, number, str, list or object."""
+    data = bytes(raw)
+    if data.startswith(b'{"$blob"'):
+        return load(data, BlobRef).shape
+    if data.startswith(b'{"$append"'):
+        return "list"
+    return _SHAPES.get(data[:1], "number")
+
+
+_SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b"{": "object"}
+
+
+def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
+    """A large value's envelope and what is stored for it. The salt keeps a hash from telling what it was."""
+    data = bytes(raw)
+    if data.startswith(b'{"$json"'):
+        data = data[9:-1]
+    hashed = sha256(salt.encode() + data).hexdigest()
+    ref = BlobRef(hashed, len(data), shape(raw), salt)
+    return Raw(encode_struct(ref)), Blob(hashed, zstd().compress(data, 3))
+
+
+def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
+    """Whether values are those that were stored, where the large ones are blobs."""
+    if stored == given or stored.keys() != given.keys():
+        return stored == given
+    return all(given[name] == raw or _is_stored(given[name], bytes(raw)) for name, raw in stored.items())
+
+
+def _is_stored(given: Raw, stored: bytes) -> bool:
+    return stored.startswith(b'{"$blob"') and bytes(make_blob(given, load(stored, BlobRef).salt)[0]) == stored
+
+
+def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
+    """The JSON inside a blob, checked against its hash."""
+    try:
+        data = zstd().decompress(stored)
+    except zstd().ZstdError as error:
+        raise ValueDamaged(hashed, f"cannot be decompressed: {error}") from None
+    if sha256(salt.encode() + data).hexdigest() != hashed:
+        raise ValueDamaged(hashed, "does not have the content it is named after")
+    return data
+
+
+def blob_refs(event: Event) -> Iterator[BlobRef]:
+    """Every blob an event refers to."""
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        raws = cast("dict[str, object]", value).values() if type(value) is dict else (value,)
+        for raw in raws:
+            if isinstance(raw, Raw) and bytes(raw).startswith(b'{"$blob"'):
+                yield load(raw, BlobRef)

@@ -58,7 +58,7 @@ def hidden(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-_OURS = __file__.removesuffix("failures.py").removesuffix("core/")
+_OURS = __file__.removesuffix("core/codec/failures.py")
 """Frames of ours say nothing about what went wrong in an agent."""
 
 HIDDEN = "[secret]"

@@ -5,7 +5,55 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.errors.base import HoldfastError
-from holdfast.core.errors.tasks import InvalidValue
+
+
+class InvalidValue(HoldfastError):
+    """An argument is not what it must be."""
+
+    code = "invalid-value"
+
+
+class InvalidInput(InvalidValue):
+    """Arguments do not fit the function they are for."""
+
+    code = "invalid-input"
+
+
+class InvalidId(InvalidValue):
+    """An id has characters or a length that is not allowed."""
+
+    code = "invalid-id"
+
+
+class InvalidMessage(InvalidValue):
+    """No provider would take this message; says where."""
+
+    code = "invalid-message"
+
+
+class WindowTooSmall(InvalidValue):
+    """What must be kept does not fit into the limit."""
+
+    code = "window-too-small"
+
+
+class InvalidUrl(InvalidValue):
+    """The store's address is not understood."""
+
+    code = "invalid-url"
+
+
+class NotSerializable(HoldfastError):
+    """A value is not JSON; says where."""
+
+    code = "not-serializable"
+
+    def __init__(self, path: str, why: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{path} {why}",
+            hint=hint or "give JSON values: None, bool, int, float, str, lists and dicts of them, or a dataclass",
+            path=path,
+        )
 
 
 class InvalidState(InvalidValue):

@@ -6,16 +6,18 @@ Others use `Message Text ToolCall ToolResult`, `parse render check repair` and `
 from __future__ import annotations
 
 from holdfast.core.messages.conversation import (
-    NO_RESULT as NO_RESULT,
-    Groups as Groups,
     check as check,
-    groups as groups,
     losses as losses,
     parse as parse,
     parse_all as parse_all,
     render as render,
-    repair as repair,
     system as system,
+)
+from holdfast.core.messages.grouping import (
+    NO_RESULT as NO_RESULT,
+    Groups as Groups,
+    groups as groups,
+    repair as repair,
 )
 from holdfast.core.messages.message import (
     Form as Form,

@@ -8,7 +8,8 @@ from typing import Any, cast
 from holdfast.core import codec
 from holdfast.core.errors import InvalidMessage, NotSerializable
 from holdfast.core.messages import conversation
-from holdfast.core.messages.conversation import Form, Groups, Message
+from holdfast.core.messages.conversation import Form, Message
+from holdfast.core.messages.grouping import Groups
 from holdfast.core.messages.tokens import Count, estimate_tokens, reported
 
 ASIDE = ("usage", "model", "finish_reason")

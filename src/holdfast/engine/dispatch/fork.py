@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue, TaskExists
-from holdfast.core.events import Event, StatePatch
+from holdfast.core.events import Event
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.dispatch.dispatcher import begin
@@ -37,7 +38,7 @@ def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -
     )
     events: list[Event] = [forked]
     if wanted.patch is not None:
-        patched = ev.StatePatched(patch=codec.changes(wanted.patch), by=wanted.by)
+        patched = ev.StatePatched(patch=changes_of(wanted.patch), by=wanted.by)
         events += answers.admitted(logs, parent.state, patched, agents)
     try:
         return begin(logs, wanted.id, events, parent)

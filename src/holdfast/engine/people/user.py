@@ -12,7 +12,8 @@ from typing import Any
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import Record, Summary
 from holdfast.core.errors import InvalidEvent, InvalidValue
-from holdfast.core.events import Changes, StatePatch
+from holdfast.core.events import Changes
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import Hot
 from holdfast.engine.control import answers
 from holdfast.engine.logs.log import Logs
@@ -79,7 +80,7 @@ class User:
         """Change several things at once, all or nothing; what others changed since `expect` must go with it."""
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
-        return self.change(codec.changes(patch), expect=expect, by=by, why=why)
+        return self.change(changes_of(patch), expect=expect, by=by, why=why)
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""

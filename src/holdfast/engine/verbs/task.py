@@ -12,11 +12,12 @@ from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, Retry, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
-from holdfast.core.events import StatePatch, Usage
+from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, Part, Want
 from holdfast.core.phases import moved
 from holdfast.core.state import budget
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import Hot
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent, Tool, undo_name
@@ -267,7 +268,7 @@ class Task:
 
     def patch(self, patch: StatePatch, *, why: str = "") -> None:
         """Change several things at once, all or nothing."""
-        said = ev.StatePatched(patch=codec.changes(patch), by=self._run.agent.name, why=why)
+        said = ev.StatePatched(patch=changes_of(patch), by=self._run.agent.name, why=why)
         self._say(fitting(self._run, self._seen, said))
 
     def render(self, template: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core import codec, events as ev
-from holdfast.core.events import Changes, StatePatch
+from holdfast.core.events import Changes
 from holdfast.core.state import rules
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import Hot
 from holdfast.engine.logs.log import Logs
 from holdfast.engine.reading.task_state import FactState, Values
@@ -31,7 +32,7 @@ class TaskUser:
 
     def patch(self, patch: StatePatch) -> None:
         """Change several things at once."""
-        self._change(codec.changes(patch))
+        self._change(changes_of(patch))
 
     def _values(self) -> Mapping[str, Any]:
         return Values(self._read().bag, lambda raw: codec.unpack(raw, self._logs.blob))

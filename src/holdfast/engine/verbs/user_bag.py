@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from holdfast.core import codec
-from holdfast.core.events import Changes, StatePatch
+from holdfast.core.events import Changes
+from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.verbs.bag import refuse_taken
 
 Read = Callable[[], Mapping[str, Any]]
@@ -64,7 +65,7 @@ class UserBag:
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number, 0 if it was not there; gives the new one."""
-        return self._change(codec.changes(StatePatch(increment={name: by})))[name]
+        return self._change(changes_of(StatePatch(increment={name: by})))[name]
 
     def append(self, name: str, value: Any) -> None:
         """Add to a list, empty if it was not there."""

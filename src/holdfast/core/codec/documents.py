@@ -1,0 +1,114 @@
+"""Encoders and decoders, and JSON documents of our own: snapshots, exports, what people hand in.
+
+Nothing else in the package serializes but the modules of this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from holdfast.core.errors import InvalidValue
+
+
+class MessagesRef(Struct, frozen=True, gc=False):
+    """A sequence of messages by its identity: whose, how many, and their running digest."""
+
+    log: str
+    to: int
+    digest: str
+
+
+def plain(value: object) -> object:
+    """Turn what msgspec does not know into what it does: models of pydantic, if the user brought it."""
+    if isinstance(getattr(value, "ref", None), MessagesRef):
+        return list(cast("Any", value))
+    pydantic: Any = sys.modules.get("pydantic")
+    if pydantic is not None and isinstance(value, pydantic.BaseModel):
+        return cast("Any", value).model_dump(mode="json")
+    raise NotImplementedError  # msgspec's way of being told that nobody knows this type
+
+
+encode = msgspec.json.Encoder(order="deterministic", enc_hook=plain).encode
+
+
+encode_struct = msgspec.json.Encoder().encode
+
+
+decode_plain = msgspec.json.Decoder().decode
+
+
+making = RLock()
+"""msgspec works out a type when it is first decoded, and two threads must not come to that at once."""
+
+
+loaders: dict[Any, Callable[[bytes], Any]] = {}
+
+
+def dump(value: Any) -> bytes:
+    """Encode one of our own structs."""
+    return encode_struct(value)
+
+
+def load(data: bytes | Raw, type: Any) -> Any:
+    """Decode one of our own structs; ValueError if it is not one."""
+    decoder = loaders.get(type)
+    if decoder is None:
+        with making:
+            decoder = loaders[type] = msgspec.json.Decoder(type).decode
+    return decoder(bytes(data))
+
+
+def raw(data: bytes) -> Raw:
+    """Encoded JSON as a field of an event."""
+    return Raw(data)
+
+
+def schema(wanted: Any) -> dict[str, Any]:
+    """A type as JSON Schema; what msgspec knows nothing of may be anything."""
+    try:
+        found = msgspec.json.schema(wanted)
+    except TypeError:
+        return {}
+    name = str(found.get("$ref", "")).rpartition("/")[2]
+    if name and len(found.get("$defs", {})) == 1:
+        return dict(found["$defs"][name])
+    return found
+
+
+def parse(text: str) -> Any:
+    """JSON that somebody else wrote; ValueError if it is none, or nested without end."""
+    try:
+        return decode_plain(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def document(given: Any, what: str) -> dict[str, Any]:
+    """A JSON object that somebody gave, as text or read already."""
+    try:
+        read = decode_plain(given) if isinstance(given, str | bytes) else given
+    except ValueError as error:
+        raise InvalidValue(f"the {what} is not JSON: {error}", hint="give a JSON object") from None
+    if not isinstance(read, dict):
+        raise InvalidValue(f"the {what} is not a JSON object", hint='give {"name": value}')
+    return cast("dict[str, Any]", read)
+
+
+def as_json(value: Any) -> Any:
+    """A value as plain lists and dicts, for people and for diffs."""
+    return decode_plain(encode(value))
+
+
+Fetch = Callable[[str], bytes]
+"""Gives the stored bytes of a blob by its hash."""
+
+
+def read_as(document: Any, type: Any) -> Any:
+    """Read a document of plain and packed values as one of our own structs."""
+    return load(encode(document), type)

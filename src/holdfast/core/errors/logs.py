@@ -1,0 +1,121 @@
+"""Errors about logs: what may not be written to one, what cannot be read from one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.errors.base import HoldfastError
+
+
+class SeqOutOfRange(HoldfastError):
+    """The log has no such position."""
+
+    code = "seq-out-of-range"
+
+    def __init__(self, id: str, seq: int, head: int, first: int = 1) -> None:
+        super().__init__(
+            f"task {id!r} has no seq {seq!r}",
+            hint=f"its log goes from {first} to {head}",
+            id=id,
+            seq=seq,
+            head=head,
+        )
+
+
+class Conflict(HoldfastError):
+    """The log moved on; nothing was written."""
+
+    code = "conflict"
+
+    def __init__(self, log: str, expected: int | None, actual: int | None) -> None:
+        where = "no such log" if actual is None else f"its head is {actual}"
+        super().__init__(
+            f"the log of {log!r} was expected at seq {expected}, but {where}; nothing was written",
+            hint="read the log again and decide anew",
+            log=log,
+            expected=expected,
+            actual=actual,
+        )
+
+
+class PatchConflict(HoldfastError):
+    """A patch and somebody else's change do not go together; shows both."""
+
+    code = "patch-conflict"
+
+    def __init__(self, id: str, path: str, *, base: Any, mine: str, theirs: str) -> None:
+        super().__init__(
+            f"{path!r} of task {id!r} was {base!r}; you: {mine}; others meanwhile: {theirs}; nothing was written",
+            hint="read the task again and decide anew; increment and append go together with others'",
+            id=id,
+            path=path,
+            base=base,
+            mine=mine,
+            theirs=theirs,
+        )
+
+
+class KeyTaken(HoldfastError):
+    """A unique key belongs to another call; nothing was written."""
+
+    code = "key-taken"
+
+    def __init__(self, key: str, log: str, step: str) -> None:
+        super().__init__(
+            f"the unique key {key!r} belongs to step {step!r} of task {log!r}; nothing was written",
+            hint="use that call's result, or another key",
+            key=key,
+            log=log,
+            step=step,
+        )
+
+
+class InvalidEvent(HoldfastError):
+    """This event may not follow what is in the log."""
+
+    code = "invalid-event"
+
+
+class InvalidTransition(InvalidEvent):
+    """The phase or stage cannot be reached from here."""
+
+    code = "invalid-transition"
+
+
+class UnknownEvent(HoldfastError):
+    """An event of a kind this version does not know."""
+
+    code = "unknown-event"
+
+    def __init__(self, log: str, seq: int, kind: str) -> None:
+        super().__init__(
+            f"event {seq} of {log!r} is of the kind {kind!r}, which this version does not know",
+            hint="it was written by a newer version: upgrade holdfast; nothing was changed",
+            log=log,
+            seq=seq,
+            kind=kind,
+        )
+
+
+class LogCorrupt(HoldfastError):
+    """What is stored is not what was written; says where."""
+
+    code = "log-corrupt"
+
+    def __init__(self, log: str, seq: int, why: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"the log of {log!r} is damaged at seq {seq}: {why}" if seq else f"{log!r} is damaged: {why}",
+            hint=hint or "other tasks are not affected: copy them to a new store, and import this one from a backup",
+            log=log,
+            seq=seq,
+            why=why,
+        )
+
+
+class ValueDamaged(HoldfastError):
+    """A large value is missing or not what was written."""
+
+    code = "value-damaged"
+
+    def __init__(self, hash: str, why: str) -> None:
+        super().__init__(f"the value {hash[:12]}… {why}", hint="verify names the events that refer to it", hash=hash)

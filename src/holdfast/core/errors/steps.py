@@ -1,0 +1,159 @@
+"""Errors about steps and calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.errors.base import HoldfastError
+
+
+class StepFailed(HoldfastError):
+    """A step failed for good, now or when it was recorded."""
+
+    code = "step-failed"
+
+    def __init__(self, key: str, attempts: int, type: str, message: str) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(
+            f"step {key!r} failed after {tries}: {type}: {message}",
+            hint="catch StepFailed to go on without it; a failed task can be resumed",
+            step=key,
+            attempts=attempts,
+            type=type,
+        )
+
+
+class ApprovalDenied(StepFailed):
+    """A person refused the call, or nobody answered in time."""
+
+    code = "approval-denied"
+
+    def __init__(self, key: str, why: str) -> None:
+        HoldfastError.__init__(
+            self, f"call {key!r} was not approved: {why}", hint="catch ApprovalDenied to go on without it", step=key
+        )
+
+
+class EffectConflict(HoldfastError):
+    """A unique key was used for another call."""
+
+    code = "effect-conflict"
+
+    def __init__(self, key: str, owner: str, why: str) -> None:
+        super().__init__(
+            f"the unique key {key!r} belongs to {owner}, {why}; the call was not made",
+            hint="give other work another key",
+            key=key,
+            owner=owner,
+        )
+
+
+class UnnamedThread(HoldfastError):
+    """A verb was used in a bare thread without a name of its own."""
+
+    code = "unnamed-thread"
+
+    def __init__(self, verb: str, why: str) -> None:
+        super().__init__(
+            f"{verb} was used in a thread of its own {why}",
+            hint="threads have no order a replay could repeat: give each step its own name=, or use task.map",
+            verb=verb,
+        )
+
+
+class NotRecorded(HoldfastError):
+    """A fork that only replays came to a call nobody made."""
+
+    code = "not-recorded"
+
+    def __init__(self, key: str, parent: str) -> None:
+        super().__init__(
+            f"call {key!r} is not in the log of {parent!r}, and this fork touches nothing",
+            hint="give the tool a mock, or fork with effects='ask'",
+            step=key,
+            parent=parent,
+        )
+
+
+class NoMock(HoldfastError):
+    """A mock task came to a call of a tool without a mock."""
+
+    code = "no-mock"
+
+    def __init__(self, tool: str, key: str) -> None:
+        super().__init__(
+            f"tool {tool!r} has no mock, and in a mock task nothing else is called: {key!r} was not made",
+            hint=f"declare one, @tool(mock=…), or give one: app.run(…, mock={{{tool!r}: …}})",
+            tool=tool,
+            step=key,
+        )
+
+
+class ToolExited(HoldfastError):
+    """A tool tried to end the process."""
+
+    code = "tool-exited"
+
+
+class StepChanged(HoldfastError):
+    """A recorded step is called with another input."""
+
+    code = "step-changed"
+
+    def __init__(self, key: str, recorded: Any, given: Any) -> None:
+        super().__init__(
+            f"step {key!r} was recorded with {recorded!r} and is now called with {given!r}",
+            hint="keep the recorded result with @agent(on_change='keep'), or do it again with on_change='rerun'",
+            step=key,
+            recorded=recorded,
+            given=given,
+        )
+
+
+class NestedStep(HoldfastError):
+    """A verb was used inside a step."""
+
+    code = "nested-step"
+
+    def __init__(self, verb: str, step: str) -> None:
+        super().__init__(
+            f"{f'task.{verb}' if verb.isidentifier() else verb} was used inside the step {step!r}",
+            hint="use it in the agent's own body, or spawn a child task there",
+            verb=verb,
+            step=step,
+        )
+
+
+class NotDone(HoldfastError):
+    """Raised by a tool: nothing happened, so it may be tried again."""
+
+    code = "not-done"
+
+    def __init__(self, why: str = "nothing was done") -> None:
+        super().__init__(why, hint="a tool raises this when it is sure")
+
+
+class TimeLimit(HoldfastError):
+    """A deadline or a step's time limit has passed."""
+
+    code = "time-limit"
+
+
+class TurnLimit(HoldfastError):
+    """A loop did not come to an end."""
+
+    code = "turn-limit"
+
+
+class StepNotFound(HoldfastError):
+    """The task has no such step."""
+
+    code = "step-not-found"
+
+    def __init__(self, id: str, step: str) -> None:
+        super().__init__(
+            f"task {id!r} has no step {step!r}",
+            hint="app.steps(id) lists them; in a loop a key carries its turn: '3/draft#1'",
+            id=id,
+            step=step,
+        )

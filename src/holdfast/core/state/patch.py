@@ -1,0 +1,87 @@
+"""StatePatch: several changes to what an agent knows, all or nothing; and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self, cast
+
+from msgspec import Struct
+
+from holdfast.core import codec
+from holdfast.core.codec.blobs import deflate as deflate, inflate as inflate
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Changes
+
+
+class _Sections(type(Struct)):
+    """Refuses a section that does not exist, as every other refusal is made: by name, with a remedy."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        known: tuple[str, ...] = cls.__struct_fields__
+        unknown = sorted(set(given) - {*known})
+        if unknown or args:
+            wrong = f"a patch has no section {unknown[0]!r}" if unknown else "the sections of a patch are named"
+            raise InvalidValue(wrong, hint=f"its sections are {', '.join(known)}")
+        return super().__call__(**given)
+
+
+class StatePatch(
+    Struct, metaclass=_Sections, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What to change, by section; every field may be left out.
+
+    >>> StatePatch(set={"city": "Oslo"}, append_facts=[{"key": "pop", "value": 717_710, "source": "census"}])
+    StatePatch(append_facts=[{'key': 'pop', 'value': 717710, 'source': 'census'}], set={'city': 'Oslo'})
+    """
+
+    append_facts: list[dict[str, Any]] = []
+    replace_plan: list[str] | None = None
+    complete_plan_step: str | None = None
+    add_questions: list[str] = []
+    close_question: str | None = None
+    add_artifacts: list[dict[str, Any]] = []
+    raise_flags: list[str] = []
+    clear_flags: list[str] = []
+    set: dict[str, Any] = {}
+    increment: dict[str, int | float] = {}
+    append: dict[str, Any] = {}
+    delete: list[str] = []
+
+    @classmethod
+    def from_json(cls, document: str | bytes | dict[str, Any]) -> Self:
+        """A patch from JSON, as text or read already."""
+        read: Any = codec.document(document, "patch")
+        return cls(**read)
+
+    def to_json(self) -> str:
+        """The same patch as JSON text."""
+        return codec.text(dict(self._given()))
+
+    def __repr__(self) -> str:
+        return f"StatePatch({', '.join(f'{name}={value!r}' for name, value in self._given())})"
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        """The sections that say something. A plan of no steps does: it replaces the one there is."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value or (name == "replace_plan" and value is not None):
+                yield name, value
+
+
+def changes_of(patch: StatePatch) -> Changes:
+    """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
+    document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
+    document["append_facts"] = [
+        {
+            name: codec.pack(item, f"patch.append_facts[{index}]") if name == "value" else item
+            for name, item in fact.items()
+        }
+        for index, fact in enumerate(patch.append_facts)
+    ]
+    for section in ("set", "append"):
+        values = cast("dict[str, Any]", document[section])
+        document[section] = {name: codec.pack(value, f"patch.{section}[{name!r}]") for name, value in values.items()}
+    try:
+        return codec.read_as(document, Changes)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
