@@ -36,8 +36,8 @@ coverage: $(READY)           ## the same tests, with what they execute of src/ m
 	$(BIN)/python -m tests.covered
 
 check: $(READY)              ## format, lint, types, shape
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples tools
+	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/pyright --threads 2
 	$(PYTEST) tests/shape -n 2
 

@@ -13,8 +13,8 @@ from benchmarks.workload import bare_appends, best, new_task, say, step
 from holdfast.core.codec import Group
 from holdfast.core.events import Event
 from holdfast.engine.app import App
-from holdfast.engine.logs.hop import LoopCommits
 from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.loop_commits import LoopCommits
 
 APPENDERS = 200
 EACH = 20

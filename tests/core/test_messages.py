@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from holdfast.core import codec, messages
+from holdfast.core import codec
 from holdfast.core.errors import InvalidValue, NotSerializable
 from holdfast.core.messages import (
     NO_RESULT,
@@ -19,6 +19,7 @@ from holdfast.core.messages import (
     ToolResult,
     answer,
     check,
+    conversation,
     groups,
     losses,
     parse,
@@ -286,7 +287,7 @@ def test_an_object_whose_key_begins_with_a_dollar_is_not_taken_for_an_envelope()
     ids=["orphan", "interrupted", "missing", "twice", "same-id"],
 )
 def test_the_validators_find_what_providers_refuse(form, broken, said):
-    assert any(said in problem for problem in problems(messages.conversation._MODULES[form].render(broken), form))
+    assert any(said in problem for problem in problems(conversation._MODULES[form].render(broken), form))
 
 
 def test_the_validators_know_each_providers_own_rules():

@@ -20,12 +20,13 @@ from holdfast.core.flows import doubt, lifecycle, step as flows
 from holdfast.core.flows.requests import Act, Park, Record
 from holdfast.core.state import fold, rules
 from holdfast.engine.app import App
-from holdfast.engine.control import answers
+from holdfast.engine.control import change
 from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.dispatch import dispatcher
 from holdfast.engine.drivers import driver, invocation, loop_driver
 from holdfast.engine.execution import execution as runs
-from holdfast.engine.execution.execution import Run
-from holdfast.engine.execution.loop_execution import LoopRun
+from holdfast.engine.execution.execution import Execution
+from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.log import Log
 from holdfast.engine.verbs.task import Task
@@ -233,7 +234,7 @@ def a_request_on_the_wire_is_waited_for(bench):
 
 def no_fencing(patch):
     """A holder that was replaced reads on as if nothing had happened."""
-    patch.setattr(Run, "_follow", lambda self, rows: self.log.follow(rows, self.log.name))
+    patch.setattr(Execution, "_follow", lambda self, rows: self.log.follow(rows, self.log.name))
 
 
 def a_zombie_touches_nothing(bench):
@@ -378,7 +379,7 @@ def chance_is_chance(patch):
 
 
 def branches_numbered_by_their_first_verb(patch):
-    patch.setattr(LoopRun, "born", lambda self, here: here)
+    patch.setattr(LoopExecution, "born", lambda self, here: here)
 
 
 def turns_share_their_steps(patch):
@@ -663,22 +664,22 @@ def tries_counted_anew_after_a_crash(patch):
 
 def parents_woken_afterwards(patch):
     """A child's end is written first, its parent's wake-up in a second write."""
-    right = Run.record
+    right = Execution.record
 
     def in_two_writes(self, record):
         done, parent = right(self, record), self.hot.summary.parent
         if parent is not None and record.events and isinstance(record.events[-1], ev.TaskCompleted):
-            self.logs.committer.commit(Group(answers.child_ended(self.logs, parent, self.log.name, record.events[-1])))
+            self.logs.committer.commit(Group(change.child_ended(self.logs, parent, self.log.name, record.events[-1])))
         return done
 
-    patch.setattr(Run, "wake_parent", lambda self, record: ())
-    patch.setattr(Run, "record", in_two_writes)
+    patch.setattr(Execution, "wake_parent", lambda self, record: ())
+    patch.setattr(Execution, "record", in_two_writes)
     _nobody_tells_again(patch)
 
 
 def _nobody_tells_again(patch):
     """A parent that goes on would be told once more how its child ended, and hide the bug."""
-    patch.setattr(answers, "child_again", lambda logs, parent, child: None)
+    patch.setattr(dispatcher, "child_again", lambda logs, parent, child: None)
 
 
 def deadlines_begin_anew(patch):
@@ -737,7 +738,7 @@ def recorded_in_a_second_transaction(patch):
             self.log.accept(groups[0].writes[0], placed)
             return True
 
-    patch.setattr(Run, "transact", twice)
+    patch.setattr(Execution, "transact", twice)
 
 
 def half_a_group(patch):

@@ -12,7 +12,7 @@ from holdfast.core.flows import step as flows
 from holdfast.core.messages import problems
 from holdfast.core.state import budget, merge
 from holdfast.engine.app import App
-from holdfast.engine.control import answers
+from holdfast.engine.control import patches
 from holdfast.engine.definitions.state_versions import States
 from holdfast.engine.execution import execution as runs
 from holdfast.engine.execution.branch_views import Views
@@ -254,7 +254,7 @@ def who_changes_what_another_changed_is_told(bench):
 
 def increments_written_as_the_number_they_came_to(patch):
     """Whoever adds to a number writes what it was when they looked, and what they add."""
-    right = answers.patch
+    right = patches.patch
 
     def numbers(logs, id, wanted, expect, by, why, agents):
         seen = logs.load(id).state.bag
@@ -262,7 +262,7 @@ def increments_written_as_the_number_they_came_to(patch):
         values = {name: codec.pack(value) for name, value in came_to.items()}
         return right(logs, id, replace(wanted, increment={}, set=values), None, by, why, agents)
 
-    patch.setattr(answers, "patch", numbers)
+    patch.setattr(patches, "patch", numbers)
 
 
 def the_first_write_of_a_new_version_is_like_any_other(patch):

@@ -4,9 +4,9 @@ import os
 import re
 
 import pytest
+from tools.reference.errors import HOW
 
-from holdfast.cli.failures.explained import known
-from holdfast.cli.reference_errors import HOW
+from holdfast.cli.failures.explanation import known
 from holdfast.store.sqlite import file
 from tests.docs.error_pages import PAGES, example, raised, tells
 from tests.docs.typist import blocks

@@ -9,11 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tools.reference import __main__ as reference
+from tools.reference.llms import llms_page
 
 import holdfast
-from holdfast.cli import reference
 from holdfast.cli.main import COMMANDS
-from holdfast.cli.reference_llms import llms_page
 from tests.docs import demo_picture, site
 from tests.docs.typist import blocks
 
@@ -115,7 +115,7 @@ def test_the_python_reference_has_every_public_name():
 
 def test_the_list_for_language_models_is_that_of_the_pages():
     text = (DOCS / "llms.txt").read_text("utf-8")
-    assert text == llms_page(DOCS), "python -m holdfast.cli.reference docs"
+    assert text == llms_page(DOCS), "python -m tools.reference docs"
     listed = re.findall(r"\]\(([^)]+\.md)\): .{10,}\.$", text, re.M)
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in LISTED)
 

@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from holdfast import events as ev
 from holdfast.core.codec import Group
-from holdfast.engine.logs.hop import LoopCommits
+from holdfast.engine.logs.loop_commits import LoopCommits
 from holdfast.failpoints import armed
 
 

@@ -15,7 +15,7 @@ from holdfast import agent
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidUrl, MissingExtra
 from holdfast.core.state import shapes
-from holdfast.engine.logs import sealed
+from holdfast.engine.logs import shared_cache
 from holdfast.engine.people.erasure import erase_logs
 from tests.redis_server import running
 
@@ -169,12 +169,12 @@ def test_garbage_is_ignored(entry, poison):
 def test_a_flipped_byte_anywhere_is_noticed(entry):
     app, client, key, _ = entry
     whole, identity = client.get(key), app.store.identity()
-    assert sealed.unseal("t", whole, identity.key) is not None
+    assert shared_cache.unseal("t", whole, identity.key) is not None
     for at in range(len(whole)):
         flipped = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
-        assert sealed.unseal("t", flipped, identity.key) is None
+        assert shared_cache.unseal("t", flipped, identity.key) is None
     for end in range(0, len(whole), 7):
-        assert sealed.unseal("t", whole[:end], identity.key) is None
+        assert shared_cache.unseal("t", whole[:end], identity.key) is None
 
 
 def test_a_value_of_another_kind_is_ignored(entry):
@@ -202,7 +202,7 @@ def test_a_state_that_nobody_signed_is_ignored(entry):
     kept = app.logs.cache.states.get("t")
     forged = shapes.Hot(summary=kept.hot.summary, seq=kept.head.seq, bag={"k0": P("forged")})
     lie = type(kept)(kept.head, forged, kept.sizes, kept.ground)
-    client.set(key, sealed.seal("t", lie, b"k" * 32))
+    client.set(key, shared_cache.seal("t", lie, b"k" * 32))
     assert ignored(other())
 
 
@@ -210,8 +210,8 @@ def test_the_state_of_another_fold_is_ignored(entry, monkeypatch):
     app, client, key, other = entry
     kept = app.logs.cache.states.get("t")
     with monkeypatch.context() as patched:
-        patched.setattr(sealed, "FOLD_VERSION", shapes.FOLD_VERSION + 1)
-        newer = sealed.seal("t", kept, app.store.identity().key)
+        patched.setattr(shared_cache, "FOLD_VERSION", shapes.FOLD_VERSION + 1)
+        newer = shared_cache.seal("t", kept, app.store.identity().key)
     client.set(key, newer)
     assert ignored(other())
 
@@ -230,7 +230,7 @@ def test_a_state_that_the_log_does_not_confirm_is_ignored_and_deleted(entry, cha
             head = type(head)(head.seq + 5, head.digest)
         case "erased":
             ground = type(ground)(3)
-    client.set(key, sealed.seal("t", type(kept)(head, kept.hot, kept.sizes, ground), app.store.identity().key))
+    client.set(key, shared_cache.seal("t", type(kept)(head, kept.hot, kept.sizes, ground), app.store.identity().key))
     reader = other()
     assert ignored(reader) and counts(reader).shared_dropped == 1
 

@@ -172,7 +172,6 @@ def test_a_full_queue_is_tried_again_and_said_once(url, clock, caplog):
         ({"agent": slow}, "which this worker does not know"),
         ({"input": {"sort": 1}}, "report has no parameter 'sort'"),
         ({"input": {"kind": 7}}, "kind"),
-        ({"quue": "mail"}, "a task has no 'quue'"),
         ({"deadline": "soon"}, "'soon'"),
     ],
 )

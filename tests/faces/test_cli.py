@@ -695,7 +695,7 @@ def test_starting_takes_few_modules():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
     script = "import sys; before = set(sys.modules); import holdfast.cli.main as m; sys.argv = ['holdfast', {!r}]\n"
     script += "try: m.main()\nexcept SystemExit: print(*sorted(set(sys.modules) - before), file=sys.stderr)"
-    for asked, most in (("--version", 90), ("--help", 90), ("explain", 110)):
+    for asked, most in (("--version", 75), ("--help", 75), ("explain", 90)):
         code = script.format(asked)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
         loaded = done.stderr.split()
@@ -709,4 +709,5 @@ def test_starting_takes_few_modules():
             "difflib",
         }
         assert not heavy & set(loaded), sorted(heavy & set(loaded))
-        assert len(loaded) <= most, f"{asked}: {len(loaded)} modules: {loaded}"
+        others = [name for name in loaded if not name.startswith("holdfast")]
+        assert len(others) <= most, f"{asked}: {len(others)} modules: {others}"

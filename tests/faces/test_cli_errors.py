@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tools.reference import __main__ as reference
 
 import holdfast
-from holdfast.cli import reference
 from holdfast.cli.failures.codes import CODES, OWN
-from holdfast.cli.failures.explained import classes, explained, known
+from holdfast.cli.failures.explanation import classes, explained, known
 from holdfast.cli.failures.refusal import Refused, in_commands, lines
 from holdfast.cli.main import COMMANDS, cli
 
@@ -55,7 +55,7 @@ def test_all_codes_are_listed_and_a_wrong_one_is_told_which_is_close():
 def test_the_pages_of_the_docs_are_those_of_the_code():
     for name, page in reference.PAGES.items():
         text = (ROOT / "docs" / name).read_text("utf-8")
-        assert text == page(), f"docs/{name}: python -m holdfast.cli.reference docs"
+        assert text == page(), f"docs/{name}: python -m tools.reference docs"
         assert f"(docs/{name})" in (ROOT / "README.md").read_text("utf-8")
     commands = (ROOT / "docs" / "cli.md").read_text("utf-8")
     assert sorted(re.findall(r"^### (.+)$", commands, re.M)) == sorted(COMMANDS)

@@ -24,13 +24,12 @@ from holdfast.cli.main import cli
 from holdfast.cli.show import (
     formatting,
     live,
-    progress,
+    screen,
     style,
     table as table_,
 )
 from holdfast.cli.show.live import Replay, bar
-from holdfast.cli.show.progress import Progress, progress_line
-from holdfast.cli.show.screen import Screen
+from holdfast.cli.show.screen import Progress, Screen, progress_line
 from holdfast.cli.show.style import Look, bare, clean, cut
 from holdfast.cli.show.table import table
 from holdfast.testing.clock import FakeClock
@@ -157,7 +156,7 @@ def test_a_whole_replay_is_one_line(folder):
 
 @pytest.mark.parametrize(
     "module",
-    [agents, given_, live, style, place, progress, refusal, table_, suggestions, formatting],
+    [agents, given_, live, style, place, screen, refusal, table_, suggestions, formatting],
     ids=lambda one: one.__name__,
 )
 def test_the_examples_in_the_code_are_true(module):

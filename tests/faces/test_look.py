@@ -5,7 +5,7 @@ import io
 import pytest
 
 import holdfast
-from holdfast.cli.near import suggesting
+from holdfast.cli.environment import suggesting
 from holdfast.cli.show.style import Look, look_of
 
 

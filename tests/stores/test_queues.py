@@ -17,8 +17,20 @@ from holdfast.core.codec import Write
 from holdfast.store.queues import Rate
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance.queue_samples import add, claim, take, then, wanted
-from holdfast.testing.conformance.samples import AT, check_chain, draft, group, note, summary_of, within
+from holdfast.testing.conformance.samples import (
+    AT,
+    add,
+    check_chain,
+    claim,
+    draft,
+    group,
+    note,
+    summary_of,
+    take,
+    then,
+    wanted,
+    within,
+)
 from holdfast.testing.conformance.transact import run_threads
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
@@ -28,7 +40,7 @@ PATIENCE_SECONDS = 20
 CHILD = """
 import sys, time
 from holdfast.engine.logs.addresses import open_store
-from holdfast.testing.conformance.queue_samples import add, claim, take, wanted
+from holdfast.testing.conformance.samples import add, claim, take, wanted
 store = open_store(sys.argv[1], durability=None, snapshots_kept=2, at_us=0)
 print("open", flush=True)
 for line in sys.stdin:
@@ -369,7 +381,7 @@ USED = {
 
 
 def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
-    from holdfast.store.postgres import queue_queries as q
+    from holdfast.store.postgres import queries as q
     from holdfast.store.postgres.queries import Texts
 
     crowd_postgres(raw)

@@ -19,8 +19,7 @@ from holdfast.store.queues import Waiting
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.tenants import Tenant
 from holdfast.testing.conformance import StoreConformance
-from holdfast.testing.conformance.queue_samples import add, claim
-from holdfast.testing.conformance.samples import AT, created, draft, group, note
+from holdfast.testing.conformance.samples import AT, add, claim, created, draft, group, note
 
 
 def beside_another(store):
@@ -212,6 +211,7 @@ OWN = {
     "gc": lambda app, place: app.gc(older_than=0),
     "import_": lambda app, place: app.import_(exported(place)),
     "list": lambda app, place: app.list(user="ana", limit=9),
+    "under_way": lambda app, place: app.under_way("lone"),
     "run": lambda app, place: app.run(quick, id="lone", user="ana", thread="talk"),
     "start": lambda app, place: app.start(quick, id="lone", user="ana", thread="talk"),
     "stats": lambda app, place: app.stats(),

@@ -46,7 +46,7 @@ def waited_for(kind: str) -> Completes:
 
 def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Codes of errors."""
-    from holdfast.cli.failures.explained import known
+    from holdfast.cli.failures.explanation import known
 
     return [code for code in known() if code.startswith(incomplete)]
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from holdfast.core.errors import HoldfastError, TaskNotFound
+
+if TYPE_CHECKING:
+    from holdfast import App
+
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.show.style import Look, clean, err_look, out_look
-from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
+from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast import App
@@ -98,7 +105,7 @@ class Place:
         """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
         if not self.url.startswith(("postgres:", "postgresql:")):
             return False
-        from holdfast.engine.maintenance.schema import schema_of
+        from holdfast.engine.maintenance.doctor import schema_of
 
         return schema_of(self.url, None).found == 0
 
@@ -125,7 +132,6 @@ class Place:
 
     def suggesting(self, error: TaskNotFound) -> TaskNotFound:
         """An error about an id that is not there, with the one that may have been meant."""
-        from holdfast.cli.near import suggesting
 
         return error if self._app is None else suggesting(error, self._app)
 
@@ -243,3 +249,21 @@ def whoami() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         return ""
+
+
+LOOKED_AT = 1000
+"""How many of the newest tasks are compared."""
+
+
+def suggesting(error: TaskNotFound, app: App) -> TaskNotFound:
+    """The same error; its remedy begins with the id that is most like the one that was not found."""
+    import difflib
+
+    wanted = str(error.details.get("id", ""))
+    try:
+        close = difflib.get_close_matches(wanted, [row.id for row in app.list(limit=LOOKED_AT)], 1)
+    except HoldfastError:  # the store has just gone: what is known is said
+        return error
+    if close:
+        error.hint = f"did you mean {close[0]}? {error.hint}"
+    return error

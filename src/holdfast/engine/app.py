@@ -25,32 +25,36 @@ from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.engine.control import answers
+from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
+from holdfast.engine.control.change import Decide, Frees, change
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import Queue, Queues
-from holdfast.engine.dispatch import begin, block, resuming
-from holdfast.engine.dispatch.dispatcher import Job, OnWait, Workshop, deadline_us
+from holdfast.engine.dispatch import begin, block, fork as forks
+from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
+from holdfast.engine.dispatch.dispatcher import Dispatcher, OnWait
+from holdfast.engine.execution.long_steps import Watched
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
-from holdfast.engine.logs.log import Log, Logs
-from holdfast.engine.maintenance import export as upkeep
-from holdfast.engine.reading import timeline
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.maintenance import copy, export as upkeep, retention
+from holdfast.engine.maintenance.export import Copied, Progress
+from holdfast.engine.maintenance.retention import Collected
+from holdfast.engine.reading import contracts, serving, timeline, verify
+from holdfast.engine.reading.serving import Known
 from holdfast.engine.reading.task_state import StepState, TaskState
-from holdfast.engine.reading.timeline import Verification
+from holdfast.engine.reading.timeline import Follow
+from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import chance
 from holdfast.engine.verbs.task import Block
 from holdfast.store.protocol import Query, Stats, Store
+from holdfast.store.tenants import Tenant
 
 if TYPE_CHECKING:
-    from holdfast.engine.maintenance.export import Copied, Progress
-    from holdfast.engine.maintenance.retention import Collected
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
-    from holdfast.engine.reading import contracts
-    from holdfast.engine.reading.follow import Follow
-    from holdfast.engine.reading.serving import Known
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
 
@@ -84,12 +88,18 @@ def open(
     ticking = clock or SystemClock()
     store = addresses.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
     if namespace:
-        from holdfast.store.tenants import Tenant
-
         store = Tenant(store, namespace)
     kept = addresses.open_cache(store, where, cache_bytes)
-    given: dict[str, Any] = {"agents": agents, "on_wait": on_wait, "prices": costs, "queues": queues}
-    return App(store, ticking, **given, namespace=namespace, cache=kept)
+    return App(
+        store,
+        ticking,
+        agents=agents,
+        on_wait=on_wait,
+        prices=costs,
+        queues=queues,
+        namespace=namespace,
+        cache=kept,
+    )
 
 
 class App:
@@ -111,10 +121,10 @@ class App:
         self.queues = Queues(queues)
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock, cache)
-        self._shop = Workshop(self.logs, on_wait, prices)
+        self.logs = Logs(store, self.clock, cache, on_lost=divergence)
+        self._dispatcher = Dispatcher(self.logs, on_wait, prices)
         for agent in agents:
-            self._shop.know(agent)
+            self._dispatcher.register(agent)
 
     def __enter__(self) -> Self:
         return self
@@ -154,14 +164,25 @@ class App:
         A queue may limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract`
         is what it is to do and knows, `mock` has tools answered by their mocks.
         """
-        given: dict[str, Any] = {"user": user, "thread": thread, "goal": goal, "queue": queue, "priority": priority}
-        given |= {"stages": stages, "deadline": deadline, "contract": contract, "phases": phases, "mock": mock}
-        given |= {"key": key, "after": after}
+        options = TaskOptions(
+            user=user,
+            thread=thread,
+            goal=goal,
+            stages=stages,
+            queue=queue,
+            priority=priority,
+            key=key,
+            after=after,
+            deadline=deadline,
+            contract=contract,
+            phases=phases,
+            mock=mock,
+            budget=budget,
+        )
         name = self._name(id)
         self.queues.admit(self.store, self.namespace, queue)
-        return TaskState(
-            self._shop.begin(name, *self._first(name, agent, input, {**given, "budget": budget})), self.logs
-        )
+        first = self._dispatcher.first_events(name, agent, input, options)
+        return TaskState(self._dispatcher.begin(name, *first), self.logs)
 
     def run(
         self,
@@ -171,16 +192,43 @@ class App:
         id: str | None = None,
         hold: Duration = limits.HOLD_SECONDS,
         wait: Duration = 0,
-        **given: Any,
+        user: str | None = None,
+        thread: str | None = None,
+        goal: str = "",
+        stages: Sequence[str] = (),
+        queue: str = "default",
+        priority: int = 0,
+        key: str | None = None,
+        after: Duration | None = None,
+        deadline: Duration | None = None,
+        contract: contracts.Given | None = None,
+        phases: Machine | None = None,
+        mock: bool | Mapping[Any, Any] = False,
+        budget: Budget | None = None,
     ) -> TaskState:
-        """Start a task, or go on with it, here and now, until it ends or waits. Running it twice is safe.
+        """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
         A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
-        Timed waits are sat out up to `hold`. If another process has the task, TaskBusy is raised, after `wait`; when
-        that process dies, this one takes over. What else may be given is what `start` takes.
+        `hold`: how long to block while the task sleeps. `wait`: how long to wait while another process has the task,
+        before TaskBusy is raised; if that process dies, this one takes over. The other parameters are those of `start`.
         """
-        job = self._job(agent, input, id, hold, given)
-        return TaskState(self._shop.work_when_free(job, seconds(wait, "wait")), self.logs)
+        options = TaskOptions(
+            user=user,
+            thread=thread,
+            goal=goal,
+            stages=stages,
+            queue=queue,
+            priority=priority,
+            key=key,
+            after=after,
+            deadline=deadline,
+            contract=contract,
+            phases=phases,
+            mock=mock,
+            budget=budget,
+        )
+        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
+        return TaskState(self._dispatcher.work_when_free(assignment, seconds(wait, "wait")), self.logs)
 
     async def arun(
         self,
@@ -190,11 +238,38 @@ class App:
         id: str | None = None,
         hold: Duration = limits.HOLD_SECONDS,
         wait: Duration = 0,
-        **given: Any,
+        user: str | None = None,
+        thread: str | None = None,
+        goal: str = "",
+        stages: Sequence[str] = (),
+        queue: str = "default",
+        priority: int = 0,
+        key: str | None = None,
+        after: Duration | None = None,
+        deadline: Duration | None = None,
+        contract: contracts.Given | None = None,
+        phases: Machine | None = None,
+        mock: bool | Mapping[Any, Any] = False,
+        budget: Budget | None = None,
     ) -> TaskState:
         """`run`, to be awaited; the event loop goes on meanwhile."""
-        job = self._job(agent, input, id, hold, given)
-        return TaskState(await self._shop.work_async_when_free(job, seconds(wait, "wait")), self.logs)
+        options = TaskOptions(
+            user=user,
+            thread=thread,
+            goal=goal,
+            stages=stages,
+            queue=queue,
+            priority=priority,
+            key=key,
+            after=after,
+            deadline=deadline,
+            contract=contract,
+            phases=phases,
+            mock=mock,
+            budget=budget,
+        )
+        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
+        return TaskState(await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait")), self.logs)
 
     def resume(
         self,
@@ -212,20 +287,58 @@ class App:
         `anyway` resumes one that its agent finds too old, or that has lost events of its log.
         """
         limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
-        job = resuming.job(self._shop, self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit)
-        job.hold = seconds(hold, "hold")
-        return TaskState(self._shop.work(job), self.logs)
+        assignment = self._dispatcher.resumption(
+            self._load(id),
+            agent,
+            anyway=anyway,
+            by=by,
+            why=why,
+            deadline_us=limit,
+            hold=seconds(hold, "hold"),
+        )
+        return TaskState(self._dispatcher.work(assignment), self.logs)
 
     def task(
-        self, name: str, input: Mapping[str, Any] | None = None, *, id: str | None = None, **given: Any
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        goal: str = "",
+        stages: Sequence[str] = (),
+        priority: int = 0,
+        key: str | None = None,
+        after: Duration | None = None,
+        deadline: Duration | None = None,
+        contract: contracts.Given | None = None,
+        phases: Machine | None = None,
+        mock: bool | Mapping[Any, Any] = False,
+        budget: Budget | None = None,
     ) -> AbstractContextManager[Block]:
-        """The verbs of a task around code that is no agent.
+        """Use the Task API in a `with` block, without an agent.
 
         A normal end of the block completes the task, an exception fails it, a wait raises Suspended out of it.
         Entering it again replays what was done.
         """
+        options = TaskOptions(
+            user=user,
+            thread=thread,
+            goal=goal,
+            stages=stages,
+            priority=priority,
+            key=key,
+            after=after,
+            deadline=deadline,
+            contract=contract,
+            phases=phases,
+            mock=mock,
+            budget=budget,
+            block=True,
+        )
         log = self._name(id)
-        return block.block(self._shop, log, *self._first(log, name, input, {**given, "block": True}))
+        return block.block(self._dispatcher, log, *self._dispatcher.first_events(log, name, input, options))
 
     def worker(
         self,
@@ -246,27 +359,22 @@ class App:
         """
         from holdfast.engine.workers import factory
 
-        given = {"concurrency": concurrency, "schedules": tuple(schedules), "max_deaths": max_deaths, "name": name}
-        return factory.worker(self, self._shop, agents, self.queues.named(queues), namespaces, given)
+        return factory.worker(
+            self._dispatcher,
+            self.queues,
+            self.namespace,
+            agents,
+            queues=queues,
+            namespaces=namespaces,
+            concurrency=concurrency,
+            schedules=schedules,
+            max_deaths=max_deaths,
+            name=name,
+        )
 
     def workers(self) -> builtins.list[Known]:
         """Workers that are alive, and what they serve."""
-        from holdfast.engine.reading import serving
-
         return serving.known_to(self.store, self.namespace)
-
-    def _job(
-        self, agent: Agent, input: Mapping[str, Any] | None, id: str | None, hold: Duration, given: dict[str, Any]
-    ) -> Job:
-        name = self._name(id)
-        first = self._first(name, self._shop.know(agent), input, given)
-        return Job(name, agent, lambda: self._shop.enter(name, agent, *first), seconds(hold, "hold"), first=first)
-
-    def _first(
-        self, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
-    ) -> contracts.First:
-        """The first event of a task and what follows it at once, if what it is given fits."""
-        return begin.first(self._shop, name, agent, input, given)
 
     def _name(self, id: str | None) -> str:
         return names.task_log(id if id is not None else begin.new_id(self.clock.now_us()))
@@ -309,12 +417,12 @@ class App:
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
-        changes, agents = changes_of(patch), self._shop.agents
-        return self._change(id, answers.patch(self.logs, name, changes, expect, by, why, agents))
+        changes, agents = changes_of(patch), self._dispatcher.agents
+        return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
-        return TaskState(answers.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
+        return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
         """Ask a task to stop, and its children; a running one does so before its next step."""
@@ -323,10 +431,10 @@ class App:
             if wait.kind == "child" and self.store.origin(wait.name) is not None:
                 with contextlib.suppress(TaskFinished):
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
-        return self._change(id, answers.cancel(by, why, alone=alone))
+        return self._change(id, lifecycle.cancel(by, why, alone=alone))
 
-    def _change(self, id: str, decide: answers.Decide, frees: answers.Frees | None = None) -> TaskState:
-        return TaskState(answers.change(self.logs, names.task_log(id), decide, frees), self.logs)
+    def _change(self, id: str, decide: Decide, frees: Frees | None = None) -> TaskState:
+        return TaskState(change(self.logs, names.task_log(id), decide, frees), self.logs)
 
     # Writing
 
@@ -335,9 +443,7 @@ class App:
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
         """
-        from holdfast.engine.control import append as floor
-
-        return floor.append(self.logs, names.task_log(id), events, expect)
+        return appending.append(self.logs, names.task_log(id), events, expect)
 
     def fork(
         self,
@@ -354,11 +460,9 @@ class App:
 
         The same fork asked for again, by the same `id`, is found as it is now.
         """
-        from holdfast.engine.dispatch import fork as forks
-
         name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
         wanted = forks.Wanted(name, at, patch, effects, by, chance(8))
-        return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._shop.agents), self.logs)
+        return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
         self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
@@ -409,14 +513,16 @@ class App:
 
     def follow(self, id: str, *, after: int = 0, seconds: Duration | None = None) -> Follow:
         """A task's events as they come, until it ends; at most for so long. Also `async for`."""
-        from holdfast.engine.reading.follow import Follow
-
         limit = None if seconds is None else durations.seconds(seconds)
         return Follow(self.logs, names.task_log(id), after, limit)
 
     def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
         """The steps of one turn, or of all; each knows the seq before and after it."""
         return timeline.steps(self.logs, names.task_log(id), turn)
+
+    def under_way(self, id: str) -> builtins.list[Watched]:
+        """The steps of a task under way in this process that have not announced themselves in the log yet."""
+        return self._dispatcher.services.long_steps.under_way(id)
 
     def step(self, id: str, key: str) -> StepState:
         """One step by its key; in a loop `3/draft#1` is that of turn 3."""
@@ -442,7 +548,7 @@ class App:
 
     def verify(self, id: str | None = None) -> Verification:
         """Walk the chain of one task, or all, and name the first bad seq of each that is damaged."""
-        return timeline.verify(self.logs, None if id is None else names.task_log(id))
+        return verify.verify(self.logs, None if id is None else names.task_log(id))
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
@@ -473,8 +579,6 @@ class App:
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
-        from holdfast.engine.maintenance import retention
-
         return retention.collect(
             self.logs,
             older_than_us=self._before(older_than),
@@ -490,11 +594,11 @@ class App:
     def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
         """Copy everything into another store and verify it there. Run it again to go on or to catch up."""
         with open(url, clock=self.clock) as target:
-            return upkeep.verified_copy(self.logs, target.logs, progress)
+            return copy.verified_copy(self.logs, target.logs, progress)
 
     def close(self) -> None:
         """Let go of the store. Closing twice is fine."""
-        self.logs.watch.close()
+        self._dispatcher.services.long_steps.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close()

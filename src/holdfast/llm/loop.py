@@ -12,8 +12,7 @@ from holdfast.core.durations import Duration, Retry
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
 from holdfast.core.messages.tokens import estimate
-from holdfast.engine.conversations.conversation import Sent
-from holdfast.engine.conversations.counters import installed
+from holdfast.engine.conversations.conversation import Sent, installed
 from holdfast.engine.definitions.agent import Agent, Tool, agent
 from holdfast.engine.verbs.task import AsyncTask
 from holdfast.llm import chat

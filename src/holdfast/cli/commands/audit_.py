@@ -56,7 +56,7 @@ def _print(place: Place, asked: Asked, limit: int) -> None:
     from itertools import islice
 
     from holdfast.cli.show.formatting import clock, shown
-    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.screen import Progress
     from holdfast.cli.show.table import table
     from holdfast.engine.reading import audit
     from holdfast.engine.reading.task_state import iso

@@ -20,7 +20,7 @@ def copy_(place: Place, url: str) -> None:
     """
     from holdfast.cli.environment import is_same, redacted
     from holdfast.cli.show.formatting import times
-    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
 
     if is_same(url, place.url):

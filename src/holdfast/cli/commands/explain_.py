@@ -18,7 +18,7 @@ def explain_(place: Place, code: str | None) -> None:
 
     Example: holdfast explain step-changed
     """
-    from holdfast.cli.failures.explained import explained, known
+    from holdfast.cli.failures.explanation import explained, known
 
     if code is None:
         every = [explained(one) for one in known()]

@@ -23,7 +23,7 @@ def export_(place: Place, id: str, path: str) -> None:
     Example: holdfast export trip-oslo trip-oslo.jsonl
     """
     from holdfast.cli.show.formatting import size, times
-    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
     from holdfast.engine.maintenance import export
 

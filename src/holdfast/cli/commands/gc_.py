@@ -59,7 +59,7 @@ def gc_(
 
 def _collect(place: Place, what: dict[str, Any], total: int) -> None:
     from holdfast.cli.show.formatting import times
-    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.screen import Progress
     from holdfast.engine.maintenance import retention
 
     with Progress("removed", "task", quiet=place.as_json) as progress:

@@ -11,7 +11,7 @@ import click
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
 from holdfast.cli.environment import Place
-from holdfast.cli.show.progress import Progress
+from holdfast.cli.show.screen import Progress
 
 
 @command("import")

@@ -20,8 +20,8 @@ def migrate_(place: Place, dry_run: bool, dump_sql: bool) -> None:
     Example: holdfast migrate --dry-run
     """
     from holdfast.cli.environment import path_of
-    from holdfast.cli.show.progress import Progress
-    from holdfast.engine.maintenance.schema import schema_of
+    from holdfast.cli.show.screen import Progress
+    from holdfast.engine.maintenance.doctor import schema_of
 
     schema = schema_of(place.url, path_of(place.url))
     steps = [f"{one.version:04}_{one.name}" for one in schema.pending]

@@ -20,15 +20,15 @@ def verify_(place: Place, id: str | None) -> None:
     Example: holdfast verify
     """
     from holdfast.cli.show.formatting import times
-    from holdfast.cli.show.progress import Progress
+    from holdfast.cli.show.screen import Progress
     from holdfast.core import names
-    from holdfast.engine.reading import timeline
+    from holdfast.engine.reading import verify
 
     app = place.app()
     log = None if id is None else names.task_log(place.task(id))
     with Progress("verified", "log", quiet=place.for_programs) as progress:
         total = app.stats().tasks if log is None else 0
-        found = timeline.verify(app.logs, log, lambda done: progress(done, total))
+        found = verify.verify(app.logs, log, lambda done: progress(done, total))
     if place.as_json:
         problems = [{"task": one.task, "seq": one.seq, "why": one.why} for one in found.problems]
         counted = {"logs": found.tasks, "events": found.events, "erased": found.erased}

@@ -152,9 +152,9 @@ class Live:
 
     def _status(self, now: float) -> str:
         """The live line: how long, what is under way, what was spent, what is left."""
-        look, logs = self._screen.look, self._app.logs
-        for step in logs.watch.under_way(self._id):
-            self._begin(step.key, step.attempt, now - (logs.clock.now_us() - step.started_us) / 1_000_000)
+        look, app = self._screen.look, self._app
+        for step in app.under_way(self._id):
+            self._begin(step.key, step.attempt, now - (app.clock.now_us() - step.started_us) / 1_000_000)
         parts = [length(int((now - self._began) * 1_000_000))]
         for key, (since, attempt) in list(self._running.items())[:3]:
             tried = f" attempt {attempt}" if attempt > 1 else ""

@@ -24,7 +24,6 @@ from holdfast.cli.work.task import warnings_on
 from holdfast.core import durations, limits
 from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.app import App
-from holdfast.engine.workers.draining import is_idle
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
 from holdfast.store.queues import Waiting
@@ -119,12 +118,12 @@ def worker_of(app: App, wanted: Wanted) -> Worker:
     )
 
 
-def _drained(app: App, worker: Worker, said: Said, over: threading.Event) -> None:
+def _drained(worker: Worker, said: Said, over: threading.Event) -> None:
     """Stop the worker when there is nothing more for it to do, seen twice in a row."""
     idle = 0
     while idle < 2 and not over.wait(DRAIN_SECONDS):
         with suppress(StoreError):
-            idle = idle + 1 if is_idle(app.store, worker, app.clock.now_us()) else 0
+            idle = idle + 1 if worker.is_idle else 0
     said.drained = idle == 2
     worker.stop()
 
@@ -153,9 +152,7 @@ def serve(place: Place, wanted: Wanted) -> None:
         over = threading.Event()
         threading.Thread(target=_watch, args=(worker, said, wanted, over), name="holdfast-stop", daemon=True).start()
         if wanted.drain:
-            threading.Thread(
-                target=_drained, args=(app, worker, said, over), name="holdfast-drain", daemon=True
-            ).start()
+            threading.Thread(target=_drained, args=(worker, said, over), name="holdfast-drain", daemon=True).start()
         try:
             worker.run()
         finally:

@@ -8,7 +8,7 @@ from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Group, Record, Write
 from holdfast.core.errors import Conflict, InvalidValue
 from holdfast.core.events import Event
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Placed
 
 

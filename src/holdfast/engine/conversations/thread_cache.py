@@ -13,7 +13,8 @@ from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Head, Stored
 from holdfast.core.state.shapes import FOLD_VERSION
 from holdfast.engine.logs.cache import Spoken
-from holdfast.engine.logs.log import Logs, decoded
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
 
 
 class Said(Struct, frozen=True):

@@ -15,7 +15,8 @@ from msgspec import UNSET, Raw
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import MessagesRef
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 
 if TYPE_CHECKING:
     from holdfast.engine.conversations.thread_cache import Said

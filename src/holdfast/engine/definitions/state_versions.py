@@ -7,15 +7,17 @@ version is put together, and never in the fold (law 14).
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch
-from holdfast.core.errors import InvalidValue, StateNotMigrated
-from holdfast.core.events import Event
+from holdfast.core.errors import InvalidState, InvalidValue, StateNotMigrated
+from holdfast.core.events import Changes, Event
 from holdfast.core.state.shapes import Hot
 
 if TYPE_CHECKING:
@@ -176,3 +178,71 @@ def _number(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidValue(f"{what}={value!r} is not a version", hint="count versions from 1")
     return value
+
+
+def patched(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
+    """A patch as it is written, if what it makes of the state fits the model; InvalidState if not."""
+    patch = event.patch
+    if not (patch.set or patch.increment or patch.append):
+        return event
+    known = states.seen(hot, fetch)
+    plain: dict[str, Any] = {name: codec.unpack(raw, fetch) for name, raw in known.bag.items()}
+    begun: dict[str, Raw] = {}
+    states.model.refuse_unknown([*patch.set, *patch.increment, *patch.append])
+    made = {**plain, **{name: codec.unpack(raw, fetch) for name, raw in patch.set.items()}}
+    for name, by in patch.increment.items():
+        made[name] = total_of(name, grown_from(states, plain, name, 0), by)
+    for name, raw in patch.append.items():
+        made[name] = lengthened(name, grown_from(states, plain, name, []), codec.unpack(raw, fetch))
+    for name in (*patch.increment, *patch.append):
+        if name not in plain and grown_from(states, plain, name, None):
+            begun[name] = codec.pack(made[name])  # a patch cannot say what a number or a list begins from
+    states.model.refuse_unknown(made)
+    states.model.fits(made, [*patch.set, *patch.increment, *patch.append])
+    return replace(event, patch=_begun(patch, begun), state_version=states.mark(hot))
+
+
+def _begun(patch: Changes, begun: dict[str, Raw]) -> Changes:
+    if not begun:
+        return patch
+    left: dict[str, Any] = {
+        "increment": {name: by for name, by in patch.increment.items() if name not in begun},
+        "append": {name: raw for name, raw in patch.append.items() if name not in begun},
+    }
+    return replace(patch, set={**patch.set, **begun}, **left)
+
+
+def admitted(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> Sequence[ev.Event]:
+    """A patch from outside, and before it the migrated state if it is the first write under a new version."""
+    return states.preceded([patched(states, hot, event, fetch)], hot, fetch)
+
+
+def grown_from(states: States, plain: Mapping[str, Any], name: str, nothing: Any) -> Any:
+    """What a number or a list grows from: its value, the model's default, or nothing."""
+    states.model.refuse_unknown([name])
+    if name in plain:
+        return plain[name]
+    try:
+        return codec.as_json(states.model.value(plain, name))
+    except KeyError:
+        return nothing
+
+
+def total_of(name: str, start: Any, by: Any) -> Any:
+    for number, what in ((start, "what is there"), (by, "what is added")):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise _cannot_grow(name, "incremented", f"{what} is {number!r}, not a number")
+    total = start + by
+    if isinstance(total, float) and not math.isfinite(total):
+        raise _cannot_grow(name, "incremented", f"{start!r} plus {by!r} is no number that JSON can hold")
+    return total
+
+
+def lengthened(name: str, start: Any, item: Any) -> list[Any]:
+    if not isinstance(start, list):
+        raise _cannot_grow(name, "appended to", f"it is a {type(start).__name__}, not a list")
+    return [*start, item]
+
+
+def _cannot_grow(name: str, how: str, why: str) -> InvalidState:
+    return InvalidState(f"state.{name}", f"cannot be {how}: {why}", hint="nothing was written; set it instead")

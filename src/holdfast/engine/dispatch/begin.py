@@ -1,49 +1,75 @@
-"""How tasks begin: what somebody gave, checked, as the first events of a log."""
+"""How tasks begin: what the caller gives, checked, as the first events of a log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from holdfast.core import codec, events as ev, names
-from holdfast.core.durations import seconds
-from holdfast.core.errors import InvalidValue
+from holdfast.core.durations import Duration, seconds
+from holdfast.core.errors import Conflict, InvalidValue, TaskExists
+from holdfast.core.events import Event, Fields
+from holdfast.core.phases import Machine
+from holdfast.core.state.budget import Budget
+from holdfast.engine.control import divergence
 from holdfast.engine.definitions.agent import Agent, stages_of
-from holdfast.engine.dispatch.dispatcher import Workshop, created, deadline_us
-from holdfast.engine.execution import mocks
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
 from holdfast.engine.system.entropy import chance
 
-_GIVEN = {"user", "thread", "goal", "queue", "priority", "stages", "deadline", "block", "mock", "key", "after"}
+
+class TaskOptions(Struct, frozen=True, kw_only=True):
+    """What a new task may be given besides its agent and input: the parameters of `App.start`."""
+
+    user: str | None = None
+    thread: str | None = None
+    goal: str = ""
+    stages: Sequence[str] = ()
+    queue: str = "default"
+    priority: int = 0
+    key: str | None = None
+    after: Duration | None = None
+    deadline: Duration | None = None
+    contract: contracts.Given | None = None
+    phases: Machine | None = None
+    mock: bool | Mapping[Any, Any] = False
+    budget: Budget | None = None
+    block: bool = False
 
 
-def first(
-    shop: Workshop, name: str, agent: Agent | str, input: Mapping[str, Any] | None, given: dict[str, Any]
+def first_events(
+    agent: Agent | str, input: Mapping[str, Any] | None, options: TaskOptions, now_us: int, *, mock: bool
 ) -> contracts.First:
-    """The first event of a task and what follows it at once, if what it is given fits."""
-    taken, then = contracts.taken(given)
-    unknown = sorted(set(given) - _GIVEN)
-    if unknown:
-        raise InvalidValue(f"a task has no {unknown[0]!r}", hint=f'input is given as a dict: {{"{unknown[0]}": …}}')
+    """Return the first event of a task and what follows it in the same write, if what it is given fits."""
     fields = _fields({} if input is None else input, "input")
-    own = None
+    declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
+    own_deadline = None
     if isinstance(agent, Agent):
-        shop.know(agent).parameters.check(input or {})
-        own = agent.deadline
-    stages, deadline = given.pop("stages", ()), given.pop("deadline", None)
-    if stages:
-        given["stages"] = stages_of(stages)
-    if given.get("block"):
-        given["queue"] = names.BLOCK_QUEUE
-    after = given.pop("after", None)
-    if after is not None:
-        given["start_us"] = deadline_us(shop.logs.clock.now_us(), seconds(after, "after"))
-    key = given.pop("key", None)
-    if key is not None:
-        given["queue_key"] = names.short_name(key, "key")
-    given["mock"] = mocks.kept(shop.mocks, name, given.get("mock", False))
-    limit = deadline_us(shop.logs.clock.now_us(), own if deadline is None else seconds(deadline, "deadline"))
-    return created(agent, fields, deadline_us=limit, **given, **taken), then
+        agent.parameters.check(input or {})
+        own_deadline = agent.deadline
+    if options.stages:
+        declared["stages"] = stages_of(options.stages)
+    if options.after is not None:
+        declared["start_us"] = deadline_us(now_us, seconds(options.after, "after"))
+    if options.key is not None:
+        declared["queue_key"] = names.short_name(options.key, "key")
+    length = own_deadline if options.deadline is None else seconds(options.deadline, "deadline")
+    first = created(
+        agent,
+        fields,
+        user=options.user,
+        thread=options.thread,
+        queue=names.BLOCK_QUEUE if options.block else options.queue,
+        priority=options.priority,
+        block=options.block,
+        mock=mock,
+        deadline_us=deadline_us(now_us, length),
+        **declared,
+    )
+    return first, then
 
 
 def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
@@ -53,5 +79,48 @@ def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
 
 
 def new_id(at_us: int) -> str:
-    """An id that sorts by time: 48 bits of milliseconds and 80 of chance, as UUIDv7 has them."""
+    """Return an id that sorts by time: 48 bits of milliseconds and 80 random ones, as UUIDv7 has them."""
     return f"{at_us // 1000:012x}{chance(8)}"
+
+
+def begin(logs: Logs, name: str, events: list[Event], parent: Log | None = None) -> Log:
+    """Write the first events of a task, or of a fork of `parent`."""
+    if name in logs.heads:
+        divergence.refuse_lost(logs, name, events[0])
+    log = Log(logs, name)
+    if parent is not None:
+        log.hot, log.head = parent.hot, parent.head
+    log.check(events)
+    try:
+        return logs.create(name, events) if parent is None else logs.fork(parent, name, events)
+    except Conflict:
+        if parent is not None and logs.store.origin(parent.name) is None:
+            raise logs.missing(parent.name) from None
+        if logs.store.tombstone(name) is not None:
+            raise logs.missing(name) from None
+        raise TaskExists(name) from None
+
+
+def created(
+    agent: Agent | str, input: Fields, *, user: str | None = None, thread: str | None = None, **fields: Any
+) -> ev.TaskCreated:
+    """Return the first event of a task. What the agent declares yields to the event's `fields`."""
+    declared: dict[str, Any] = {}
+    if isinstance(agent, Agent):
+        declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
+        declared |= {"phases": agent.phases, "budget": agent.budget}
+    return ev.TaskCreated(
+        agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
+        input=input,
+        seed=chance(8),
+        user=None if user is None else names.user_log(user).removeprefix("@user/"),
+        thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
+        salt=chance(8) if user is not None else "",
+        **{**declared, **fields},
+    )
+
+
+def deadline_us(now_us: int, seconds: float | None, moment_us: int | None = None) -> int | None:
+    """Return when a task must be done: the first of a length of time from now and a moment set elsewhere."""
+    mine = None if seconds is None else now_us + int(seconds * 1_000_000)
+    return min((one for one in (mine, moment_us) if one is not None), default=None)

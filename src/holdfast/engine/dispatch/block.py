@@ -10,13 +10,14 @@ from typing import Any
 from holdfast.core import events
 from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.flows import lifecycle
-from holdfast.engine.control import answers
+from holdfast.engine.control.change import change
+from holdfast.engine.control.lifecycle import reopen
 from holdfast.engine.definitions.agent import Agent, nobody
-from holdfast.engine.dispatch import claim
-from holdfast.engine.dispatch.dispatcher import Workshop
+from holdfast.engine.dispatch import checks, claim
+from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution import mocks
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
 from holdfast.engine.logs.log import Log
 from holdfast.engine.reading import contracts
 from holdfast.engine.verbs.task import Block
@@ -24,16 +25,15 @@ from holdfast.engine.verbs.task import Block
 
 @contextmanager
 def block(
-    shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...] = ()
+    dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...] = ()
 ) -> Generator[Block, None, None]:
     """Enter a task, new or known; what happens in the block is how it ends."""
-    log = _entered(shop, id, created, then)
+    log = _entered(dispatcher, id, created, then)
     agent = nobody(created.agent)
-    with shop.busy.with_(id):
+    with dispatcher.busy.with_(id):
         if not log.state.ended:
             claim.claim(log)
-        run = Run(shop.logs, log, agent)
-        run.children, run.mocks = shop.child, shop.mocks.get(id, {})
+        run = dispatcher.execution(Execution, Assignment(id, agent, lambda: (log, True)), log)
         if run.hot.turn:
             run.begin_prelude()
         task = Block(run)
@@ -60,7 +60,7 @@ class _Ending:
         return task.result
 
 
-def _end(run: Run, agent: Agent, ending: _Ending) -> None:
+def _end(run: Execution, agent: Agent, ending: _Ending) -> None:
     try:
         if not run.hot.ended and not run.suspended:
             drive(lifecycle.whole(run, agent), run)
@@ -70,20 +70,20 @@ def _end(run: Run, agent: Agent, ending: _Ending) -> None:
         raise ending.error
 
 
-def _entered(shop: Workshop, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
+def _entered(dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
     """The task of a block: begun, found, or, if it had failed, opened again."""
-    logs = shop.logs
+    logs = dispatcher.logs
     if logs.store.origin(id) is None:
         with contextlib.suppress(TaskExists):
-            shop.begin(id, created, then)
+            dispatcher.begin(id, created, then)
     log = logs.load(id)
     if not log.state.block or log.state.summary.agent != created.agent:
         raise InvalidValue(
             f"task {id!r} belongs to the agent {log.state.summary.agent!r}", hint="use app.run or app.resume for it"
         )
-    claim.same_input(logs, log, created.input)
+    checks.same_input(logs, log, created.input)
     contracts.same_contract(logs, log, created, then)
     mocks.refuse_real(log, created.mock)
     if log.state.summary.status == "failed" and not log.state.undoing:
-        log = answers.change(logs, id, answers.reopen("", "entered again"))
+        log = change(logs, id, reopen("", "entered again"))
     return log

@@ -5,33 +5,37 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from holdfast.core import events as ev, limits, names
-from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskBusy, TaskExists
-from holdfast.core.events import Event, Fields
+from holdfast.core import events as ev, limits
+from holdfast.core.errors import Diverged, InvalidValue, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.events import Event
 from holdfast.core.flows.requests import Child
-from holdfast.engine.control import answers
+from holdfast.engine.control.change import change
+from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, nobody
 from holdfast.engine.definitions.prices import Prices
-from holdfast.engine.dispatch import claim
+from holdfast.engine.dispatch import begin, checks, claim
+from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.execution import mocks
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution, Services
+from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import Stop
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
 from holdfast.engine.reading.task_state import TaskState
-from holdfast.engine.system.entropy import chance
 from holdfast.failpoints import failpoint
 
+E = TypeVar("E", bound=Execution)
 OnWait = Callable[[TaskState], None]
 _FOR_PEOPLE = ("person", "doubt", "budget", "diverged")
 
 
-class Job:
-    """A task to be worked on: by whom, how it is found or begun, how long it is held, and what may stop it.
+class Assignment:
+    """A task to be worked on: by which agent, how it is found or begun, how long it is held, and what may stop it.
 
-    `held` is its log, if it was claimed already.
+    `first_events` are written if it is new. `held` is its log, if it was claimed already.
     """
 
     def __init__(
@@ -41,20 +45,20 @@ class Job:
         prepare: Callable[[], tuple[Log, bool]],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
-        first: contracts.First | None = None,
+        first_events: contracts.First | None = None,
         held: Log | None = None,
     ) -> None:
         self.id = id
         self.held = held
         self.agent = agent
         self.prepare = prepare
-        self.first = first
+        self.first_events = first_events
         self.hold = hold
         self.stop = stop or Stop()
 
 
-class Workshop:
-    """The work of one app."""
+class Dispatcher:
+    """Decides who works on which task in this process, and lets them."""
 
     def __init__(self, logs: Logs, on_wait: OnWait | None = None, prices: Prices | None = None) -> None:
         self.logs = logs
@@ -63,13 +67,14 @@ class Workshop:
         self.busy = claim.Busy(logs.store.holder)
         self.held: set[str] = set()
         """Tasks that workers of this process have taken, or are about to; kept before that is written."""
-        self.tenants: dict[str, Workshop] = {}
-        """Where tasks of tenants are worked on: one place for all workers, who are one holder."""
+        self.tenants: dict[str, Dispatcher] = {}
+        """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
+        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps())
         self._on_wait = on_wait
 
-    def know(self, agent: Agent) -> Agent:
-        """Remember an agent by its name, for those who resume by id."""
+    def register(self, agent: Agent) -> Agent:
+        """Remember an agent by its name, so that its tasks can be resumed by id."""
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
         self.agents[agent.name] = agent
@@ -78,7 +83,7 @@ class Workshop:
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
         """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
         if given is not None:
-            return self.know(given)
+            return self.register(given)
         name = log.state.summary.agent
         if name not in self.agents and not log.state.block:
             raise InvalidValue(
@@ -88,143 +93,200 @@ class Workshop:
             )
         return self.agents.get(name) or nobody(name)
 
-    def work(self, job: Job) -> Log:
+    def work(self, assignment: Assignment) -> Log:
         """Work on a task here and now until it ends or waits."""
-        with claim.stopped_by_interrupt(job.stop, job.id):
-            if job.agent.is_async:
-                return self._in_a_loop(job)
-            with self.busy.with_(job.id):
-                log, go_on = self._take(job)
+        with claim.stopped_by_interrupt(assignment.stop, assignment.id):
+            if assignment.agent.is_async:
+                return self._in_a_loop(assignment)
+            with self.busy.with_(assignment.id):
+                log, go_on = self._take(assignment)
                 if go_on:
-                    run = Run(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                    run.children, run.priced, run.mocks = self.child, self.prices.priced, self.mocks.get(job.id, {})
-                    claim.work(run)
+                    claim.work(self.execution(Execution, assignment, log))
                     self.logs.cache.remember(log)
             self._tell(log)
             return log
 
-    def work_when_free(self, job: Job, wait: float) -> Log:
+    def work_when_free(self, assignment: Assignment, wait: float) -> Log:
         """Work on a task as soon as nobody else does; give up after so many seconds."""
         until = time.monotonic() + wait
         while True:
             try:
-                return self.work(job)
+                return self.work(assignment)
             except TaskBusy:
                 if time.monotonic() >= until:
                     raise
             time.sleep(limits.FOLLOW_SECONDS)
 
-    async def work_async_when_free(self, job: Job, wait: float) -> Log:
+    async def work_async_when_free(self, assignment: Assignment, wait: float) -> Log:
         """The same on the running event loop."""
         import asyncio
 
         until = time.monotonic() + wait
         while True:
             try:
-                return await self.work_async(job)
+                return await self.work_async(assignment)
             except TaskBusy:
                 if time.monotonic() >= until:
                     raise
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
-    async def work_async(self, job: Job) -> Log:
+    async def work_async(self, assignment: Assignment) -> Log:
         """The same on the running event loop; a `def` agent gets a thread."""
         import asyncio
 
-        from holdfast.engine.dispatch.claim_async import begin_async, work_async
-        from holdfast.engine.execution.loop_execution import LoopRun
+        from holdfast.engine.dispatch.loop_claim import begin_async, work_async
+        from holdfast.engine.execution.loop_execution import LoopExecution
 
-        if not job.agent.is_async:
-            return await asyncio.to_thread(self.work, job)
-        with self.busy.with_(job.id):
-            alone = job.first is not None and job.first[0].user is None and job.first[0].thread is None
-            alone = alone and job.id not in self.logs.heads
-            begun = await begin_async(self.logs, job.id, self._first(*job.first)) if job.first and alone else job.held
-            log, go_on = await asyncio.to_thread(self._take, job) if begun is None else (begun, True)
+        if not assignment.agent.is_async:
+            return await asyncio.to_thread(self.work, assignment)
+        with self.busy.with_(assignment.id):
+            begun = assignment.held
+            if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
+                begun = await begin_async(self.logs, assignment.id, self._first_write(*assignment.first_events))
+            log, go_on = await asyncio.to_thread(self._take, assignment) if begun is None else (begun, True)
             if go_on:
-                run = LoopRun(self.logs, log, job.agent, hold=job.hold, stop=job.stop)
-                run.children_async, run.priced = self._child_async, self.prices.priced
-                run.mocks = self.mocks.get(job.id, {})
-                await work_async(run)
+                await work_async(self.execution(LoopExecution, assignment, log))
                 self.logs.cache.remember(log)
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
         return log
 
-    def _take(self, job: Job) -> tuple[Log, bool]:
+    def execution(self, kind: type[E], assignment: Assignment, log: Log) -> E:
+        """The work on a claimed task."""
+        return kind(
+            self.logs,
+            log,
+            assignment.agent,
+            self.services,
+            mocks=self.mocks.get(assignment.id, {}),
+            hold=assignment.hold,
+            stop=assignment.stop,
+        )
+
+    def _take(self, assignment: Assignment) -> tuple[Log, bool]:
         """Claim a task if there is anything to do for it; a new one is created and claimed in one write."""
-        log, claimed = job.prepare()
-        if not claimed and claim.can_go_on(self.logs, log, job.hold):
+        log, claimed = assignment.prepare()
+        if not claimed and checks.can_go_on(self.logs, log, assignment.hold):
             claim.claim(log)
             claimed = True
         return log, claimed
 
-    def _in_a_loop(self, job: Job) -> Log:
+    def _is_alone(self, id: str, first: ev.TaskCreated) -> bool:
+        """Whether a new task may be written without a look: no user or thread to begin with it, nothing known of it."""
+        return first.user is None and first.thread is None and id not in self.logs.heads
+
+    def _in_a_loop(self, assignment: Assignment) -> Log:
         """An async agent, asked for by a program that is not: it gets an event loop of its own."""
         import asyncio
 
         if _loop_is_running():
             raise InvalidValue(
-                f"{job.agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
+                f"{assignment.agent.name!r} is async and an event loop is running here", hint="write: await app.arun(…)"
             )
-        return asyncio.run(self.work_async(job))
+        return asyncio.run(self.work_async(assignment))
 
     # Children
 
-    def child(self, wish: Child, run: Run) -> None:
+    def child(self, wish: Child, run: Execution) -> None:
         """Let a child begin or go on, here, and read what came of it."""
         with contextlib.suppress(TaskBusy, Diverged):  # somebody else works on it, or must: its end will wake us
-            self.work(self._child_job(wish, run))
+            self.work(self._child_assignment(wish, run))
         run.refresh()
 
     async def _child_async(self, wish: Child, run: Any) -> None:
         with contextlib.suppress(TaskBusy, Diverged):
-            await self.work_async(self._child_job(wish, run))
+            await self.work_async(self._child_assignment(wish, run))
         await run.refresh_async()
 
-    def _child_job(self, wish: Child, run: Run) -> Job:
+    def _child_assignment(self, wish: Child, run: Execution) -> Assignment:
         """Starting a child, or finding it: its id is its place, so starting it twice is starting it once."""
         if wish.id.count("#") > limits.MAX_CHILD_DEPTH:
             raise InvalidValue(
                 f"{wish.id!r} is the child of too many children", hint="let fewer tasks start each other"
             )
-        self.know(wish.agent)
+        self.register(wish.agent)
         parent = run.hot.summary
         limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
-        given: dict[str, Any] = {"user": parent.user, "thread": parent.thread, "queue": parent.queue}
-        given |= {"parent": parent.id, "parent_step": wish.step, "priority": parent.priority, "mock": parent.mock}
-        given |= contracts.inherited(run.hot, self.logs)
         if run.mocks:
             self.mocks[wish.id] = run.mocks
-        payers = (*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ()))
-        first = created(wish.agent, wish.input, deadline_us=limit, payers=payers, **given), ()
-        prepare = lambda: self.enter(wish.id, wish.agent, *first)  # noqa: E731 — made for one job
-        return Job(wish.id, wish.agent, prepare, run.hold, run.stop, first)
+        first = created(
+            wish.agent,
+            wish.input,
+            user=parent.user,
+            thread=parent.thread,
+            queue=parent.queue,
+            priority=parent.priority,
+            parent=parent.id,
+            parent_step=wish.step,
+            mock=parent.mock,
+            deadline_us=limit,
+            payers=(*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ())),
+            **contracts.inherited(run.hot, self.logs),
+        )
+        prepare = lambda: self.enter(wish.id, wish.agent, first)  # noqa: E731 — made for one assignment
+        return Assignment(wish.id, wish.agent, prepare, run.hold, run.stop, (first, ()))
 
-    # Beginnings
+    # Beginning and resuming
+
+    def first_events(
+        self, name: str, agent: Agent | str, input: Mapping[str, Any] | None, options: TaskOptions
+    ) -> contracts.First:
+        """Return the first event of a task and what follows it in the same write, if what it is given fits."""
+        if isinstance(agent, Agent):
+            self.register(agent)
+        mock = mocks.kept(self.mocks, name, options.mock)
+        return begin.first_events(agent, input, options, self.logs.clock.now_us(), mock=mock)
+
+    def assignment(
+        self, name: str, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: float
+    ) -> Assignment:
+        """Starting a task here and now, or going on with it."""
+        first = self.first_events(name, self.register(agent), input, options)
+        return Assignment(name, agent, lambda: self.enter(name, agent, *first), hold, first_events=first)
+
+    def resumption(
+        self, log: Log, agent: Agent | None, *, anyway: bool, by: str, why: str, deadline_us: int | None, hold: float
+    ) -> Assignment:
+        """The work that is left on a task. A quarantined one is claimed, a failed one is reopened."""
+        known = self.agent_of(log, agent)
+        checks.check_resumable(self.logs, log, known, anyway=anyway)
+        if log.state.summary.waiting == "diverged":
+            log = change(self.logs, log.name, lambda hot: (ev.DivergenceAccepted(by=by, why=why),))
+        summary = log.state.summary
+        if summary.status in ("completed", "cancelled"):
+            raise TaskFinished(log.name, summary.status, "app.resume")
+        if log.state.ended:
+            log = change(self.logs, log.name, reopen(by, why, deadline_us))
+
+        def prepare() -> tuple[Log, bool]:
+            if summary.waiting == "quarantined":
+                claim.claim(log)
+            return log, summary.waiting == "quarantined"
+
+        return Assignment(log.name, known, prepare, hold)
 
     def enter(self, name: str, agent: Agent, first: ev.TaskCreated, then: tuple[Event, ...] = ()) -> tuple[Log, bool]:
         """The task of that id, begun and claimed if it is not there; and whether it was."""
         if self.logs.store.origin(name) is None:
             with contextlib.suppress(TaskExists):  # another process was first, and its task is the same
                 failpoint("claim.before")
-                log = begin(self.logs, name, self._first(first, then), None)
+                log = begin.begin(self.logs, name, self._first_write(first, then))
                 failpoint("claim.after")
                 return log, True
         log = self.logs.load(name)
-        claim.check_agent(log, agent)
-        claim.same_owner(log, first)
-        claim.same_input(self.logs, log, first.input)
+        checks.check_agent(log, agent)
+        checks.same_owner(log, first)
+        checks.same_input(self.logs, log, first.input)
         contracts.same_contract(self.logs, log, first, then)
         mocks.refuse_real(log, first.mock)
         if log.state.ended and first.parent is not None:
-            answers.child_again(self.logs, first.parent, name)
+            child_again(self.logs, first.parent, name)
             log.refresh()
         if not log.state.ended:
-            claim.check_resumable(self.logs, log, agent)
+            checks.check_resumable(self.logs, log, agent)
         return log, False
 
-    def _first(self, first: ev.TaskCreated, then: tuple[Event, ...]) -> list[Event]:
+    def _first_write(self, first: ev.TaskCreated, then: tuple[Event, ...]) -> list[Event]:
         """The first write of a task that is worked on at once: it is created and claimed in one."""
         pins = self.logs.pins(first.user, first.thread)
         store = self.logs.store
@@ -232,7 +294,7 @@ class Workshop:
 
     def begin(self, name: str, first: Event, then: tuple[Event, ...] = ()) -> Log:
         """Write the first event of a task, and what follows it at once."""
-        return begin(self.logs, name, [first, *then], None)
+        return begin.begin(self.logs, name, [first, *then])
 
     def _tell(self, log: Log) -> None:
         """Tell the program that a task now waits for a person."""
@@ -248,47 +310,3 @@ def _loop_is_running() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def begin(logs: Logs, name: str, events: list[Event], parent: Log | None) -> Log:
-    """Write the first events of a task, or of a fork of another."""
-    if name in logs.heads:
-        from holdfast.engine.control import divergence  # hardly ever needed
-
-        divergence.refuse_lost(logs, name, events[0])
-    log = Log(logs, name)
-    if parent is not None:
-        log.hot, log.head = parent.hot, parent.head
-    log.check(events)
-    try:
-        return logs.create(name, events) if parent is None else logs.fork(parent, name, events)
-    except Conflict:
-        if parent is not None and logs.store.origin(parent.name) is None:
-            raise logs.missing(parent.name) from None
-        if logs.store.tombstone(name) is not None:
-            raise logs.missing(name) from None
-        raise TaskExists(name) from None
-
-
-def created(agent: Agent | str, input: Fields, **given: Any) -> ev.TaskCreated:
-    """The first event of a task."""
-    user, thread = given.pop("user", None), given.pop("thread", None)
-    declared: dict[str, Any] = {}
-    if isinstance(agent, Agent):
-        declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
-        declared |= {"phases": agent.phases, "budget": agent.budget}
-    return ev.TaskCreated(
-        agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
-        input=input,
-        seed=chance(8),
-        user=None if user is None else names.user_log(user).removeprefix("@user/"),
-        thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
-        salt=chance(8) if user is not None else "",
-        **{**declared, **given},
-    )
-
-
-def deadline_us(now_us: int, seconds: float | None, moment_us: int | None = None) -> int | None:
-    """When a task must be done: the first of a length of time from now and a moment somebody else set."""
-    mine = None if seconds is None else now_us + int(seconds * 1_000_000)
-    return min((one for one in (mine, moment_us) if one is not None), default=None)

@@ -10,10 +10,11 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.events import Event
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.engine.control import answers
+from holdfast.engine.control import patches
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.dispatch.dispatcher import begin
-from holdfast.engine.logs.log import Log, Logs, decoded
+from holdfast.engine.dispatch.begin import begin
+from holdfast.engine.logs.log import Log, decoded
+from holdfast.engine.logs.logs import Logs
 
 
 class Wanted(Struct, frozen=True):
@@ -39,7 +40,7 @@ def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -
     events: list[Event] = [forked]
     if wanted.patch is not None:
         patched = ev.StatePatched(patch=changes_of(wanted.patch), by=wanted.by)
-        events += answers.admitted(logs, parent.state, patched, agents)
+        events += patches.admitted(logs, parent.state, patched, agents)
     try:
         return begin(logs, wanted.id, events, parent)
     except TaskExists:

@@ -12,7 +12,7 @@ from typing import Any
 _IDLE = 16
 
 
-class Job:
+class ThreadCall:
     """A function under way in a thread. `wait` for it, or be told; what comes after `abandon` goes to `late`."""
 
     def __init__(self, work: Callable[[], Any], late: Callable[[Any], None] | None = None) -> None:
@@ -79,9 +79,9 @@ class Threads:
     def _forget(self) -> None:
         """A forked child has none of its parent's threads."""
         self._guard = threading.Lock()
-        self._idle: deque[tuple[threading.Lock, list[Job]]] = deque()
+        self._idle: deque[tuple[threading.Lock, list[ThreadCall]]] = deque()
 
-    def start(self, job: Job) -> Job:
+    def start(self, job: ThreadCall) -> ThreadCall:
         """Begin a job, in a thread that has nothing to do or in a new one."""
         with self._guard:
             waiting = self._idle.pop() if self._idle else None
@@ -93,12 +93,12 @@ class Threads:
             wake.release()
         return job
 
-    def _serve(self, job: Job) -> None:
+    def _serve(self, job: ThreadCall) -> None:
         wake = threading.Lock()
         wake.acquire()
         while True:
             job.run()
-            box: list[Job] = []
+            box: list[ThreadCall] = []
             with self._guard:
                 if len(self._idle) >= _IDLE:
                     return

@@ -31,16 +31,16 @@ from holdfast.core.flows.requests import (
 from holdfast.core.flows.step import earliest
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.drivers import invocation
-from holdfast.engine.drivers.abandonable import Job, Threads
+from holdfast.engine.drivers.abandonable import ThreadCall, Threads
 from holdfast.engine.drivers.invocation import Acting
 from holdfast.engine.execution.call import CALLER
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
 
 THREADS = Threads()
 """Where functions run that may have to be left behind."""
 
 
-def drive(flow: Part, run: Run) -> Any:
+def drive(flow: Part, run: Execution) -> Any:
     """Carry out a flow for a `def` agent."""
     try:
         wish = flow.send(None)
@@ -58,8 +58,8 @@ def drive(flow: Part, run: Run) -> Any:
 # What a `def` agent is answered
 
 
-def _act(wish: Act, run: Run) -> Outcome:
-    acting, want, watch = Acting(wish, run), wish.want, run.logs.watch
+def _act(wish: Act, run: Execution) -> Outcome:
+    acting, want, watch = Acting(wish, run), wish.want, run.services.long_steps
     if want.effect != "once" and want.estimate is None:  # those are announced before they begin
         watch.begin(acting)
     try:
@@ -78,7 +78,7 @@ def _within(acting: Acting, seconds: float) -> Outcome:
         outcome = acting.outcome(acting.make)
         return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
 
-    job = THREADS.start(Job(work, acting.late))
+    job = THREADS.start(ThreadCall(work, acting.late))
     if job.wait(seconds) or not job.abandon():
         return job.value()
     return acting.in_doubt()
@@ -95,19 +95,19 @@ def _awaited(acting: Acting, value: Any) -> Outcome:
     return acting.outcome(job.value)
 
 
-def _in_own_loop(value: Any) -> Job:
+def _in_own_loop(value: Any) -> ThreadCall:
     """Await something in a thread that has an event loop for it."""
     import asyncio  # what a program of `def` agents hardly ever needs
 
     async def wait() -> Any:
         return await value
 
-    job = THREADS.start(Job(lambda: asyncio.run(wait())))
+    job = THREADS.start(ThreadCall(lambda: asyncio.run(wait())))
     job.wait(None)
     return job
 
 
-def _transact(wish: Transact, run: Run) -> Outcome | None:
+def _transact(wish: Transact, run: Execution) -> Outcome | None:
     transacting = invocation.Transacting(wish, run)
     try:
         return transacting.outcome(run.transact(transacting.work, transacting.seconds))
@@ -115,7 +115,7 @@ def _transact(wish: Transact, run: Run) -> Outcome | None:
         return transacting.outcome(error=error)
 
 
-def _ask(wish: Ask, run: Run) -> Any:
+def _ask(wish: Ask, run: Execution) -> Any:
     """Ask the destination. If it cannot be asked, nobody knows yet."""
     assert wish.want.reconcile is not None
     try:
@@ -125,7 +125,7 @@ def _ask(wish: Ask, run: Run) -> Any:
         return Unknown()
 
 
-def _sleep(wish: Sleep, run: Run) -> None:
+def _sleep(wish: Sleep, run: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     now_us = run.logs.clock.now_us()
     if wish.until_us - now_us > run.hold * 1_000_000:
@@ -137,7 +137,7 @@ def _sleep(wish: Sleep, run: Run) -> None:
             return
 
 
-def _park(wish: Park, run: Run) -> None:
+def _park(wish: Park, run: Execution) -> None:
     """Suspend the task, unless what it waits for has come meanwhile."""
     if threading.get_ident() != run.thread:
         raise Parked(wish)
@@ -154,7 +154,7 @@ class Parked(BaseException):
         self.wish = wish
 
 
-def drive_in_thread(flow: Part, run: Run) -> Any:
+def drive_in_thread(flow: Part, run: Execution) -> Any:
     """Carry out a verb in a thread of the agent's own. If it has to wait, the whole task does, at its next verb."""
     try:
         with run.in_thread():
@@ -164,7 +164,7 @@ def drive_in_thread(flow: Part, run: Run) -> Any:
         raise Suspended from None
 
 
-def suspend_for_threads(run: Run) -> None:
+def suspend_for_threads(run: Execution) -> None:
     """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay."""
     if not run.thread_waits:
         return
@@ -175,7 +175,7 @@ def suspend_for_threads(run: Run) -> None:
         _park(Park(why, run.logs.clock.now_us()), run)
 
 
-def _body(wish: Body, run: Run) -> Any:
+def _body(wish: Body, run: Execution) -> Any:
     try:
         result = run.body()
     except Exception:  # whatever the agent raises: first comes what stopped it, if it swallowed that
@@ -188,7 +188,7 @@ def _body(wish: Body, run: Run) -> Any:
     return result
 
 
-def _raise_if_over(run: Run) -> None:
+def _raise_if_over(run: Execution) -> None:
     """An agent that swallowed what stopped it: nothing it did after that counts."""
     if run.suspended:
         raise Suspended from None
@@ -206,7 +206,7 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Owner: lambda wish, run: invocation.owner(wish.unique, run),
     Sleep: _sleep,
     Park: _park,
-    Child: lambda wish, run: run.children(wish, run),
+    Child: lambda wish, run: run.services.run_child(wish, run),
     Body: _body,
     Idle: lambda wish, run: run.idle(),
     Payers: lambda wish, run: invocation.payers(wish.ids, run),

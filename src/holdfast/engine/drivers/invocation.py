@@ -24,10 +24,11 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.control import answers
+from holdfast.engine.control import late_results
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.call import CALLER, Call
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
+from holdfast.engine.reading import timeline
 from holdfast.failpoints import failpoint
 
 
@@ -36,7 +37,7 @@ class Acting:
 
     __slots__ = ("_act", "_run", "fn", "given", "key", "started_us", "usage", "want")
 
-    def __init__(self, act: Act, run: Run, connection: Any = None) -> None:
+    def __init__(self, act: Act, run: Execution, connection: Any = None) -> None:
         want = act.want
         self.want = want
         self.key = act.key
@@ -140,7 +141,7 @@ class Acting:
         if isinstance(result, Outcome):
             failure = None if result.error is None else failures.failure(result.error, secrets=self.want.secrets)
             name = self._run.log.name
-            answers.observe(self._run.logs, name, self.key, result.value, failure)
+            late_results.observe(self._run.logs, name, self.key, result.value, failure)
 
     def in_doubt(self) -> Outcome:
         """No answer in time."""
@@ -167,7 +168,7 @@ def is_awaitable(value: object) -> bool:
 class Transacting:
     """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
 
-    def __init__(self, wish: Transact, run: Run) -> None:
+    def __init__(self, wish: Transact, run: Execution) -> None:
         self._wish = wish
         self._run = run
         self._outcome: Outcome | None = None
@@ -200,7 +201,7 @@ class NothingToCommit(Exception):
     """Rolls a transaction back."""
 
 
-def question(wish: Ask, run: Run) -> Call:
+def question(wish: Ask, run: Execution) -> Call:
     """What `reconcile` is asked about."""
     step = wish.step
     known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
@@ -222,14 +223,14 @@ def answer(given: Any, want: Want) -> Happened | DidNotHappen | Unknown | Unfit:
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
 
 
-def recalled(key: str, run: Run) -> Any:
+def recalled(key: str, run: Execution) -> Any:
     """A step of the log this one was forked from."""
     hot = run.hot
     place = f"{hot.turn}/{key}" if hot.turn else key
-    return answers.step_of(run.logs, hot.forked_from, place)
+    return timeline.step_of(run.logs, hot.forked_from, place)
 
 
-def payers(ids: tuple[str, ...], run: Run) -> list[Hot]:
+def payers(ids: tuple[str, ...], run: Execution) -> list[Hot]:
     """The states of the tasks whose budgets this one uses up, as far as they are still there."""
     found: list[Hot] = []
     for id in ids:
@@ -238,13 +239,13 @@ def payers(ids: tuple[str, ...], run: Run) -> list[Hot]:
     return found
 
 
-def owner(unique: str, run: Run) -> Owned | None:
+def owner(unique: str, run: Execution) -> Owned | None:
     """Who has a unique key, and what became of that call."""
     take: Take | None = run.logs.store.taken(unique)
     if take is None:
         return None
     try:
-        step = answers.step_of(run.logs, take.log, take.step) or answers.kept_step(run.logs, take.log, unique)
+        step = timeline.step_of(run.logs, take.log, take.step) or timeline.kept_step(run.logs, take.log, unique)
     except HoldfastError:
         return Owned(take, None, gone=True)
     return Owned(take, step)

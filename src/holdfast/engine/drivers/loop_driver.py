@@ -27,15 +27,16 @@ from holdfast.core.flows.requests import (
     Unknown,
 )
 from holdfast.engine.drivers import invocation
-from holdfast.engine.drivers.abandonable import Job
+from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS
 from holdfast.engine.drivers.invocation import Acting
 from holdfast.engine.drivers.parallel import Piece
+from holdfast.engine.execution.branches import outside_context
 from holdfast.engine.execution.call import CALLER
-from holdfast.engine.execution.loop_execution import LoopRun, nowhere
+from holdfast.engine.execution.loop_execution import LoopExecution
 
 
-async def drive_async(flow: Part, run: LoopRun) -> Any:
+async def drive_async(flow: Part, run: LoopExecution) -> Any:
     """Carry out a verb of an `async def` agent. What ends the whole task is not raised in the branch that met it."""
     try:
         return await carry_out(flow, run)
@@ -48,7 +49,7 @@ async def drive_async(flow: Part, run: LoopRun) -> Any:
         raise
 
 
-async def carry_out(flow: Part, run: LoopRun) -> Any:
+async def carry_out(flow: Part, run: LoopExecution) -> Any:
     """Carry out a flow on an event loop."""
     if not run.enter():
         await run.enter_later()
@@ -68,7 +69,7 @@ async def carry_out(flow: Part, run: LoopRun) -> Any:
         run.leave()
 
 
-async def drive_all(run: LoopRun, pieces: Sequence[Piece], limit: int) -> list[Any]:
+async def drive_all(run: LoopExecution, pieces: Sequence[Piece], limit: int) -> list[Any]:
     """Drive several flows at once, some at a time; gives a value or an exception for each."""
     places = asyncio.Semaphore(limit)
 
@@ -80,11 +81,11 @@ async def drive_all(run: LoopRun, pieces: Sequence[Piece], limit: int) -> list[A
                 return error
 
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(one(piece), context=nowhere()) for piece in pieces]
+    tasks = [loop.create_task(one(piece), context=outside_context()) for piece in pieces]
     return list(await asyncio.gather(*tasks))
 
 
-async def _act_async(wish: Act, run: LoopRun) -> Outcome:
+async def _act_async(wish: Act, run: LoopExecution) -> Outcome:
     acting = Acting(wish, run)
     if wish.want.effect != "once" and wish.want.estimate is None:  # those are announced before they begin
         run.acting[acting] = run.time()
@@ -97,9 +98,9 @@ async def _act_async(wish: Act, run: LoopRun) -> Outcome:
         run.acting.pop(acting, None)
 
 
-async def _in_thread(acting: Acting, run: LoopRun) -> Outcome:
+async def _in_thread(acting: Acting, run: LoopExecution) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
-    job = Job(lambda: acting.outcome(acting.make), acting.late)
+    job = ThreadCall(lambda: acting.outcome(acting.make), acting.late)
     landed = run.future()
     job.tell(lambda: run.tell(landed))
     THREADS.start(job)
@@ -148,7 +149,7 @@ async def _kept(acting: Acting, value: Any) -> Outcome:
         return Outcome(error=inside, started_us=acting.started_us)
 
 
-async def _transact_async(wish: Transact, run: LoopRun) -> Outcome | None:
+async def _transact_async(wish: Transact, run: LoopExecution) -> Outcome | None:
     transacting = invocation.Transacting(wish, run)
     try:
         return transacting.outcome(await run.transact_async(transacting.work, transacting.seconds))
@@ -156,7 +157,7 @@ async def _transact_async(wish: Transact, run: LoopRun) -> Outcome | None:
         return transacting.outcome(error=error)
 
 
-async def _ask_async(wish: Ask, run: LoopRun) -> Any:
+async def _ask_async(wish: Ask, run: LoopExecution) -> Any:
     assert wish.want.reconcile is not None
     reconcile, call = wish.want.reconcile, invocation.question(wish, run)
     try:
@@ -166,7 +167,7 @@ async def _ask_async(wish: Ask, run: LoopRun) -> Any:
         return Unknown()
 
 
-async def _sleep_async(wish: Sleep, run: LoopRun) -> None:
+async def _sleep_async(wish: Sleep, run: LoopExecution) -> None:
     left = (wish.until_us - run.logs.clock.now_us()) / 1_000_000
     if left > run.hold:
         await run.park("timer", wish.until_us)
@@ -175,11 +176,11 @@ async def _sleep_async(wish: Sleep, run: LoopRun) -> None:
         await run.refresh_async()
 
 
-async def _child_async(wish: Child, run: LoopRun) -> None:
-    await run.children_async(wish, run)
+async def _child_async(wish: Child, run: LoopExecution) -> None:
+    await run.services.run_child_async(wish, run)
 
 
-_ANSWERS: dict[type, Callable[[Any, LoopRun], Any]] = {
+_ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Record: lambda wish, run: run.write(wish),
     Act: _act_async,
     Transact: _transact_async,

@@ -14,11 +14,11 @@ from holdfast.core.flows import step
 from holdfast.core.flows.requests import Branch, Park, Part, Want
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.signature import Parameters
-from holdfast.engine.drivers.abandonable import Job
+from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS, Parked, drive
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
 
-Work = Want | Callable[[Run, Branch], Part]
+Work = Want | Callable[[Execution, Branch], Part]
 """Something to be done in a branch of its own: a step, or any flow."""
 
 Outcome = Any
@@ -28,14 +28,14 @@ Outcome = Any
 class Piece:
     """One of several flows: its branch, and what became of it."""
 
-    def __init__(self, run: Run, branch: Branch, work: Work) -> None:
+    def __init__(self, run: Execution, branch: Branch, work: Work) -> None:
         self.branch = branch
         self.flow = step.step(run, branch, work) if isinstance(work, Want) else work(run, branch)
         self.parked: Park | None = None
         self.done = False
         self.outcome: Outcome = None
 
-    def go_on(self, run: Run) -> None:
+    def go_on(self, run: Execution) -> None:
         """Drive it until it ends or has to wait."""
         flow, self.parked = self.flow, None
         self.flow = _resumable(flow)
@@ -64,12 +64,12 @@ def _resumable(flow: Part) -> Part:
         return done.value
 
 
-def parts(run: Run, branch: Branch, works: Sequence[Work]) -> list[Piece]:
+def parts(run: Execution, branch: Branch, works: Sequence[Work]) -> list[Piece]:
     """A branch for each piece of work, numbered in their order."""
     return [Piece(run, branch.child(), work) for work in works]
 
 
-def in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
+def in_threads(run: Execution, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
     """Drive pieces in threads, some at a time. If one must wait, the task does, when all others have ended or wait."""
     while left := [piece for piece in pieces if not piece.done]:
         _in_threads(run, left, limit)
@@ -81,7 +81,7 @@ def in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
     return [piece.outcome for piece in pieces]
 
 
-def _in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> None:
+def _in_threads(run: Execution, pieces: Sequence[Piece], limit: int) -> None:
     queue = list(reversed(pieces))
     guard = threading.Lock()
 
@@ -94,7 +94,7 @@ def _in_threads(run: Run, pieces: Sequence[Piece], limit: int) -> None:
                     return
                 piece.go_on(run)
 
-    jobs = [THREADS.start(Job(serve)) for _ in range(min(limit, len(pieces)))]
+    jobs = [THREADS.start(ThreadCall(serve)) for _ in range(min(limit, len(pieces)))]
     for job in jobs:
         job.wait(None)
     for job in jobs:

@@ -14,7 +14,8 @@ from holdfast.core.flows.requests import Branch
 from holdfast.core.state.fold import evolve, saying
 from holdfast.core.state.shapes import Hot
 from holdfast.engine.definitions.state_versions import States, version_of
-from holdfast.engine.logs.log import Log, Logs, Told, decoded
+from holdfast.engine.logs.log import Log, Told, decoded
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import message_values
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
@@ -30,22 +30,24 @@ from holdfast.core.errors import (
     UnnamedThread,
 )
 from holdfast.core.events import Event, Usage
-from holdfast.core.flows.requests import Branch, Park, Record, Want
+from holdfast.core.flows.requests import Branch, Child, Park, Record, Want
 from holdfast.core.state import rules
 from holdfast.core.state.fold import saying
 from holdfast.core.state.shapes import Hot, Undo
 from holdfast.core.wording import verb_of
-from holdfast.engine.control import answers
+from holdfast.engine.control import change, late_results
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.state_versions import version_of
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
 from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.linked_logs import Beside
-from holdfast.engine.execution.pending import Entry, Stop, no_body, settle, unpriced
+from holdfast.engine.execution.long_steps import LongSteps
+from holdfast.engine.execution.pending import Entry, Stop, no_body, settle
 from holdfast.engine.execution.step_request import undo_want
 from holdfast.engine.logs.committer import Resolve, Ticket
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Placed
 
 if TYPE_CHECKING:
@@ -55,17 +57,46 @@ Transacted = tuple[Write, Placed] | list[Stored]
 _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 
-class Run:
+class Services(Struct, frozen=True):
+    """What an execution needs of its process: children worked on, prices of models, steps that take long."""
+
+    run_child: Callable[[Child, Any], None]
+    run_child_async: Callable[[Child, Any], Coroutine[Any, Any, None]]
+    priced: Callable[[Usage], Usage]
+    long_steps: LongSteps
+
+
+class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
         *("_buffer", "_counted", "_failed", "_flight", "_names", "_queue", "_refusals", "agent", "beside", "body"),
-        *("busy", "called", "children", "deliver", "hold", "landed_once", "lock", "log", "logs", "mocks", "over"),
-        *("priced", "root", "secrets", "stop", "suspended", "thread", "thread_waits", "underway", "undoers", "views"),
+        *("busy", "called", "deliver", "hold", "landed_once", "lock", "log", "logs", "mocks", "over"),
+        *(
+            "priced",
+            "root",
+            "secrets",
+            "services",
+            "stop",
+            "suspended",
+            "thread",
+            "thread_waits",
+            "underway",
+            "undoers",
+            "views",
+        ),
     )
 
     def __init__(
-        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+        self,
+        logs: Logs,
+        log: Log,
+        agent: Agent,
+        services: Services,
+        *,
+        mocks: Mapping[str, Any],
+        hold: float = limits.HOLD_SECONDS,
+        stop: Stop | None = None,
     ) -> None:
         self.logs = logs
         self.log = log
@@ -74,13 +105,13 @@ class Run:
         self.suspended = False
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)
-        self.priced: Callable[[Usage], Usage] = unpriced
+        self.services = services
+        self.priced = services.priced
         self.secrets: set[str] = set()
         self.called: dict[str, Want] = {}
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
-        self.children: Any = None
-        self.mocks: Mapping[str, Any] = {}
+        self.mocks = mocks
         self.body: Callable[[], Any] = no_body
         self.busy = 0
         self.thread_waits: list[Park] = []
@@ -202,7 +233,7 @@ class Run:
             self._failed = error
         settle(batch, error)
         if isinstance(error, LeaseLost):
-            answers.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
+            late_results.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
 
     def _next_batch(self) -> tuple[list[Entry], list[Event]]:
         """What can be written together now: what was said, and the queued records that still hold."""
@@ -267,7 +298,7 @@ class Run:
 
     def _follow(self, rows: list[Stored]) -> None:
         self.log.follow(rows, self.log.name)
-        over = answers.taken(self.hot, rows)
+        over = late_results.taken(self.hot, rows)
         if over is not None:
             self._failed = over
             raise over
@@ -400,7 +431,7 @@ class Run:
         parent = self.hot.summary.parent
         if parent is None or not record.events or not isinstance(record.events[-1], _ENDINGS):
             return ()
-        return answers.child_ended(self.logs, parent, self.log.name, record.events[-1])
+        return change.child_ended(self.logs, parent, self.log.name, record.events[-1])
 
     # Saying
 
@@ -500,7 +531,7 @@ class Run:
 def _deliver(tickets: Sequence[Ticket]) -> None:
     """Told by the committing thread that something has landed, or has not."""
     for ticket in tickets:
-        run = cast("Run", ticket.waiter)
+        run = cast("Execution", ticket.waiter)
         with run.lock:
             run.landed(ticket)
             run.landed_once.notify_all()

@@ -17,7 +17,8 @@ from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import Hot
 from holdfast.core.state.summary import first_summary
 from holdfast.engine.conversations.thread_view import Talk, spoken
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 
 
 class Beside:

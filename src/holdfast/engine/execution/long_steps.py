@@ -37,7 +37,7 @@ class Loop(Protocol):
     def acting(self) -> Iterable[Watched]: ...
 
 
-class Watch:
+class LongSteps:
     """One thread that looks after all running steps of a process, and sleeps while there are none.
 
     A step that begins is only put down: the thread tells by how often it has seen it how long it takes.

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
 import weakref
-from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import Group, Stored
@@ -17,109 +14,40 @@ from holdfast.core.flows.requests import Branch, Record
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.execution.awaitable import not_awaited
-from holdfast.engine.execution.call import CALLER, current_call
-from holdfast.engine.execution.execution import Run, Transacted
+from holdfast.engine.execution.branches import Place, branch_numbers, current_place, outside_context, stands_for
+from holdfast.engine.execution.call import current_call
+from holdfast.engine.execution.execution import Execution, Services, Transacted
 from holdfast.engine.execution.pending import Entry, Stop
 from holdfast.engine.logs.committer import Ticket
-from holdfast.engine.logs.hop import hop_of
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.logs.loop_commits import hop_of
 from holdfast.engine.system.exits import Exited, caught
-
-
-class Here(NamedTuple):
-    """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had said."""
-
-    run: LoopRun
-    branch: Branch
-    seen: int
-    own: Any
-
-
-_here: ContextVar[Here | None] = ContextVar("holdfast_here", default=None)
-
-
-def nowhere() -> Context:
-    """A context for what the engine itself starts: no branch of any task."""
-    context = copy_context()
-    context.run(_here.set, None)
-    return context
-
-
-class Births:
-    """Numbers asyncio tasks as agents start them, by a task factory around whatever factory a loop has.
-
-    The order in which one branch starts others is the order of its code, the same on every replay. The order in which
-    they come to their first verb need not be.
-    """
-
-    def __init__(self) -> None:
-        self._watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
-
-    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Number what agents start on this loop."""
-        if loop not in self._watched:
-            self._watched.add(loop)
-            loop.set_task_factory(_factory(loop.get_task_factory()))
-
-
-births = Births()
-
-
-def _factory(inner: Any) -> Any:
-    def make(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
-        context: Context | None = given.get("context")
-        here = _here.get() if context is None else context.get(_here)
-        stands_in = here is not None and _is_waited_for()
-        if here is not None and not stands_in and CALLER.get() is None:
-            context = copy_context() if context is None else context.copy()
-            context.run(_here.set, here.run.born(here))
-            given["context"] = context
-        made = asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
-        if stands_in:
-            _stand_ins[made] = _whose(asyncio.current_task())
-        return made
-
-    return make
-
 
 # Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. What is begun under one Python goes
 # on under another, so that one is no branch: it stands in for the one that waits, which does nothing meanwhile.
 
-_WAIT_FOR: object = asyncio.wait_for.__code__ if sys.version_info < (3, 12) else None
-_FRAMES = 7  # from here up to it, at the most
-_stand_ins: weakref.WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any] | None] = weakref.WeakKeyDictionary()
 
-
-def _is_waited_for() -> bool:
-    """Whether it is `wait_for` that starts an asyncio task, here and now, in order to wait for it."""
-    frame = None if _WAIT_FOR is None else inspect.currentframe()
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        if frame.f_code is _WAIT_FOR:
-            timeout: float | None = frame.f_locals["timeout"]
-            return timeout is not None and timeout > 0
-        frame = frame.f_back
-    return False
-
-
-def _whose(task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
-    """Whom an asyncio task stands in for, or itself."""
-    return task if task is None else _stand_ins.get(task, task)
-
-
-class LoopRun(Run):
+class LoopExecution(Execution):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
         *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
-        *("active", "children_async", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
+        *("active", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
     )
 
     def __init__(
-        self, logs: Logs, log: Log, agent: Agent, *, hold: float = limits.HOLD_SECONDS, stop: Stop | None = None
+        self,
+        logs: Logs,
+        log: Log,
+        agent: Agent,
+        services: Services,
+        *,
+        mocks: Mapping[str, Any],
+        hold: float = limits.HOLD_SECONDS,
+        stop: Stop | None = None,
     ) -> None:
-        super().__init__(logs, log, agent, hold=hold, stop=stop)
+        super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop)
         self._loop = asyncio.get_running_loop()
         self.deliver = hop_of(self._loop)
         self.future = self._loop.create_future
@@ -127,7 +55,6 @@ class LoopRun(Run):
         self.acting: dict[Any, float] = {}
         self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
-        self.children_async: Any = None
         self.drive: Any = None
         self.drive_all: Any = None
         self._looking: asyncio.TimerHandle | None = None
@@ -151,12 +78,12 @@ class LoopRun(Run):
             if call is not None:
                 raise NestedStep(verb, call.step) from None
             raise UnnamedThread(verb, "outside the event loop") from None
-        here = _here.get()
-        if here is None or here.run is not self:
-            here = Here(self, self.root, self.root.seen, self.root.own)
+        here = current_place.get()
+        if here is None or here.execution is not self:
+            here = Place(self, self.root, self.root.seen, self.root.own)
         if here.branch.owner is task:
             return here.branch
-        if task is not None and here.branch.owner is _whose(task):
+        if task is not None and here.branch.owner is stands_for(task):
             self._tasks.add(task)
             return here.branch
         if here.branch.turn != self.root.turn:
@@ -168,24 +95,24 @@ class LoopRun(Run):
         self._own(branch)
         return branch
 
-    def born(self, here: Here) -> Here:
+    def born(self, here: Place) -> Place:
         """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
         parent, seen, own = here.branch, here.seen, here.own
-        if parent.owner is not None and parent.owner is _whose(asyncio.current_task()):
+        if parent.owner is not None and parent.owner is stands_for(asyncio.current_task()):
             seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
         branch = parent.child(seen=seen, own=own)
-        return Here(self, branch, branch.seen, branch.own)
+        return Place(self, branch, branch.seen, branch.own)
 
     def _own(self, branch: Branch) -> None:
         task = asyncio.current_task()
-        branch.owner = _whose(task)
+        branch.owner = stands_for(task)
         if task is not None:
             self._tasks.add(task)
         self.moved(branch)
 
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
-        _here.set(Here(self, branch, branch.seen, branch.own))
+        current_place.set(Place(self, branch, branch.seen, branch.own))
 
     # Writing
 
@@ -247,7 +174,7 @@ class LoopRun(Run):
         while self._flight is not None:
             await asyncio.sleep(0.001)
         self._flight = ([], [], None)
-        job = self._loop.create_task(asyncio.to_thread(self.transaction, work, seconds), context=nowhere())
+        job = self._loop.create_task(asyncio.to_thread(self.transaction, work, seconds), context=outside_context())
         result: asyncio.Future[bool] = self.future()
 
         def done(job: asyncio.Future[Transacted]) -> None:
@@ -377,8 +304,8 @@ class LoopRun(Run):
     async def body_async(self) -> Any:
         """Let the agent's own function run, as a task that can be stopped."""
         assert self.start_body is not None
-        births.watch(self._loop)
-        self._root = self._loop.create_task(self._as_root(self.start_body), context=nowhere())
+        branch_numbers.watch(self._loop)
+        self._root = self._loop.create_task(self._as_root(self.start_body), context=outside_context())
         self.active -= 1
         self._look()
         try:
@@ -412,7 +339,7 @@ class LoopRun(Run):
     def look_later(self) -> None:
         """See to it that a step that takes long announces itself."""
         if self._looking is None:
-            self.logs.watch.loops[self.log.name] = self
+            self.services.long_steps.loops[self.log.name] = self
             self._looking = self._loop.call_later(limits.ANNOUNCE_SECONDS / 4, self._announce_long)
 
     def _announce_long(self) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Write
-from holdfast.core.events import Usage
 from holdfast.core.flows.requests import Record
 
 _PENDING = object()
@@ -60,11 +59,6 @@ def settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
     """Tell all of them the same."""
     for entry in batch:
         entry.settle(error is None, error)
-
-
-def unpriced(usage: Usage) -> Usage:
-    """What models cost is not known."""
-    return usage
 
 
 def no_body() -> None:

@@ -8,11 +8,10 @@ cannot block (async agents). A transaction with user code in it shares with nobo
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from holdfast.core import limits
 from holdfast.core.codec import Draft, Group, Head, Write
@@ -221,38 +220,3 @@ def _placed(outcome: Outcome) -> tuple[Placed, ...]:
 
 
 # What was acknowledged
-
-
-class Known(NamedTuple):
-    """A head that was acknowledged, and the turn the task was in."""
-
-    head: Head
-    turn: int
-
-
-class Heads:
-    """How far logs had come when this process last wrote to them: one that is behind that later has lost something."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._known
-
-    def get(self, name: str) -> Known | None:
-        """What was acknowledged of a log, if it was here."""
-        return self._known.get(name)
-
-    def remember(self, name: str, head: Head, turn: int) -> None:
-        """Keep in mind how far a task's log has come."""
-        before = self._known.get(name)
-        if name[0] == "@" or (before is not None and before.head.seq > head.seq):
-            return
-        self._known[name] = Known(head, turn)
-        while len(self._known) > limits.MAX_KNOWN_HEADS:
-            with contextlib.suppress(RuntimeError, StopIteration, KeyError):  # another thread does the same
-                del self._known[next(iter(self._known))]
-
-    def forget(self, name: str) -> None:
-        """What was known of a log is gone, and that has been told."""
-        self._known.pop(name, None)

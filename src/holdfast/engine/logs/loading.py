@@ -17,7 +17,8 @@ from holdfast.core.state.shapes import FOLD_VERSION
 from holdfast.engine.logs.cache import Ground, Kept
 
 if TYPE_CHECKING:
-    from holdfast.engine.logs.log import Log, Logs
+    from holdfast.engine.logs.log import Log
+    from holdfast.engine.logs.logs import Logs
 
 
 def load(logs: Logs, log: Log, upto: int | None) -> Log:

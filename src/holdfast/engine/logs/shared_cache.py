@@ -6,14 +6,19 @@ expire, and they count only if the log confirms them. Losing Redis loses nothing
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from holdfast.core import limits
+from msgspec import Struct
+
+from holdfast.core import codec, limits
+from holdfast.core.codec import Head
 from holdfast.core.errors import HoldfastError
-from holdfast.engine.logs import sealed
-from holdfast.engine.logs.cache import Bounded, Counts, Kept
+from holdfast.core.state.shapes import FOLD_VERSION, Hot
+from holdfast.engine.logs.cache import Bounded, Counts, Ground, Kept, Sizes
 from holdfast.engine.logs.redis import Address, Link
 from holdfast.store.protocol import Generation, Store
 
@@ -40,7 +45,7 @@ class Tier:
             return None
         most = limits.CACHE_SHARED_BYTES + 1024
         found = self._link.ask(lambda redis: redis.getrange(self._key(name), 0, most), b"")
-        kept = sealed.unseal(name, found, self._identity.key) if isinstance(found, bytes) and found else None
+        kept = unseal(name, found, self._identity.key) if isinstance(found, bytes) and found else None
         if kept is None:
             self._known.drop(name)
             self.counts.shared_misses += 1
@@ -72,13 +77,13 @@ class Tier:
                 return
 
     def _key(self, name: str) -> str:
-        return f"holdfast:{self._identity.id}:{sealed.place(name, self._identity.key)}"
+        return f"holdfast:{self._identity.id}:{place(name, self._identity.key)}"
 
     def _carry(self, wakes: Sequence[str], name: str, kept: Kept | None) -> None:
         """Bring wake-ups and a state to the server. In the courier's thread."""
         for queue in wakes:
             self._link.ask(lambda redis, queue=queue: redis.publish(self._channel, queue), 0)
-        data = None if kept is None else sealed.seal(name, kept, self._identity.key)
+        data = None if kept is None else seal(name, kept, self._identity.key)
         if kept is None or data is None:
             return
         if not self._link.ask(lambda redis: redis.set(self._key(name), data, px=self._expire_ms), False):
@@ -229,3 +234,53 @@ def _warn(text: str, *values: object) -> None:
     import logging
 
     logging.getLogger("holdfast").warning(text, *values)
+
+
+_SIGNATURE = 32
+
+
+_LENGTH = 4
+
+
+class _Header(Struct, frozen=True):
+    """What the body is a state of, and by which fold."""
+
+    log: str
+    fold: int
+    seq: int
+    digest: str
+    ground: Ground
+    sizes: Sizes
+
+
+def seal(name: str, kept: Kept, key: bytes) -> bytes | None:
+    """A state as bytes; None if they would be too many."""
+    header = codec.dump(_Header(name, FOLD_VERSION, kept.head.seq, kept.head.digest.hex(), kept.ground, kept.sizes))
+    body = codec.deflate(codec.dump(kept.hot))
+    data = len(header).to_bytes(_LENGTH, "big") + header + body
+    return None if len(data) > limits.CACHE_SHARED_BYTES else _sign(data, key) + data
+
+
+def unseal(name: str, sealed: bytes, key: bytes) -> Kept | None:
+    """The state that was sealed for this log; None if it was not, or not by us, or for another fold."""
+    signature, data = sealed[:_SIGNATURE], sealed[_SIGNATURE:]
+    if not hmac.compare_digest(signature, _sign(data, key)):
+        return None
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+    try:
+        header = codec.load(data[_LENGTH:end], _Header)
+        if header.log != name or header.fold != FOLD_VERSION:
+            return None
+        hot = codec.load(codec.inflate(data[end:]), Hot)
+        return Kept(Head(header.seq, bytes.fromhex(header.digest)), hot, header.sizes, header.ground)
+    except ValueError:  # the same fold by its number, and yet of another shape
+        return None
+
+
+def place(name: str, key: bytes) -> str:
+    """Under which name a log is kept: names may say who somebody is, so they stay here."""
+    return hashlib.blake2b(name.encode(), key=key, digest_size=16).hexdigest()
+
+
+def _sign(data: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(data, key=key, digest_size=_SIGNATURE).digest()

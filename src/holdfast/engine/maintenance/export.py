@@ -14,10 +14,9 @@ from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Stored, Summar
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent, ValueDamaged
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.logs.log import Logs, decoded
-from holdfast.engine.reading.timeline import verify
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Erasure, Store
-from holdfast.store.tenants import Tenant
 
 FORMAT = 1
 
@@ -74,7 +73,7 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
     """A task as JSON Lines: its log as it is now, the values beside it and, for a fork, the logs it stands on."""
     count = 0
     for name in [segment.log for segment in logs.segments(id)]:
-        one = _read(logs.store, name)
+        one = read_all(logs.store, name)
         place = (one.origin.parent, one.origin.at, one.start.digest.hex())
         yield _line(_Header(name, *place, summary=UNSET if one.summary is None else one.summary))
         for blob in one.blobs:
@@ -86,7 +85,7 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
     yield _line(_End(count))
 
 
-def _read(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incoming:
+def read_all(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incoming:
     """A log as it was at one moment, if it is whole. Rows first: what is beside them only grows.
 
     `erased` are erasures that are known of from elsewhere: an import may have died before it wrote them.
@@ -100,11 +99,11 @@ def _read(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incoming:
     one.erasures = [one for one in (*store.erasures(name), *erased) if rows and one.seq <= rows[-1].seq]
     one.summary = store.summary(name) if one.erasures else None  # what was erased tells no list any more
     _check_rows(one)
-    _refuse_cut_off(name, anchor, rows[-1].seq)
+    refuse_cut_off(name, anchor, rows[-1].seq)
     return one
 
 
-def _refuse_cut_off(name: str, anchor: Head | None, seq: int) -> None:
+def refuse_cut_off(name: str, anchor: Head | None, seq: int) -> None:
     if anchor is not None and anchor.seq > seq:
         raise LogCorrupt(name, seq + 1, f"the log had reached {anchor.seq}, and now ends at {seq}")
 
@@ -214,11 +213,11 @@ def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
     for one in incoming:
         _check_past(store, one, brought)
         if store.origin(one.name) is not None and store.tombstone(one.name) is None:
-            _read(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
+            read_all(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
             _already_there(store, one)
     logs = events = skipped = 0
     for one in incoming:
-        written = _adopt_log(store, one)
+        written = adopt_log(store, one)
         logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
     return Copied(logs, events, skipped)
 
@@ -239,7 +238,7 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     return head
 
 
-def _adopt_log(store: Store, one: _Incoming) -> int:
+def adopt_log(store: Store, one: _Incoming) -> int:
     """Append a log's rows after what is there of it. The store computes the digests; they come out the same."""
     if store.tombstone(one.name) is not None:
         return 0
@@ -342,64 +341,6 @@ class _NoClock:
         raise AssertionError("bringing a log in writes no time of its own")
 
 
-def _copy_store(source: Logs, target: Store, progress: Progress | None) -> tuple[Copied, dict[str, LogCorrupt]]:
-    """Copy every log, key and tombstone; gives what was damaged and left out. Run again, it goes on where it was."""
-    total = source.store.stats().tasks
-    logs = events = skipped = 0
-    damaged: dict[str, LogCorrupt] = {}
-    after: str | None = None
-    while page := source.store.logs(after=after, limit=limits.PAGE_SIZE):
-        for name in page:
-            try:
-                written = _copy_log(*_views(source.store, target, name))
-            except LogCorrupt as error:
-                damaged[name] = error
-                continue
-            logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
-            if progress is not None:
-                progress(logs + skipped, total)
-        after = page[-1]
-    _copy_marks(source.store, target)
-    return Copied(logs, events, skipped), damaged
-
-
-def _views(source: Store, target: Store, name: str) -> tuple[Store, Store, str]:
-    """A tenant's log is copied as the tenant sees it, so that its task is that tenant's in the copy too."""
-    namespace, end, own = name.partition(names.NAMESPACE_END)
-    return (Tenant(source, namespace), Tenant(target, namespace), own) if end else (source, target, name)
-
-
-def _copy_log(source: Store, target: Store, name: str) -> int:
-    """Copy what the target lacks of a log; one that is removed meanwhile is left out."""
-    origin = source.origin(name)
-    if origin is None:
-        return 0
-    if origin.parent is not None:
-        head = target.head(origin.parent)
-        if head is None or head.seq < origin.at:
-            _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
-    anchor, head = source.anchor(name), source.head(name)
-    if head is not None and target.head(name) == head and len(target.erasures(name)) == len(source.erasures(name)):
-        _refuse_cut_off(name, anchor, head.seq)
-        return 0
-    try:
-        return _adopt_log(target, _read(source, name))
-    except TaskNotFound:
-        return 0
-
-
-def _copy_marks(source: Store, target: Store) -> None:
-    """What was removed here is removed there; keys that were taken stay taken."""
-    name = key = ""
-    while stones := source.tombstones(after=name):
-        target.remove(stones)
-        target.restore_marks(stones, ())
-        name = stones[-1].log
-    while takes := source.takes(after=key):
-        target.restore_marks((), takes)
-        key = takes[-1].key
-
-
 def _start(store: Store, name: str, origin: Origin) -> Head:
     """What a log's chain begins with."""
     while origin.parent is not None:
@@ -434,23 +375,3 @@ def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
 def write_export(logs: Logs, id: str, file: BinaryIO) -> int:
     """Export a task into a file; gives the number of bytes."""
     return sum(file.write(line) for line in export(logs, id))
-
-
-def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) -> Copied:
-    """Copy a store and walk every chain of the copy. What is damaged is left out and named once the rest is there."""
-    copied, damaged = _copy_store(source, target.store, progress)
-    found = verify(target)
-    if not found.ok:
-        problem = found.problems[0]
-        raise LogCorrupt(problem.task, problem.seq, f"the copy does not verify: {problem.why}")
-    if damaged:
-        raise _left_out(copied, damaged)
-    return copied
-
-
-def _left_out(copied: Copied, damaged: dict[str, LogCorrupt]) -> LogCorrupt:
-    first = next(iter(damaged.values())).details
-    left = ", ".join(repr(name) for name in damaged)
-    rest = f"left out of the copy: {left}; the others, {copied.logs + copied.skipped}, are there and verified"
-    why = f"{first['why']}; {rest}; the store itself was not touched"
-    return LogCorrupt(first["log"], first["seq"], why, hint="import what is missing into the copy, from a backup")

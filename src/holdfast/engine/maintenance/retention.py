@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from holdfast.core import limits
 from holdfast.core.state.shapes import ENDED
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance.export import Progress
 from holdfast.store.protocol import Tombstone
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.core import codec, limits
 from holdfast.core.events import Event
 from holdfast.core.names import thread_log
-from holdfast.engine.logs.log import Logs, decoded
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Erasure
 
 _THREADS = thread_log("x")[:-1]

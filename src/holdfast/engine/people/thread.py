@@ -10,7 +10,8 @@ from msgspec import UNSET
 from holdfast.core import codec, events as ev, messages, names
 from holdfast.core.codec import Group, Record
 from holdfast.core.messages import Form, Groups, Message, stored
-from holdfast.engine.logs.log import Logs, decoded
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline
 
 

@@ -15,13 +15,14 @@ from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.control import answers
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.control import patches
+from holdfast.engine.control.change import change
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.task_state import FactState, Values
 from holdfast.engine.system.entropy import chance
-from holdfast.engine.verbs.user_bag import UserBag
+from holdfast.engine.verbs.user import UserBag
 from holdfast.store.protocol import Query
 
 
@@ -85,8 +86,8 @@ class User:
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
         self._logs.ensure(self._name, ev.UserCreated(salt=chance(8)))
-        decide = answers.patch(self._logs, self._name, changes, expect, by, why, {})
-        return UserState(self.id, answers.change(self._logs, self._name, decide).state, self._logs)
+        decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
+        return UserState(self.id, change(self._logs, self._name, decide).state, self._logs)
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""

@@ -10,8 +10,8 @@ from msgspec import Struct
 from holdfast.core import events as ev
 from holdfast.core.codec import Record
 from holdfast.core.errors import TaskCollected, TaskNotFound
-from holdfast.engine.logs.log import Logs
-from holdfast.engine.reading import timeline
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import timeline, verify
 from holdfast.engine.reading.describe import told
 
 CALLS = ("step_started", "step_completed", "step_failed", "attempt_failed", "approval_asked")
@@ -45,7 +45,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def acts(logs: Logs, asked: Asked, progress: Callable[[int], None] | None = None) -> Iterator[Act]:
     """Every act that is asked for, task by task, each in the order of its log."""
-    names = timeline.all_names(logs) if asked.task is None else iter((asked.task,))
+    names = verify.all_names(logs) if asked.task is None else iter((asked.task,))
     seen = 0
     for name in names:
         if asked.task is None and name.rpartition("!")[2].startswith("@"):

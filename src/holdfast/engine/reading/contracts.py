@@ -11,11 +11,13 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Origin
 from holdfast.core.errors import InputConflict, InvalidValue
 from holdfast.core.events import Event
-from holdfast.core.state.budget import limits_of
+from holdfast.core.phases import Machine
+from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import Hot, Step
 from holdfast.engine.definitions.agent import a_machine
-from holdfast.engine.logs.log import Log, Logs, decoded
+from holdfast.engine.logs.log import Log, decoded
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.system.clock import SystemClock
 
@@ -29,19 +31,20 @@ ALONE = "contract"
 """The id of a state that stands alone."""
 
 
-def taken(given: dict[str, Any]) -> tuple[dict[str, Any], tuple[Event, ...]]:
-    """Take a contract, and phases, out of what a task is given: what they add to its first event, and what follows."""
-    phases = a_machine(given.pop("phases", None))
-    fields: dict[str, Any] = {} if phases is None else {"phases": phases}
-    if (budget := given.pop("budget", None)) is not None:
+def declared(
+    wanted: Given | None, phases: Machine | None, budget: Budget | None, goal: str
+) -> tuple[dict[str, Any], tuple[Event, ...]]:
+    """Return what a contract, phases, a budget and a goal add to a task's first event, and what follows it."""
+    machine = a_machine(phases)
+    fields: dict[str, Any] = {} if machine is None else {"phases": machine}
+    if budget is not None:
         fields["budget"] = limits_of(budget)
-    if (wanted := given.pop("contract", None)) is None:
-        return fields, ()
+    if wanted is None:
+        return {**fields, "goal": goal} if goal else fields, ()
     from holdfast.core.state import contract  # few tasks begin with one
 
     reading = contract.read(wanted)
     more, then = contract.beginning(reading)
-    goal = given.pop("goal", "")
     if goal and reading.contract.goal not in ("", goal):
         raise InvalidValue(
             f"goal={goal!r}, and the contract's is {reading.contract.goal!r}", hint="give the goal in one place"

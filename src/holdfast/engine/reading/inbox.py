@@ -10,7 +10,7 @@ from msgspec import Struct
 from holdfast.core import limits
 from holdfast.core.errors import TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, Hot
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.store.protocol import Query
 

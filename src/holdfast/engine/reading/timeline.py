@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
-from holdfast.core.codec import Head, Record, Stored, Summary
-from holdfast.core.errors import (
-    InvalidEvent,
-    InvalidValue,
-    LogCorrupt,
-    SeqOutOfRange,
-    StepNotFound,
-    TaskCollected,
-    TaskNotFound,
-    UnknownEvent,
-    ValueDamaged,
-)
+from holdfast.core import limits
+from holdfast.core.codec import Record, Stored, Summary
+from holdfast.core.errors import InvalidEvent, InvalidValue, SeqOutOfRange, StepNotFound
 from holdfast.core.state.fold import address, evolve
-from holdfast.core.state.shapes import Hot, Step
-from holdfast.engine.logs.log import Log, Logs, decoded
+from holdfast.core.state.shapes import ENDED, Hot, Step
+from holdfast.engine.logs.log import Log, decoded
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import timeline
 from holdfast.engine.reading.task_state import StepState, TaskState
-
-
-class Problem(Struct, frozen=True):
-    """Something that is not as it was written, and where."""
-
-    task: str
-    seq: int
-    why: str
-
-
-class Verification(Struct, frozen=True):
-    """What a walk over the chains found."""
-
-    tasks: int
-    events: int
-    erased: int
-    problems: list[Problem]
-
-    @property
-    def ok(self) -> bool:
-        """Everything is as it was written."""
-        return not self.problems
 
 
 def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
@@ -155,86 +125,6 @@ def _steps_between(
 # Verification
 
 
-def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] | None = None) -> Verification:
-    """Walk the chain of one task, or of every log there is, and name the first thing wrong with each.
-
-    `progress` is told how many logs were walked.
-    """
-    problems: list[Problem] = []
-    tasks = events = erased = 0
-    # A fork's past is its parents': what is wrong there is wrong with it.
-    for name in all_names(logs) if id is None else [segment.log for segment in logs.segments(id)]:
-        try:
-            seen, gone = _verify(logs, name)
-            tasks, events, erased = tasks + 1, events + seen, erased + gone
-        except (LogCorrupt, UnknownEvent) as error:
-            tasks += 1
-            problems.append(Problem(name, error.details["seq"], error.message))
-        except (TaskNotFound, TaskCollected):
-            if id is not None:
-                raise  # else it was removed while we walked
-        if progress is not None:
-            progress(tasks)
-    if id is None:
-        problems += [Problem("", 0, found) for found in logs.store.check()]
-    return Verification(tasks, events, erased, problems)
-
-
-def all_names(logs: Logs) -> Iterator[str]:
-    """The name of every log there is."""
-    after: str | None = None
-    while page := logs.store.logs(after=after, limit=limits.READ_CHUNK):
-        yield from page
-        after = page[-1]
-
-
-def _verify(logs: Logs, name: str) -> tuple[int, int]:
-    """Check one log's own rows; gives how many there are and how many of them are erased."""
-    origin = logs.store.origin(name)
-    if origin is None:
-        raise logs.missing(name)
-    head = Head(0, codec.genesis(name))
-    if origin.parent is not None:
-        parent = [row for _, row in logs.rows(origin.parent, after=origin.at - 1, upto=origin.at)]
-        if not parent:
-            raise LogCorrupt(name, origin.at, f"its past in {origin.parent!r} is missing")
-        head = Head(origin.at, parent[0].digest)
-    anchor = logs.store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
-    rows = logs.store.rows(name)
-    allowed = {one.seq for one in logs.store.erasures(name)}
-    for row in rows:
-        head = _verify_row(logs, name, head, row, allowed)
-    if anchor is not None and any(row.seq == anchor.seq and row.digest != anchor.digest for row in rows):
-        raise LogCorrupt(name, anchor.seq, "the chain is not the one that was there")
-    if anchor is not None and anchor.seq > head.seq:
-        raise LogCorrupt(name, head.seq + 1, f"the log had reached {anchor.seq}, and now ends at {head.seq}")
-    if not rows:
-        raise LogCorrupt(name, head.seq + 1, "the log has no events")
-    return len(rows), sum(row.body is None for row in rows)
-
-
-def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]) -> Head:
-    seq = head.seq + 1
-    if row.seq != seq:
-        raise LogCorrupt(name, seq, f"the next event is {row.seq}")
-    if row.body is None and seq not in erased:
-        raise LogCorrupt(name, seq, "its body is gone, and nobody erased it")
-    if row.body is not None and codec.body_hash(row.body) != row.body_hash:
-        raise LogCorrupt(name, seq, "its body does not have the hash it was written with")
-    digest = codec.chain(head.digest, seq, row.kind, row.at_us, row.body_hash)
-    if digest != row.digest:
-        raise LogCorrupt(name, seq, "its digest does not follow from what came before")
-    for ref in codec.blob_refs(decoded(name, row)):
-        stored = logs.store.blob(ref.hash)
-        if stored is None:
-            raise LogCorrupt(name, seq, "a value it refers to is missing")
-        try:
-            codec.open_blob(ref.hash, stored, ref.salt)
-        except ValueDamaged as error:
-            raise LogCorrupt(name, seq, error.message) from error
-    return Head(seq, digest)
-
-
 def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> int:
     """The seq to go back to: before so many steps, or at a seq, or at a checkpoint."""
     if isinstance(to, str):
@@ -250,3 +140,57 @@ def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> in
     if not 1 <= back <= len(done):
         raise InvalidEvent(f"cannot roll back {back} steps of {log.name!r}", hint=f"it has done {len(done)}")
     return done[-back][1]
+
+
+class Follow:
+    """Gives each event once, and ends with the task, or when the time is up."""
+
+    def __init__(self, logs: Logs, id: str, after: int, seconds: float | None) -> None:
+        logs.segments(id)
+        self._logs = logs
+        self._id = id
+        self._after = after
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def __iter__(self) -> Iterator[Record]:
+        while True:
+            found, over = self._look()
+            yield from found
+            if over:
+                return
+            if not found:
+                time.sleep(limits.FOLLOW_SECONDS)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        import asyncio
+
+        while True:
+            found, over = await asyncio.to_thread(self._look)
+            for record in found:
+                yield record
+            if over:
+                return
+            if not found:
+                await asyncio.sleep(limits.FOLLOW_SECONDS)
+
+    def _look(self) -> tuple[list[Record], bool]:
+        """What is new, and whether there will be no more."""
+        summary = self._logs.store.summary(self._id)
+        found = list(timeline.records(self._logs, self._id, after=self._after))
+        if found:
+            self._after = found[-1].seq
+        late = self._until is not None and time.monotonic() >= self._until
+        return found, late or summary is None or summary.status in ENDED
+
+
+def step_of(logs: Logs, id: str, key: str) -> Step | None:
+    """A step of any task, by the key it has seen from outside."""
+    try:
+        return timeline.raw_step(logs, id, key)
+    except StepNotFound:
+        return None
+
+
+def kept_step(logs: Logs, id: str, unique: str) -> Step | None:
+    """A call that a rollback voided, by its unique key: the world has seen it."""
+    return next((one for one in logs.load(id).state.kept.values() if one.unique == unique), None)

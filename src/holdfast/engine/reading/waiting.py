@@ -11,7 +11,7 @@ from holdfast.core import codec
 from holdfast.core.codec import moment
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.logs.logs import Logs
 
 
 class Waiting:

@@ -13,7 +13,7 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.messages.tokens import Counter
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import Hot
-from holdfast.engine.conversations.counters import installed
+from holdfast.engine.conversations.conversation import installed
 
 
 class Found(NamedTuple):

@@ -16,12 +16,11 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.flows import step as flows
 from holdfast.core.flows.requests import Branch, Part, Want
 from holdfast.core.messages.tokens import Basis, Counter, estimate
-from holdfast.engine.conversations.conversation import Conversation, Limits, Part as Stretch
-from holdfast.engine.conversations.counters import installed
+from holdfast.engine.conversations.conversation import Conversation, Limits, Part as Stretch, installed
 from holdfast.engine.definitions.signature import parameters_of
 from holdfast.engine.drivers.invocation import is_awaitable
 from holdfast.engine.execution.call import report_usage
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import step_want
 
 Summarises = Callable[[list[dict[str, Any]]], Any]
@@ -41,7 +40,7 @@ class Summariser:
         self._name = name
         self._given: dict[str, Any] = {"retry": retry, "timeout": timeout}
 
-    def flow(self, run: Run, branch: Branch) -> Part:
+    def flow(self, run: Execution, branch: Branch) -> Part:
         """Summarise, oldest first, as often as it takes until such a window covers all of the conversation."""
         while True:
             conversation = run.messages(branch)
@@ -58,7 +57,7 @@ class Summariser:
             what: dict[str, Any] = {"summary": result if own else UNSET, "step": "" if own else key}
             run.say(branch, ev.MessagesSummarised(covers=covers, **what, **told))
 
-    def _want(self, run: Run, conversation: Conversation, stretch: Stretch) -> Want:
+    def _want(self, run: Execution, conversation: Conversation, stretch: Stretch) -> Want:
         limits = self._limits
         room = summary_room(limits.max_tokens, limits.summary_tokens)
         counter = limits.counter or installed()

@@ -26,7 +26,7 @@ from holdfast.engine.drivers import parallel
 from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.awaitable import Verb
-from holdfast.engine.execution.execution import Run
+from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_want, step_want
 from holdfast.engine.verbs.bag import bag_of, fitting
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.messages import Form, Message
     from holdfast.core.messages.tokens import Counter
     from holdfast.engine.conversations.conversation import Conversation
-    from holdfast.engine.execution.loop_execution import LoopRun
+    from holdfast.engine.execution.loop_execution import LoopExecution
     from holdfast.engine.verbs.user import TaskUser
 
 pack = codec.pack
@@ -50,7 +50,7 @@ class Task:
     Waiting verbs are durable when they return; immediate ones with the next waiting verb.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Execution) -> None:
         self._run = run
         self.state = bag_of(run, self._here, self._say)
 
@@ -428,7 +428,7 @@ class Task:
 class AsyncTask(Task):
     """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
 
-    _run: LoopRun
+    _run: LoopExecution
 
     def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Verb:
         return Verb(self._driven(verb, finish, flow, args), verb, self._run.unawaited)
@@ -465,7 +465,7 @@ class AsyncTask(Task):
 class Block(Task):
     """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Execution) -> None:
         super().__init__(run)
         self.result: Any = None
 

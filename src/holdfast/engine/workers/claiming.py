@@ -18,15 +18,15 @@ from holdfast.core.codec import Stored, Summary, Write
 from holdfast.core.events import Pins, TaskClaimed
 from holdfast.core.state.summary import summarise
 from holdfast.engine.definitions.queue import Queue
-from holdfast.engine.dispatch.dispatcher import Workshop
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.dispatch.dispatcher import Dispatcher
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.system.entropy import chance
 from holdfast.failpoints import failpoint
 from holdfast.store.queues import Due, Wanted
 
 Taken = Literal["", "dead", "lease"]
 Lost = dict[str, Literal["dead", "lease"]]
-Shops = Callable[[str], Workshop]
+Dispatchers = Callable[[str], Dispatcher]
 
 IDLE_SECONDS = 1.0
 """How long a worker waits before it looks for tasks although it heard of none."""
@@ -55,14 +55,14 @@ class Claiming:
 
     def __init__(
         self,
-        shops: Shops,
+        dispatchers: Dispatchers,
         queues: Sequence[Queue],
         served: tuple[tuple[str, str], ...],
         namespaces: Sequence[str] | None,
         is_ours: Callable[[str, str], bool],
     ) -> None:
         """`namespaces` are the tenants worked for, None all; `is_ours` knows which tasks are being worked on here."""
-        self._shops = shops
+        self._dispatchers = dispatchers
         self._is_ours = is_ours
         self._queues = queues
         self._served = served
@@ -85,7 +85,7 @@ class Claiming:
         """Decide when to ask again at the latest: when the next task is due, or something else, or after a while."""
         names = [queue.name for queue in self._queues]
         whose: Sequence[str | None] = [None] if self._namespaces is None else self._namespaces
-        found = [self._shops(tenant or "").logs.store.queues.next_wake(tenant, names, now_us) for tenant in whose]
+        found = [self._dispatchers(tenant or "").logs.store.queues.next_wake(tenant, names, now_us) for tenant in whose]
         if self._is_stale:
             found.append(now_us + int((self._tenants_at - time.monotonic()) * 1_000_000))
         if self.left_ours:
@@ -117,6 +117,33 @@ class Claiming:
         looks = min(self._lost_at, self._sweep_at) - time.monotonic()
         return max(0.0, min(looks, (self._next_us - now_us) / 1_000_000))
 
+    def nothing_left(self, now_us: int) -> bool:
+        """Whether no task that this worker could take is ready, and none of its queues is being worked on.
+
+        Tasks of agents, versions and tenants that it does not serve do not count.
+        """
+        return not self._is_due(now_us) and not self._is_running()
+
+    def _is_due(self, now_us: int) -> bool:
+        """Whether a task could be taken, if it were not for the limits of queues. None is taken."""
+        names, found = [queue.name for queue in self._queues], list[Due]()
+        tenants = self._namespaces
+        if tenants is None:
+            tenants = self._dispatchers("").logs.store.queues.tenants(names, now_us)
+        for tenant in tenants:
+            for name in names:
+                wanted = Wanted(queue=name, namespace=tenant, served=self._served, limit=1, now_us=now_us)
+                self._dispatchers(tenant).logs.store.queues.claim(wanted, found.append)
+                if found:
+                    return True
+        return False
+
+    def _is_running(self) -> bool:
+        names = {queue.name for queue in self._queues}
+        whose: Sequence[str | None] = [None] if self._namespaces is None else self._namespaces
+        depths = [one for tenant in whose for one in self._dispatchers(tenant or "").logs.store.queues.depths(tenant)]
+        return any(one.running for one in depths if one.queue in names)
+
     def _tenants_now(self, now_us: int) -> list[str]:
         """Tenants to ask for tasks: those named, or all that have any, as far as is known."""
         if self._namespaces is not None:
@@ -125,7 +152,7 @@ class Claiming:
         self._is_stale = began < self._tenants_at and not self._lost
         if not self._is_stale:
             names = [queue.name for queue in self._queues]
-            self._tenants = self._shops("").logs.store.queues.tenants(names, now_us, tuple(self._lost))
+            self._tenants = self._dispatchers("").logs.store.queues.tenants(names, now_us, tuple(self._lost))
             ended = time.monotonic()
             self._tenants_at = ended + TENANTS_SHARE * (ended - began)
         return self._tenants
@@ -133,7 +160,7 @@ class Claiming:
     def _look_for_lost(self) -> None:
         """Find holders whose tasks may be taken; now and then our own among them, for what we do not work on."""
         now = time.monotonic()
-        store = self._shops("" if self._namespaces is None else self._namespaces[0]).logs.store
+        store = self._dispatchers("" if self._namespaces is None else self._namespaces[0]).logs.store
         if now >= self._lost_at:
             self._lost_at = now + LOST_SECONDS
             self._lost |= store.queues.lost()
@@ -142,8 +169,8 @@ class Claiming:
             self._lost[store.holder()] = "dead"
 
     def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[Claimed]:
-        shop = self._shops(tenant)
-        logs, held = shop.logs, shop.held
+        dispatcher = self._dispatchers(tenant)
+        logs, held = dispatcher.logs, dispatcher.held
         sweeps = logs.store.holder() in lost
         taken: dict[str, Taken] = {}
         lonely: list[Summary] = []
@@ -167,7 +194,7 @@ class Claiming:
             queue=queue.name,
             namespace=tenant,
             served=self._served,
-            limit=limit + (len(held) + len(shop.busy) if sweeps else 0),  # what we work on is found too, and left
+            limit=limit + (len(held) + len(dispatcher.busy) if sweeps else 0),  # what we work on is found too, and left
             now_us=now_us,
             lost=tuple(lost),
             concurrency=queue.concurrency,

@@ -3,60 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
+from holdfast.core import names
 from holdfast.core.errors import InvalidValue, TaskCollected, TaskExists
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.queue import Queue
-from holdfast.engine.dispatch import begin
-from holdfast.engine.dispatch.dispatcher import Workshop
-from holdfast.engine.logs.log import Logs
+from holdfast.engine.definitions.queue import Queue, Queues
+from holdfast.engine.dispatch.dispatcher import Dispatcher
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.workers.schedule import Schedule
 from holdfast.engine.workers.worker import Plan, Worker
 from holdfast.store.tenants import Tenant
 
-if TYPE_CHECKING:
-    from holdfast.engine.app import App
-
 
 def worker(
-    app: App,
-    shop: Workshop,
+    dispatcher: Dispatcher,
+    known_queues: Queues,
+    namespace: str,
     agents: Sequence[Agent] | None,
-    queues: Sequence[Queue],
+    *,
+    queues: Sequence[str | Queue] | None,
     namespaces: Sequence[str] | Literal["*"] | None,
-    given: dict[str, Any],
+    concurrency: int,
+    schedules: Sequence[Schedule],
+    max_deaths: int,
+    name: str,
 ) -> Worker:
-    """A worker of an app."""
+    """A worker over the store of `dispatcher`, whose own tenant is `namespace`."""
     if isinstance(agents, Agent):
         raise InvalidValue(f"agents={agents!r} is one agent", hint="give a list: app.worker([agent])")
-    known = tuple(shop.agents.values()) if agents is None else tuple(shop.know(agent) for agent in agents)
-    tenants = _tenants(app.namespace, namespaces)
-    plan = Plan(agents=known, queues=tuple(queues), namespaces=tenants, **given)
+    known = tuple(dispatcher.agents.values()) if agents is None else tuple(map(dispatcher.register, agents))
+    plan = Plan(
+        agents=known,
+        queues=tuple(known_queues.named(queues)),
+        namespaces=_tenants(namespace, namespaces),
+        concurrency=concurrency,
+        schedules=tuple(schedules),
+        max_deaths=max_deaths,
+        name=name,
+    )
     for schedule in plan.schedules:
-        if schedule.agent.name not in {agent.name for agent in known}:
-            raise InvalidValue(
-                f"{schedule!r} starts tasks of agent {schedule.agent.name!r}, which this worker does not know",
-                hint="give it to the worker too",
-            )
-        _ = app.queues[schedule.given.get("queue", "default")]
-        begin.first(shop, schedule.name, schedule.agent, schedule.input, dict(schedule.given))  # now, not at eight
+        _check(schedule, dispatcher, known, known_queues)
 
-    def shops(namespace: str) -> Workshop:
-        if namespace == app.namespace:
-            return shop
-        found = shop.tenants.get(namespace)
-        made = found or Workshop(Logs(Tenant(app.store, namespace), app.clock), None, shop.prices)
-        return shop.tenants.setdefault(namespace, made)
+    def dispatchers(tenant: str) -> Dispatcher:
+        if tenant == namespace:
+            return dispatcher
+        found = dispatcher.tenants.get(tenant)
+        return found or dispatcher.tenants.setdefault(tenant, _of_tenant(dispatcher, tenant))
 
     def start(schedule: Schedule, id: str) -> bool:
+        log = names.task_log(id)
+        known_queues.admit(dispatcher.logs.store, namespace, schedule.options.queue)
         try:
-            app.start(schedule.agent, schedule.input, id=id, **schedule.given)
+            dispatcher.begin(log, *dispatcher.first_events(log, schedule.agent, schedule.input, schedule.options))
         except (TaskExists, TaskCollected):
             return False
         return True
 
-    return Worker(shops, start, plan)
+    return Worker(dispatchers, start, plan)
+
+
+def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], queues: Queues) -> None:
+    """Refuse now, and not when its time comes, a schedule that could start nothing."""
+    if schedule.agent.name not in {agent.name for agent in known}:
+        raise InvalidValue(
+            f"{schedule!r} starts tasks of agent {schedule.agent.name!r}, which this worker does not know",
+            hint="give it to the worker too",
+        )
+    _ = queues[schedule.options.queue]
+    dispatcher.first_events(schedule.name, schedule.agent, schedule.input, schedule.options)
+
+
+def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
+    logs = dispatcher.logs
+    return Dispatcher(Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost), None, dispatcher.prices)
 
 
 def _tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:

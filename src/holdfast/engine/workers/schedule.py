@@ -6,14 +6,18 @@ time it is for, so any number of workers may declare the same one: starting a ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.core import cron, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
+from holdfast.core.phases import Machine
+from holdfast.core.state.budget import Budget
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.dispatch.begin import TaskOptions
+from holdfast.engine.reading import contracts
 
 Starter = Callable[["Schedule", str], bool]
 """Starts the task of that id for a schedule; whether nobody had. A queue may be full."""
@@ -23,7 +27,7 @@ class Schedule:
     """When tasks of an agent begin: `Schedule("report", report, "0 8 * * 1-5", zone="Europe/Oslo")`, or "every 15m".
 
     One that was missed by no more than `late`, because no worker was there, begins when one is; others are skipped.
-    What else may be given is what `app.start` takes.
+    The other parameters are those of `app.start`.
     """
 
     def __init__(
@@ -35,7 +39,19 @@ class Schedule:
         *,
         zone: str = "UTC",
         late: Duration = "10m",
-        **given: Any,
+        user: str | None = None,
+        thread: str | None = None,
+        goal: str = "",
+        stages: Sequence[str] = (),
+        queue: str = "default",
+        priority: int = 0,
+        key: str | None = None,
+        after: Duration | None = None,
+        deadline: Duration | None = None,
+        contract: contracts.Given | None = None,
+        phases: Machine | None = None,
+        mock: bool | Mapping[Any, Any] = False,
+        budget: Budget | None = None,
     ) -> None:
         self.name = names.task_log(name)
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -43,7 +59,21 @@ class Schedule:
         self.agent = agent
         self.when = when
         self.input = dict(input or {})
-        self.given = given
+        self.options = TaskOptions(
+            user=user,
+            thread=thread,
+            goal=goal,
+            stages=stages,
+            queue=queue,
+            priority=priority,
+            key=key,
+            after=after,
+            deadline=deadline,
+            contract=contract,
+            phases=phases,
+            mock=mock,
+            budget=budget,
+        )
         self._times, self._zone = cron.times(when, zone), cron.zone_of(zone)
         self._late_us = int(seconds(late, "late") * 1_000_000)
         self._begun_us = 0

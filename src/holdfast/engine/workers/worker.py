@@ -27,15 +27,16 @@ from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLos
 from holdfast.core.state.shapes import Hot
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
-from holdfast.engine.dispatch import claim
-from holdfast.engine.dispatch.dispatcher import Job, Workshop
+from holdfast.engine.dispatch import checks, claim
+from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.drivers import abandonable
 from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution.pending import Stop
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
 from holdfast.engine.system import exits
-from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Shops
+from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
 from holdfast.engine.workers.health import Counts
 from holdfast.engine.workers.schedule import Schedule, Starter
 from holdfast.store.queues import Ears
@@ -98,17 +99,17 @@ class Plan(Struct, frozen=True, kw_only=True):
 class Worker:
     """Works until it is told to stop. Made by `app.worker(…)`."""
 
-    def __init__(self, shops: Shops, start: Starter, plan: Plan) -> None:
+    def __init__(self, dispatchers: Dispatchers, start: Starter, plan: Plan) -> None:
         self.plan = plan
         self.counts = Counts()
         self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
         self._start = start
         self._mine: dict[Place, Stop] = {}
-        self._shops = shops
-        self._home = shops("" if plan.namespaces is None else plan.namespaces[0])
+        self._dispatchers = dispatchers
+        self._home = dispatchers("" if plan.namespaces is None else plan.namespaces[0])
         served = tuple((agent.name, version) for agent in plan.agents for version in agent.accepts)
-        self._claiming = Claiming(self._shop, plan.queues, served, plan.namespaces, self._is_ours)
-        self._known: dict[str, Workshop] = {}
+        self._claiming = Claiming(self._dispatcher, plan.queues, served, plan.namespaces, self._is_ours)
+        self._known: dict[str, Dispatcher] = {}
         self._limited = any(one.concurrency is not None or one.per_key is not None for one in plan.queues)
         """Whether the end of a task may let another one begin."""
         self._more = False
@@ -138,6 +139,11 @@ class Worker:
     def busy(self) -> int:
         """How many tasks it works on now."""
         return len(self._mine)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it works on nothing, and nothing that it could take is ready or being worked on elsewhere."""
+        return not self.busy and self._claiming.nothing_left(self._home.logs.clock.now_us())
 
     @property
     def suspects(self) -> bool:
@@ -230,18 +236,18 @@ class Worker:
             started_us=self._home.logs.clock.now_us(),
         )
 
-    def _shop(self, namespace: str) -> Workshop:
+    def _dispatcher(self, namespace: str) -> Dispatcher:
         """Where the tasks of a tenant are worked on."""
         found = self._known.get(namespace)
         if found is None:
-            found = self._known[namespace] = self._shops(namespace)
+            found = self._known[namespace] = self._dispatchers(namespace)
             for agent in self.plan.agents:
-                found.know(agent)
+                found.register(agent)
         return found
 
     def _is_ours(self, namespace: str, name: str) -> bool:
-        shop = self._shop(namespace)
-        return name in shop.held or shop.busy.has(name)
+        dispatcher = self._dispatcher(namespace)
+        return name in dispatcher.held or dispatcher.busy.has(name)
 
     # The thread that asks for tasks
 
@@ -348,7 +354,7 @@ class Worker:
         self._suspect = None if self._suspect == place else self._suspect
         if self._mine.get(place) is stop:  # else it could be taken again, and was, before we came to this
             del self._mine[place]
-            self._shop(place[0]).held.discard(place[1])
+            self._dispatcher(place[0]).held.discard(place[1])
         self._note(replace(done, seconds=time.monotonic() - began))
         if asks and self._ears is not None:
             self._ears.wake()
@@ -361,14 +367,18 @@ class Worker:
 
     async def _outcome(self, place: Place, stop: Stop, rows: list[Stored]) -> Worked:
         """Work on a task, and say what came of that."""
-        shop, name = self._shop(place[0]), ""
+        dispatcher, name = self._dispatcher(place[0]), ""
         try:
-            log = shop.logs.begun(place[1], rows) if rows else await _in_thread(lambda: shop.logs.load(place[1]))
+            log = (
+                dispatcher.logs.begun(place[1], rows)
+                if rows
+                else await _in_thread(lambda: dispatcher.logs.load(place[1]))
+            )
             name = log.state.summary.agent
-            if log.state.summary.holder != shop.logs.store.holder():
+            if log.state.summary.holder != dispatcher.logs.store.holder():
                 return Worked(*place, name, "lease_lost")  # somebody took it, or ended it, before we began
-            agent = shop.agents[name]
-            unfit = self._unfit(shop.logs, log, agent)
+            agent = dispatcher.agents[name]
+            unfit = self._unfit(dispatcher.logs, log, agent)
             if unfit is not None:
                 await _in_thread(lambda: set_aside(log, unfit))
                 return Worked(*place, name, "quarantined", unfit)
@@ -376,8 +386,12 @@ class Worker:
                 why = "it is tried again with nothing else beside it"
                 await _in_thread(lambda: let_go(log, why))
                 return Worked(*place, name, "released", why)
-            job = Job(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
-            done = await shop.work_async(job) if agent.is_async else await _in_thread(lambda: shop.work(job))
+            assignment = Assignment(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
+            done = (
+                await dispatcher.work_async(assignment)
+                if agent.is_async
+                else await _in_thread(lambda: dispatcher.work(assignment))
+            )
             return Worked(*place, name, *_became(done.state))
         except Stopped:
             return Worked(*place, name, "released")
@@ -390,7 +404,7 @@ class Worker:
             if _is_being_cancelled():
                 raise
             why = f"working on it raised {type(error).__name__}: {error}"
-            await _in_thread(lambda: set_aside(shop.logs.load(place[1]), why))
+            await _in_thread(lambda: set_aside(dispatcher.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
 
     async def _may_try(self, place: Place, log: Log) -> bool:
@@ -414,7 +428,7 @@ class Worker:
         if log.state.deaths >= self.plan.max_deaths:
             return f"{log.state.deaths} holders in a row died while they worked on it, without a step being done"
         try:
-            claim.check_resumable(logs, log, agent)
+            checks.check_resumable(logs, log, agent)
         except HoldfastError as error:
             return str(error)
         return None
@@ -485,7 +499,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
     """Something that may take a while, in a thread that nobody has to wait for at the end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
-    job = THREADS.start(abandonable.Job(work))
+    call = THREADS.start(abandonable.ThreadCall(work))
 
     def settle() -> None:
         if not done.done():
@@ -495,6 +509,6 @@ async def _in_thread(work: Callable[[], T]) -> T:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle)
 
-    job.tell(tell)
+    call.tell(tell)
     await done
-    return job.value()
+    return call.value()

@@ -28,12 +28,12 @@ from holdfast.core.codec import Head, Stored
 from holdfast.core.errors import StoreError
 from holdfast.failpoints import failpoint
 from holdfast.store import queues
-from holdfast.store.postgres import queue_queries as q
-from holdfast.store.postgres.arrays import Ints, Texts
+from holdfast.store.postgres import queries
 from holdfast.store.postgres.connections import Links, Question
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_alive, translated
+from holdfast.store.postgres.statements import Ints, Texts
 from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
 
 _PAUSE_SECONDS = 0.5
@@ -164,11 +164,11 @@ class PostgresQueues:
         text, bindings = batch.statement(self._snapshots_kept)
         failpoint("commit.before")
         left = {"tokens": tokens - queues.spent(won), "now": Int8(wanted.now_us)}
-        rate: list[Question] = [] if wanted.rate is None else [(q.PUT_RATE, {**_place(wanted), **left})]
-        lazy: list[Question] = [] if any(one.summary.status == "running" for one in won) else [(q.LAZY, None)]
+        rate: list[Question] = [] if wanted.rate is None else [(queries.PUT_RATE, {**_place(wanted), **left})]
+        lazy: list[Question] = [] if any(one.summary.status == "running" for one in won) else [(queries.LAZY, None)]
         short = {due[one]: one.summary.id for one in won if one.head.seq < queues.SHORT}
         *_, rows, _ = self._links.together(
-            link, (text, bindings), *rate, *lazy, (q.SHORT_LOGS, {"logs": Ints(short)}), (COMMIT, None)
+            link, (text, bindings), *rate, *lazy, (queries.SHORT_LOGS, {"logs": Ints(short)}), (COMMIT, None)
         )
         failpoint("commit.after")
         found: Taken = {one.summary.id: [] for one in won}
@@ -184,9 +184,9 @@ class PostgresQueues:
         *_, counts, rates = self._links.together(
             link,
             (BEGIN, None),
-            (q.LOCK_QUEUE, {**place, "schema": self._links.address.schema}),
-            (q.RUNNING_BY_KEY, {**place, **_served(wanted)}),
-            (q.RATE, place),
+            (queries.LOCK_QUEUE, {**place, "schema": self._links.address.schema}),
+            (queries.RUNNING_BY_KEY, {**place, **_served(wanted)}),
+            (queries.RATE, place),
         )
         running: dict[str | None, int] = dict(counts.fetchall())
         tokens, at_us = rates.fetchone() or (None, 0)
@@ -199,33 +199,33 @@ class PostgresQueues:
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
         bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
         begun: list[Question] = [] if wanted.is_limited else [(BEGIN, None)]
-        rows = self._links.together(link, *begun, (q.DUE, bindings))[-1].fetchall()
+        rows = self._links.together(link, *begun, (queries.DUE, bindings))[-1].fetchall()
         rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
         return {Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])): row[1] for row in rows}
 
     def lost(self) -> dict[str, Literal["dead", "lease"]]:
-        return dict(self._links.rows(q.LOST))
+        return dict(self._links.rows(queries.LOST))
 
     def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
         asked = {"queues": Texts(queues), "now": Int8(now_us), "lost": Texts(lost)}
-        return [row[0] for row in self._links.rows(q.TENANTS, asked)]
+        return [row[0] for row in self._links.rows(queries.TENANTS, asked)]
 
     def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         place = {"namespace": namespace or "", "queues": Texts(queues), "after": Int8(after_us)}
-        return self._links.row(q.NEXT_WAKE_OF_ALL if namespace is None else q.NEXT_WAKE, place)[0]
+        return self._links.row(queries.NEXT_WAKE_OF_ALL if namespace is None else queries.NEXT_WAKE, place)[0]
 
     def depths(self, namespace: str | None = None) -> list[Waiting]:
-        return [Waiting(*row) for row in self._links.rows(q.DEPTHS, {"namespace": namespace}, prepare=False)]
+        return [Waiting(*row) for row in self._links.rows(queries.DEPTHS, {"namespace": namespace}, prepare=False)]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         place = {"namespace": namespace, "queue": queue, "most": Int8(most)}
-        return self._links.row(q.COUNT_READY, place)[0]
+        return self._links.row(queries.COUNT_READY, place)[0]
 
     def announce(self, serves: str) -> None:
         self._links.presence().serve(serves)
 
     def announced(self) -> list[Served]:
-        return [Served(*row) for row in self._links.rows(q.ANNOUNCED, prepare=False)]
+        return [Served(*row) for row in self._links.rows(queries.ANNOUNCED, prepare=False)]
 
     def listen(self) -> PostgresEars:
         return PostgresEars(self._links)

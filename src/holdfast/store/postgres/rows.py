@@ -12,7 +12,7 @@ from typing import Any, LiteralString
 from holdfast.core.codec import Group, Head, Origin, Snapshot, Summary, Take, Write
 from holdfast.core.errors import Conflict, KeyTaken
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.arrays import Array, Bools, Bytes, Floats, Ints, Texts
+from holdfast.store.postgres.statements import Array, Bools, Bytes, Floats, Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Query, place
 
 Columns = tuple[tuple[str, type[Array]], ...]

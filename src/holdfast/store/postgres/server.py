@@ -28,8 +28,7 @@ from holdfast.core.errors import (
 from holdfast.failpoints import failpoint
 from holdfast.store.migrations import Migration, migrations
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.arrays import register
-from holdfast.store.postgres.patience import PatientConnection
+from holdfast.store.postgres.statements import PatientConnection, register
 
 Durability = Literal["full", "process"]
 Link = PatientConnection

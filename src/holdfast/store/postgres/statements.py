@@ -10,18 +10,157 @@ from __future__ import annotations
 import re
 import select
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import pq
-from psycopg.adapt import Transformer
+from psycopg import Connection, DataError, pq
+from psycopg.adapt import Dumper, Transformer
+from psycopg.pq import Format
+from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8
 
-from holdfast.store.postgres import arrays
-from holdfast.store.postgres.patience import PatientConnection, Silent
+# Lists as arrays, each of one fixed type: an empty list has it too, so a statement is prepared once.
+
+
+class Silent(psycopg.OperationalError):
+    """The server has not answered for longer than anything may take it."""
+
+
+class PatientConnection(psycopg.Connection[TupleRow]):
+    """A connection that is given up when an answer takes longer than `patience` seconds, if that is set."""
+
+    patience: float | None = None
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.quick: set[bytes] = set()
+
+    def __del__(self, *given: Any) -> None:
+        """A store that is dropped without being closed lets go of its connections, as one in a file does."""
+        if hasattr(self, "pgconn"):
+            self.pgconn.finish()
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **given: Any) -> Any:
+        """Wait for the server, as psycopg does, but not for ever."""
+        if self.patience is None:
+            return super().wait(gen, *args, **given)
+        try:
+            return super().wait(_within(gen, self.patience), *args, **given)
+        except Silent:
+            self.pgconn.finish()  # nobody knows what became of the statement: it is as if the connection had broken
+            raise
+
+
+def _within(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
+    """The same waiting; psycopg looks in every so often with nothing to tell, and that is when time is looked at."""
+    until = time.monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > until:
+                raise Silent(f"the server has not answered for {seconds:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        return done.value
+
+
+_TEXT, _BIGINT, _BYTEA, _DOUBLE, _BOOLEAN = 25, 20, 17, 701, 16
+
+
+_NULL = struct.pack("!i", -1)
+
+
+_HEADER = struct.Struct("!iIIii")
+
+
+_LENGTH = struct.Struct("!i")
+
+
+class Array:
+    """A list on its way into a statement."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items: list[Any] = list(items)
+
+
+class Texts(Array):
+    """text[]"""
+
+
+class Ints(Array):
+    """bigint[]"""
+
+
+class Bytes(Array):
+    """bytea[]"""
+
+
+class Floats(Array):
+    """double precision[]"""
+
+
+class Bools(Array):
+    """boolean[]"""
+
+
+def register(connection: Connection[Any]) -> None:
+    """Teach a connection these types."""
+    for kind, dumper in _DUMPERS:
+        connection.adapters.register_dumper(kind, dumper)
+
+
+def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> bytes:
+    """The binary form: the number of dimensions, whether nulls may occur, the type; size and start; the elements."""
+    if not items:
+        return struct.pack("!iII", 0, 0, element)
+    parts = [_HEADER.pack(1, 1, element, len(items), 1)]
+    for item in items:
+        if item is None:
+            parts.append(_NULL)
+        else:
+            encoded = encode(item)
+            parts += (_LENGTH.pack(len(encoded)), encoded)
+    return b"".join(parts)
+
+
+def text(item: str) -> bytes:
+    """A text as the server takes it."""
+    if "\0" in item:
+        raise DataError(f"text with a NUL (0x00) in it: {item[:80]!r}")
+    return item.encode()
+
+
+def _dumping(element: int, encode: Callable[[Any], bytes]) -> Callable[[Array], bytes]:
+    return lambda array: _dump(array.items, element, encode)
+
+
+# The server's number of each type, and a list of it as the server takes it.
+TYPES: dict[type[Array], tuple[int, Callable[[Any], bytes]]] = {
+    Texts: (1009, _dumping(_TEXT, text)),
+    Ints: (1016, _dumping(_BIGINT, struct.Struct("!q").pack)),
+    Bytes: (1001, _dumping(_BYTEA, bytes)),
+    Floats: (1022, _dumping(_DOUBLE, struct.Struct("!d").pack)),
+    Bools: (1000, _dumping(_BOOLEAN, struct.Struct("!?").pack)),
+}
+
+
+def _dumper(oid: int, dump: Callable[[Any], bytes]) -> type[Dumper]:
+    """The same for psycopg."""
+    given: dict[str, Any] = {"format": Format.BINARY, "oid": oid, "dump": lambda _, array: dump(array)}  # pyright: ignore[reportUnknownLambdaType]
+    return type("ArrayDumper", (Dumper,), given)
+
+
+_DUMPERS = [(kind, _dumper(*how)) for kind, how in TYPES.items()]
+
+
+# Statements
 
 Values = Mapping[str, Any]
 Statement = tuple[bytes, Values | None]
@@ -34,14 +173,14 @@ _integer = struct.Struct("!q").pack
 
 # By the type of a value: the server's number of that type, and the value as the server takes it.
 _TYPES: dict[type, tuple[int, Callable[[Any], bytes | None]]] = {
-    str: (25, arrays.text),
+    str: (25, text),
     int: (20, _integer),
     Int8: (20, _integer),
     bytes: (17, bytes),
     float: (701, struct.Struct("!d").pack),
     bool: (16, struct.Struct("!?").pack),
     type(None): (0, lambda _: None),
-    **arrays.TYPES,
+    **TYPES,
 }
 
 

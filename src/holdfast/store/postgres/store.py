@@ -14,11 +14,11 @@ from holdfast.core import limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
 from holdfast.core.errors import Conflict, StoreError, TaskNotFound
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.arrays import Bytes, Texts
 from holdfast.store.postgres.connections import Links
 from holdfast.store.postgres.queues import PostgresQueues
 from holdfast.store.postgres.rows import list_query, to_summary
 from holdfast.store.postgres.server import Durability, Link, parse, prepare
+from holdfast.store.postgres.statements import Bytes, Texts
 from holdfast.store.postgres.writer import Writer
 from holdfast.store.protocol import (
     TO_THE_END,

@@ -22,11 +22,11 @@ from holdfast.core.codec import Draft, Group, Head, Take, Write
 from holdfast.core.errors import Conflict, HoldfastError, LogCorrupt, StorePoisoned, StoreUnreachable
 from holdfast.failpoints import failpoint
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.connections import Links, Question
 from holdfast.store.postgres.guard import run_guarded
 from holdfast.store.postgres.rows import Batch, Seen, decide, last_places, names_in, plan
 from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
+from holdfast.store.postgres.statements import Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Work
 
 _MAX_TRIES = 8

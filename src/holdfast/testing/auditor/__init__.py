@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import struct
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -380,7 +379,3 @@ def _acks(path: Place | None) -> Iterator[dict[str, Any]]:
     whole = b"" if path is None else Path(path).read_bytes().rpartition(b"\n")[0]
     for line in whole.splitlines():
         yield json.loads(line)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,9 +23,8 @@ from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
 from holdfast.core.state.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
-from holdfast.testing.conformance.queues import QueueConformance
+from holdfast.testing.conformance.queues import QueueConformance, TenantsConformance
 from holdfast.testing.conformance.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
-from holdfast.testing.conformance.tenants import TenantsConformance
 from holdfast.testing.conformance.transact import TransactConformance
 
 

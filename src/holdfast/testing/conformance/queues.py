@@ -15,19 +15,24 @@ from holdfast.core.codec import Origin, Write
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
 from holdfast.store.queues import SHORT, Due, Rate, Waiting
-from holdfast.testing.conformance.queue_samples import add, claim, leave, take, then, wanted
 from holdfast.testing.conformance.samples import (
     AT,
     Crash,
     Opener,
+    add,
     check_chain,
+    claim,
     created,
     draft,
     group,
     head_of,
+    leave,
     note,
     ok,
     summary_of,
+    take,
+    then,
+    wanted,
     within,
 )
 from holdfast.testing.conformance.transact import run_threads
@@ -459,3 +464,25 @@ class QueueConformance:
         add(store, "t")
         ok(store.append([group(created("f", origin=Origin("t", 1), start=head_of(store, "t")))])[0])
         assert claim(store) == ["t", "f"]
+
+
+class TenantsConformance:
+    """Which tenants have something to take, and when the next of them will."""
+
+    def test_tenants_with_something_to_take_are_found(self, store: Store) -> None:
+        places = ("", "ready"), ("due", "due"), ("later", "later"), ("lost", "lost"), ("other", "other")
+        for namespace, log in (*places, ("ended", "ended"), ("ready", "elsewhere"), ("", "more")):
+            start_us = {"due": AT, "later": AT + 9}.get(log)
+            queue = "elsewhere" if log == "elsewhere" else "default"
+            add(store, log, namespace=namespace, queue=queue, start_us=start_us)
+        then(store, "lost", ev.TaskClaimed(holder="x"))
+        then(store, "other", ev.TaskClaimed(holder="y"))
+        then(store, "ended", ev.TaskClaimed(holder="x"), ev.TaskCancelled())
+        queues = store.queues
+        assert queues.tenants(["default"], AT) == ["", "due"]
+        assert queues.tenants(["default"], AT, ["x"]) == ["", "due", "lost"]
+        assert queues.tenants(["default"], AT, ["nobody", "y", "x"]) == ["", "due", "lost", "other"]
+        assert queues.tenants(["default", "elsewhere"], AT + 9) == ["", "due", "later", "ready"]
+        assert queues.tenants(["elsewhere"], AT, ["x"]) == ["ready"] and queues.tenants([], AT, ["x"]) == []
+        assert queues.next_wake(None, ["default"]) == AT and queues.next_wake(None, ["default"], AT) == AT + 9
+        assert queues.next_wake(None, ["elsewhere"]) is None and queues.next_wake(None, []) is None

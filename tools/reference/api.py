@@ -25,7 +25,7 @@ such as `"90s"`, `"10m"`, `"2h"`, `"7d"`, or a `timedelta`.
 Errors have a page of their own: [errors.md](errors.md), and so has the ready loop, `holdfast.llm`: [loop.md](loop.md).
 Events, for those who read logs, are `holdfast.events`: [log.md](log.md).
 
-This page is made of the code: `python -m holdfast.cli.reference docs`.
+This page is made of the code: `python -m tools.reference docs`.
 """
 
 _DECLARING = ("Retry", "Budget", "Price", "Machine", "Secret")

@@ -1,4 +1,4 @@
-"""Pages of the docs that are made of the code: `python -m holdfast.cli.reference docs` writes them anew."""
+"""Pages of the docs that are made of the code: `python -m tools.reference docs` writes them anew."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from holdfast.cli.main import SECTIONS, cli
-from holdfast.cli.reference_api import api_page
-from holdfast.cli.reference_errors import errors_page, write_error_pages
-from holdfast.cli.reference_llms import llms_page
+from tools.reference.api import api_page
+from tools.reference.errors import errors_page, write_error_pages
+from tools.reference.llms import llms_page
 
 _INTRO = """# The command line
 
@@ -48,7 +48,7 @@ resumed.
 
 **People.** What somebody does is kept with a name: `--by`, else `HOLDFAST_BY`, else the login name.
 
-This page is made of the code: `python -m holdfast.cli.reference docs`.
+This page is made of the code: `python -m tools.reference docs`.
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.cli.failures.explained import explained, known
+from holdfast.cli.failures.explanation import explained, known
 
 HOW = "## How it comes about\n"
 """What stands from here on in the page of a code is somebody's own; the tests execute it."""
@@ -24,7 +24,7 @@ help: …
 
 The page of each code has an example that raises it, executed by the tests, and what is told of it. An error inside an
 agent fails its task: `app.run` raises nothing then, and `done.failure` tells it. `holdfast explain CODE` explains a
-code at a terminal. These pages are made of the code: `python -m holdfast.cli.reference docs`.
+code at a terminal. These pages are made of the code: `python -m tools.reference docs`.
 
 | code | when | exit code |
 |---|---|---|

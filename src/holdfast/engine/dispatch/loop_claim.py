@@ -10,9 +10,10 @@ from holdfast.core.events import Event
 from holdfast.core.flows import lifecycle
 from holdfast.engine.dispatch.claim import arguments
 from holdfast.engine.drivers.loop_driver import carry_out, drive_all, drive_async
-from holdfast.engine.execution.loop_execution import LoopRun
-from holdfast.engine.logs.hop import LoopCommits
-from holdfast.engine.logs.log import Log, Logs
+from holdfast.engine.execution.loop_execution import LoopExecution
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.logs.loop_commits import LoopCommits
 from holdfast.engine.verbs.task import AsyncTask
 from holdfast.failpoints import failpoint
 
@@ -35,7 +36,7 @@ async def begin_async(logs: Logs, name: str, events: list[Event]) -> Log | None:
     return log
 
 
-async def work_async(run: LoopRun) -> None:
+async def work_async(run: LoopExecution) -> None:
     """Let an `async def` agent work on a task it holds."""
     if run.hot.said or run.hot.bag or run.hot.facts:
         await asyncio.to_thread(run.views.load)  # a replay may look at them, and must not read the store on the loop
@@ -49,5 +50,5 @@ async def work_async(run: LoopRun) -> None:
     try:
         await carry_out(lifecycle.whole(run, run.agent), run)
     finally:
-        run.logs.watch.loops.pop(run.log.name, None)
+        run.services.long_steps.loops.pop(run.log.name, None)
         run.log.remember()

@@ -1,0 +1,86 @@
+"""Cancelling and reopening tasks, raising budgets, and children that ended before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from holdfast.core import codec, events as ev
+from holdfast.core.codec import Group
+from holdfast.core.errors import Conflict, InvalidValue
+from holdfast.core.events import Event, Limits
+from holdfast.core.state import budget
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.control.change import Decide, change, child_ended
+from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.logs import Logs
+
+
+def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
+    """Allow a task more, and let its children that wait for that look again."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        before = {} if hot.budget is None else dict(budget.allowed(hot.budget))
+        wanted = dict(budget.allowed(given))
+        lower = next((name for name, most in wanted.items() if most <= before.get(name, 0)), None)
+        if lower is not None or not (wanted or given.artifact_bytes):
+            told = f"{lower}={wanted[lower]:g} is not above {before[lower]:g}" if lower else "no limit is named"
+            raise InvalidValue(f"this raises nothing: {told}", hint="name a limit and a number above the present one")
+        return (ev.BudgetRaised(limits=given, by=by, why=why),)
+
+    log = change(logs, id, decide)
+    _look_again(logs, log.state, by)
+    return log
+
+
+def _look_again(logs: Logs, hot: Hot, by: str) -> None:
+    for wait in hot.waits.values():
+        if wait.kind == "child" and logs.store.origin(wait.name) is not None:
+            child = logs.load(wait.name).state
+            if child.summary.waiting == "budget":
+                change(logs, wait.name, lambda hot: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),))
+            _look_again(logs, child, by)
+
+
+def child_again(logs: Logs, parent: str, child: str) -> None:
+    """A parent that was reopened waits for a child that has ended before: a failed one goes on, others tell again."""
+    state = logs.load(child).state
+    waits = logs.load(parent).state.waits.values()
+    if not state.ended or not any(wait.kind == "child" and wait.name == child for wait in waits):
+        return
+    if state.summary.status == "failed" and not state.undoing:
+        change(logs, child, reopen("", "its parent goes on"))
+        return
+    result = codec.JSON_NULL if state.result is UNSET else state.result
+    failed = state.failure or ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
+    done = state.summary.status == "completed"
+    ending = ev.TaskCompleted(result=result) if done else ev.TaskFailed(failure=failed)
+    writes = child_ended(logs, parent, child, ending)
+    if writes:
+        with contextlib.suppress(Conflict):  # somebody else told it
+            logs.committer.commit(Group(writes))
+
+
+def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
+    """Ask a task to stop. One that nobody holds stops at once, unless it has children that still do something."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        asked = ev.CancelRequested(by=by, why=why)
+        open_calls = any(step.unsettled for step in hot.steps.values())
+        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls and not hot.undo and alone
+        return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
+
+    return decide
+
+
+def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
+    """Let a failed task go on: the step that ended it is tried afresh."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        failed = [step for step in hot.steps.values() if step.status == "failed"]
+        void = hot.failed_step if any(step.key == hot.failed_step for step in failed) else ""
+        return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us),)
+
+    return decide

@@ -1,0 +1,71 @@
+"""Patches from outside: merged with what others changed, checked against the agent's model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.core import codec, events as ev
+from holdfast.core.errors import PatchConflict, SeqOutOfRange, StateNotMigrated
+from holdfast.core.events import Changes, Event
+from holdfast.core.state import merge
+from holdfast.core.state.shapes import Hot
+from holdfast.engine.control.change import Decide
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
+
+
+def patch(
+    logs: Logs, id: str, changes: Changes, expect: int | None, by: str, why: str, agents: Mapping[str, Agent]
+) -> Decide:
+    """Change what an agent knows. What others changed since `expect` must go together with it."""
+
+    def decide(hot: Hot) -> Sequence[Event]:
+        if expect is not None and expect < hot.seq:
+            rows = logs.rows(id, after=expect, upto=hot.seq)
+            found = merge.first_clash(changes, (decoded(log, row) for log, row in rows))
+            if found is not None:
+                raise _patch_conflict(logs, id, expect, *found)
+        elif expect is not None and expect > hot.seq:
+            raise SeqOutOfRange(id, expect, hot.seq)
+        events = admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        _refuse_migrating(logs, hot, events)
+        return events
+
+    return decide
+
+
+def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, Agent]) -> Sequence[Event]:
+    """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
+    agent = None if hot.block else agents.get(hot.summary.agent)
+    if agent is None or agent.states is None:
+        return (event,)
+    from holdfast.engine.definitions import state_versions
+
+    return state_versions.admitted(agent.states, hot, event, logs.blob)
+
+
+def _refuse_migrating(logs: Logs, hot: Hot, events: Sequence[Event]) -> None:
+    """An agent at work reads the version it knows; it would not know a newer one."""
+    holder = hot.summary.holder
+    if len(events) > 1 and hot.state_version and holder is not None and logs.store.alive(holder):
+        raise StateNotMigrated(
+            f"is of version {hot.state_version}, and an agent of that version is at work on it; nothing was written",
+            hint="patch it when the task waits or has ended, or with the older agent",
+            found=hot.state_version,
+        )
+
+
+def _patch_conflict(logs: Logs, id: str, expect: int, mine: merge.Touch, theirs: merge.Touch) -> PatchConflict:
+    section, _, name = mine.path.partition(".")
+    known = logs.load(id, upto=expect).state
+    base: Any = None
+    if section == "state" and name in known.bag:
+        base = codec.unpack(known.bag[name], logs.blob)
+    elif section == "facts" and name in known.facts:
+        base = codec.unpack(known.facts[name].value, logs.blob)
+    elif section == "plan":
+        base = [step.text for step in known.plan]
+    shown = [f"{one.how} {one.value.decode()[:80]}".strip() for one in (mine, theirs)]
+    return PatchConflict(id, mine.path, base=base, mine=shown[0], theirs=shown[1])

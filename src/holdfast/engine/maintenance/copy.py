@@ -1,0 +1,89 @@
+"""Copies of whole stores: everything in them, verified at the other end."""
+
+from __future__ import annotations
+
+from holdfast.core import limits, names
+from holdfast.core.errors import LogCorrupt, TaskNotFound
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.maintenance.export import Copied, Progress, adopt_log, read_all, refuse_cut_off
+from holdfast.engine.reading.verify import verify
+from holdfast.store.protocol import Store
+from holdfast.store.tenants import Tenant
+
+
+def _copy_store(source: Logs, target: Store, progress: Progress | None) -> tuple[Copied, dict[str, LogCorrupt]]:
+    """Copy every log, key and tombstone; gives what was damaged and left out. Run again, it goes on where it was."""
+    total = source.store.stats().tasks
+    logs = events = skipped = 0
+    damaged: dict[str, LogCorrupt] = {}
+    after: str | None = None
+    while page := source.store.logs(after=after, limit=limits.PAGE_SIZE):
+        for name in page:
+            try:
+                written = _copy_log(*_views(source.store, target, name))
+            except LogCorrupt as error:
+                damaged[name] = error
+                continue
+            logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
+            if progress is not None:
+                progress(logs + skipped, total)
+        after = page[-1]
+    _copy_marks(source.store, target)
+    return Copied(logs, events, skipped), damaged
+
+
+def _views(source: Store, target: Store, name: str) -> tuple[Store, Store, str]:
+    """A tenant's log is copied as the tenant sees it, so that its task is that tenant's in the copy too."""
+    namespace, end, own = name.partition(names.NAMESPACE_END)
+    return (Tenant(source, namespace), Tenant(target, namespace), own) if end else (source, target, name)
+
+
+def _copy_log(source: Store, target: Store, name: str) -> int:
+    """Copy what the target lacks of a log; one that is removed meanwhile is left out."""
+    origin = source.origin(name)
+    if origin is None:
+        return 0
+    if origin.parent is not None:
+        head = target.head(origin.parent)
+        if head is None or head.seq < origin.at:
+            _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
+    anchor, head = source.anchor(name), source.head(name)
+    if head is not None and target.head(name) == head and len(target.erasures(name)) == len(source.erasures(name)):
+        refuse_cut_off(name, anchor, head.seq)
+        return 0
+    try:
+        return adopt_log(target, read_all(source, name))
+    except TaskNotFound:
+        return 0
+
+
+def _copy_marks(source: Store, target: Store) -> None:
+    """What was removed here is removed there; keys that were taken stay taken."""
+    name = key = ""
+    while stones := source.tombstones(after=name):
+        target.remove(stones)
+        target.restore_marks(stones, ())
+        name = stones[-1].log
+    while takes := source.takes(after=key):
+        target.restore_marks((), takes)
+        key = takes[-1].key
+
+
+def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) -> Copied:
+    """Copy a store and walk every chain of the copy. What is damaged is left out and named once the rest is there."""
+    copied, damaged = _copy_store(source, target.store, progress)
+    found = verify(target)
+    if not found.ok:
+        problem = found.problems[0]
+        raise LogCorrupt(problem.task, problem.seq, f"the copy does not verify: {problem.why}")
+    if damaged:
+        raise _left_out(copied, damaged)
+    return copied
+
+
+def _left_out(copied: Copied, damaged: dict[str, LogCorrupt]) -> LogCorrupt:
+    first = next(iter(damaged.values())).details
+    left = ", ".join(repr(name) for name in damaged)
+    rest = f"left out of the copy: {left}; the others, {copied.logs + copied.skipped}, are there and verified"
+    why = f"{first['why']}; {rest}; the store itself was not touched"
+    return LogCorrupt(first["log"], first["seq"], why, hint="import what is missing into the copy, from a backup")

@@ -1,0 +1,1 @@
+"""Programs for people who work on Holdfast; none of them is installed with it."""
