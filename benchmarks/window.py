@@ -8,7 +8,7 @@ from benchmarks.bench import Bench
 from benchmarks.table import Row, at_most
 from benchmarks.workload import best, say, text, timed
 from holdfast.core.context.tally import Tally
-from holdfast.core.context.window import Summary, Window, fitted, window
+from holdfast.core.context.window import Window, WindowSummary, fitted, window
 from holdfast.core.messages import Message, Text, ToolCall, answer, parse, render
 
 FEW, MANY = 100, 10_000
@@ -23,7 +23,7 @@ def rows(bench: Bench) -> list[Row]:
     few, many = conversation(FEW), conversation(MANY)
     tallies = {count: Tally.of(messages) for count, messages in ((FEW, few), (MANY, many))}
     covered = window(tallies[MANY], max_tokens=MAX_TOKENS, strategy="summarise").covers
-    summary = Summary("They talked for a while.", covered)
+    summary = WindowSummary("They talked for a while.", covered)
     return [
         _row("window", 5, lambda count: window(tallies[count], max_tokens=MAX_TOKENS)),
         _row(

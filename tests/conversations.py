@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from holdfast.core import codec
-from holdfast.core.messages import Image, Message, Other, Reasoning, Text, ToolCall, ToolResult, whole
+from holdfast.core.messages import Image, Message, Other, Reasoning, Text, ToolCall, ToolResult, complete
 
 FORMS = ("chat", "responses", "anthropic")
 
@@ -24,15 +24,17 @@ def a_thought(form):
         "responses": {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA=="},
         "anthropic": {"type": "thinking", "thinking": "hm", "signature": "EqQB+/=="},
     }[form]
-    return Reasoning("" if form == "responses" else "hm", whole(raw, form))
+    return Reasoning("" if form == "responses" else "hm", complete(raw, form))
 
 
 thoughts = st.sampled_from(FORMS).map(a_thought)
 others = st.sampled_from(
     [
-        Other("input_audio", extra=whole({"type": "input_audio", "input_audio": {"data": "UklG"}}, "chat")),
-        Other("input_file", extra=whole({"type": "input_file", "file_id": "f1"}, "responses")),
-        Other("document", extra=whole({"type": "document", "source": {"type": "file", "file_id": "f1"}}, "anthropic")),
+        Other("input_audio", extra=complete({"type": "input_audio", "input_audio": {"data": "UklG"}}, "chat")),
+        Other("input_file", extra=complete({"type": "input_file", "file_id": "f1"}, "responses")),
+        Other(
+            "document", extra=complete({"type": "document", "source": {"type": "file", "file_id": "f1"}}, "anthropic")
+        ),
     ]
 )
 

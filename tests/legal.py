@@ -99,14 +99,14 @@ first_events = st.builds(ev.TaskCreated, agent=names, input=fields, user=st.none
 
 def keep_legal(events, stored):
     """Those events that may follow each other, as they are given or as they would be stored."""
-    hot, kept = None, []
+    state, kept = None, []
     for event in events:
         try:
-            rules.check(hot, event)
+            rules.check(state, event)
         except HoldfastError:
             continue
         slim = codec.draft(event, len(kept))[0].event
-        hot = evolve(hot, LOG, len(kept) + 1, len(kept), slim)
+        state = evolve(state, LOG, len(kept) + 1, len(kept), slim)
         kept.append(slim if stored else event)
     return kept
 

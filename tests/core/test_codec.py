@@ -275,10 +275,10 @@ def test_what_is_first_decoded_by_many_threads_at_once_kills_nobody():
     """msgspec works out a type at its first decode; only a fresh process shows it."""
     script = (
         "import sys, threading; sys.setswitchinterval(1e-6)\n"
-        "import holdfast; from holdfast.core import codec; from holdfast.core.state.shapes import Hot\n"
+        "import holdfast; from holdfast.core import codec; from holdfast.core.state.shapes import State\n"
         "app = holdfast.open('memory:'); app.start('x', id='t'); body = codec.dump(app.logs.load('t').state)\n"
         "start = threading.Barrier(16)\n"
-        "threads = [threading.Thread(target=lambda: (start.wait(), codec.load(body, Hot))) for _ in range(16)]\n"
+        "threads = [threading.Thread(target=lambda: (start.wait(), codec.load(body, State))) for _ in range(16)]\n"
         "[one.start() for one in threads]; [one.join() for one in threads]\n"
     )
     assert {subprocess.run([sys.executable, "-c", script], check=False).returncode for _ in range(5)} == {0}

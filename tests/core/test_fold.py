@@ -4,18 +4,18 @@ from hypothesis import given, strategies as st
 
 from holdfast.core import codec
 from holdfast.core.state.fold import evolve, fold
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.core.state.summary import summarise
 from tests.legal import LOG, histories, rows_of
 
 
 @given(histories())
 def test_any_legal_history_encodes_decodes_and_folds_to_itself(events):
-    hot = None
+    state = None
     for seq, event in enumerate(events, start=1):
-        hot = evolve(hot, LOG, seq, seq - 1, event)
+        state = evolve(state, LOG, seq, seq - 1, event)
     assert [codec.decode(row.kind, row.body) for row in rows_of(events)] == events
-    assert fold(None, LOG, rows_of(events)) == hot
+    assert fold(None, LOG, rows_of(events)) == state
 
 
 @given(histories(), st.data())
@@ -33,7 +33,7 @@ def test_a_snapshot_at_any_point_changes_nothing(events, data):
     rows = rows_of(events)
     cut = data.draw(st.integers(1, len(rows)))
     snapshot = codec.inflate(codec.deflate(codec.dump(fold(None, LOG, rows[:cut]))))
-    restored = codec.load(snapshot, Hot)
+    restored = codec.load(snapshot, State)
     assert fold(restored, LOG, rows[cut:]) == fold(None, LOG, rows)
 
 
@@ -47,6 +47,6 @@ def test_the_summary_is_a_fold_of_its_own_and_agrees_with_the_state(events):
 
 @given(histories())
 def test_steps_are_those_of_this_turn_and_what_is_still_open(events):
-    hot = fold(None, LOG, rows_of(events))
-    for step in hot.steps.values():
-        assert step.open or step.first_seq > hot.turn_seq or step.last_seq > hot.turn_seq
+    state = fold(None, LOG, rows_of(events))
+    for step in state.steps.values():
+        assert step.open or step.first_seq > state.turn_seq or step.last_seq > state.turn_seq

@@ -115,18 +115,18 @@ def test_a_call_in_doubt_is_settled_and_then_the_task_can_end():
 
 @given(histories(), any_event | endings, endings)
 def test_nothing_follows_the_end_but_observations_and_reopening(events, later, ending):
-    hot = fold(None, LOG, rows_of(events))
-    if not hot.ended:
+    state = fold(None, LOG, rows_of(events))
+    if not state.ended:
         try:
-            rules.check(hot, ending)
+            rules.check(state, ending)
         except HoldfastError:
             return
-        hot = fold(hot, LOG, rows_of([*events, ending])[len(events) :])
+        state = fold(state, LOG, rows_of([*events, ending])[len(events) :])
     if isinstance(later, ev.StepObserved | ev.TaskDiverged):
-        rules.check(hot, later)
+        rules.check(state, later)
     elif not isinstance(later, ev.TaskReopened):
         with pytest.raises(TaskFinished):
-            rules.check(hot, later)
+            rules.check(state, later)
 
 
 @given(st.lists(st.sampled_from(sorted(PHASES)), max_size=8))

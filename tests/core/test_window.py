@@ -5,9 +5,9 @@ from hypothesis import assume, given, strategies as st
 
 from holdfast.core import codec
 from holdfast.core.context import transcript
-from holdfast.core.context.slices import Artifact, Fact, slice_context
+from holdfast.core.context.slices import SliceArtifact, SliceFact, slice_context
 from holdfast.core.context.tally import Tally, shorten
-from holdfast.core.context.window import Summary, fitted, portion, summary_room, window
+from holdfast.core.context.window import WindowSummary, fitted, portion, summary_room, window
 from holdfast.core.errors import InvalidValue
 from holdfast.core.messages import (
     Image,
@@ -137,7 +137,7 @@ def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(convers
         except InvalidValue:
             return
         if found.summarise:
-            summary = Summary(said[: min(512, limit // 4)], found.covers)
+            summary = WindowSummary(said[: min(512, limit // 4)], found.covers)
             found = window(tally, summary=summary, **options)
             assert not found.summarise, "once is enough"
         sent = fitted(found, tally, [conversation[one] for one in found.positions])
@@ -276,7 +276,7 @@ def test_a_summary_stands_right_after_the_system_messages_and_makes_room():
     tally = Tally.of(conversation)
     first = window(tally, max_tokens=400, strategy="summarise")
     assert first.summarise == first.left_out and first.summary is None
-    second = window(tally, max_tokens=400, strategy="summarise", summary=Summary("They counted.", first.covers))
+    second = window(tally, max_tokens=400, strategy="summarise", summary=WindowSummary("They counted.", first.covers))
     assert second.kept == first.kept and not second.summarise
     sent = fitted(second, tally, [conversation[at] for at in second.positions])
     assert sent[1].role == "user" and "They counted." in sent[1].text
@@ -287,7 +287,7 @@ def test_room_is_left_for_the_summary_that_is_asked_for():
     conversation = [say(f"message number {n} " + "word " * 30) for n in range(30)]
     tally, options = Tally.of(conversation), {"max_tokens": 400, "keep_last": 8, "strategy": "summarise"}
     first = window(tally, **options)
-    summary = Summary("word " * 70, first.covers)
+    summary = WindowSummary("word " * 70, first.covers)
     assert 80 < total([summary.message()]) <= 100, "a quarter of the window"
     second = window(tally, **options, summary=summary)
     assert second.kept == first.kept and second.summary == summary and not second.summarise
@@ -351,7 +351,7 @@ def test_everything_that_is_sent_counts():
 # Context slices
 
 artifacts = st.builds(
-    Artifact,
+    SliceArtifact,
     id=st.sampled_from(["a1", "a2", "a3"]),
     type=st.sampled_from(["", "log"]),
     summary=st.text("ab ", max_size=60),
@@ -359,7 +359,7 @@ artifacts = st.builds(
     step=st.sampled_from(["look", "free", ""]),
     text=st.text("xyz\n", max_size=200),
 )
-facts = st.builds(Fact, key=st.sampled_from(["used", "host"]), value=st.integers() | st.text("ab", max_size=80))
+facts = st.builds(SliceFact, key=st.sampled_from(["used", "host"]), value=st.integers() | st.text("ab", max_size=80))
 
 
 @given(
@@ -391,10 +391,10 @@ def test_a_slice_always_fits_and_has_what_matters_most(questions, artifacts, fac
 
 
 def test_artifacts_of_the_step_come_before_facts_and_the_newest_facts_before_older_ones():
-    many = [Fact(f"fact-{n}", "x" * 20) for n in range(50)]
-    small = Artifact("a1", "log", "what df said", 9, "look", "91 % used")
-    large = Artifact("a2", "log", "all of the log", 10**6, "look", "y" * 10_000)
-    other = Artifact("a3", "log", "an old one", 5, "before", "z")
+    many = [SliceFact(f"fact-{n}", "x" * 20) for n in range(50)]
+    small = SliceArtifact("a1", "log", "what df said", 9, "look", "91 % used")
+    large = SliceArtifact("a2", "log", "all of the log", 10**6, "look", "y" * 10_000)
+    other = SliceArtifact("a3", "log", "an old one", 5, "before", "z")
     found = slice_context("free space", "look", (), [other, small, large], many, max_bytes=400)
     assert [one.id for one in found.artifacts] == ["a1", "a2"]
     assert "91 % used" in found.text and "all of the log" in found.text and "yyy" not in found.text
@@ -404,20 +404,20 @@ def test_artifacts_of_the_step_come_before_facts_and_the_newest_facts_before_old
 
 
 def test_a_slice_fits_by_a_counter_that_counts_more_for_the_whole_than_for_its_parts():
-    facts = [Fact(f"fact-{n}", "x" * 20) for n in range(20)]
+    facts = [SliceFact(f"fact-{n}", "x" * 20) for n in range(20)]
     found = slice_context("goal", "look", (), (), facts, max_tokens=900, counter=lambda text: len(text) ** 2 // 100)
     assert len(found.text) ** 2 // 100 == found.size <= 900
     assert 1 <= len(found.facts) < 20
 
 
 def test_other_artifacts_are_named_if_there_is_room_but_not_shown():
-    other = Artifact("a3", "log", "an old one", 5, "before", "zzz")
+    other = SliceArtifact("a3", "log", "an old one", 5, "before", "zzz")
     found = slice_context("free space", "look", (), [other], max_bytes=400)
     assert found.artifacts[0].summary == "an old one" and "zzz" not in found.text
 
 
 def test_the_bytes_of_artifacts_can_have_a_limit_of_their_own():
-    two = [Artifact(f"a{n}", "log", "half", 50, "look", "x" * 50) for n in range(2)]
+    two = [SliceArtifact(f"a{n}", "log", "half", 50, "look", "x" * 50) for n in range(2)]
     found = slice_context("free space", "look", (), two, max_bytes=1_000, max_artifact_bytes=60)
     assert [bool(one.text) for one in found.artifacts] == [False, True]
 
@@ -471,8 +471,8 @@ def test_a_request_for_a_summary_fits_and_so_does_what_is_kept_of_the_answer(con
     earlier = transcript.brief(said, room, counter)
     if earlier != said:
         assert earlier.endswith("…")
-    floor = total([Summary(" …", ()).message()], counter)
-    assert total([Summary(earlier, ()).message()], counter) <= max(room, floor)
+    floor = total([WindowSummary(" …", ()).message()], counter)
+    assert total([WindowSummary(earlier, ()).message()], counter) <= max(room, floor)
     asked = transcript.request(conversation, earlier, max_tokens=limit * 4, room=room, counter=counter)
     assert [one["role"] for one in asked] == ["system", "user"] and earlier in asked[1]["content"]
     least = total(parse_all(transcript.request([], earlier, max_tokens=1, room=room, counter=counter)), counter)
@@ -492,7 +492,7 @@ def test_what_a_provider_reports_is_taken_if_it_can_be_believed():
 
 def test_a_window_with_room_for_all_needs_no_summary_and_one_without_names_what_is_uncovered():
     conversation = [say(f"message number {n}") for n in range(40)]
-    summary = Summary("They counted.", (range(20),))
+    summary = WindowSummary("They counted.", (range(20),))
     tally = Tally.of(conversation)
     whole = window(tally, max_tokens=10_000, strategy="summarise", summary=summary)
     assert whole.summary is None and not whole.left_out and not whole.uncovered

@@ -399,21 +399,21 @@ def attempts(monkeypatch, broken):
     monkeypatch.setattr("holdfast.core.flows.step._attempt", broken)
 
 
-def events_of(key, want, hot):
+def events_of(key, request, state):
     from holdfast.core.flows import step
 
-    same = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "input": want.input}
-    return {**same, "idempotency_key": step.idempotency_key(hot, key, want)}
+    same = {"key": key, "name": request.name, "tool": request.tool, "effect": request.effect, "input": request.input}
+    return {**same, "idempotency_key": step.idempotency_key(state, key, request)}
 
 
 def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core.flows import step
+    from holdfast.core.flows.requests import Append, Invoke
 
-    def eager(desk, key, attempt, known, want):
-        same = events_of(key, want, desk.hot)
-        promised = {"price": 3, "pay": "pay-1", "ship": "ship-1"}[want.name]
-        yield step.Record((ev.StepCompleted(**same, result=codec.pack(promised)),))
-        yield step.Act(key, want, 1, same["idempotency_key"])
+    def eager(surroundings, key, attempt, known, request):
+        same = events_of(key, request, surroundings.state)
+        promised = {"price": 3, "pay": "pay-1", "ship": "ship-1"}[request.name]
+        yield Append((ev.StepCompleted(**same, result=codec.pack(promised)),))
+        yield Invoke(key, request, 1, same["idempotency_key"])
 
     attempts(monkeypatch, eager)
     with pytest.raises(CrashFailed, match=r"pay#1 is recorded as done, but its 'pay' never reached the world"):
@@ -421,12 +421,12 @@ def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world
 
 
 def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch):
-    from holdfast.core.flows import step
+    from holdfast.core.flows.requests import Append, Invoke
 
-    def silent(desk, key, attempt, known, want):
-        same = events_of(key, want, desk.hot)
-        outcome = yield step.Act(key, want, 1, same["idempotency_key"])
-        yield step.Record((ev.StepCompleted(**same, result=outcome.value),))
+    def silent(surroundings, key, attempt, known, request):
+        same = events_of(key, request, surroundings.state)
+        outcome = yield Invoke(key, request, 1, same["idempotency_key"])
+        yield Append((ev.StepCompleted(**same, result=outcome.value),))
 
     attempts(monkeypatch, silent)
     with pytest.raises(CrashFailed) as failed:
@@ -441,7 +441,9 @@ def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere,
     tries = iter(range(10**6))
     right = step.idempotency_key
     monkeypatch.setattr(
-        step, "idempotency_key", lambda hot, key, want: want.tool and f"{right(hot, key, want)}-{next(tries)}"
+        step,
+        "idempotency_key",
+        lambda state, key, request: request.tool and f"{right(state, key, request)}-{next(tries)}",
     )
     with pytest.raises(CrashFailed, match="which no log knows"):
         crash_everywhere(shop_on(world), {"order": 17}, world=world, same_result=False, store="memory:")
@@ -449,12 +451,13 @@ def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere,
 
 def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, world, monkeypatch):
     from holdfast.core.flows import step
+    from holdfast.core.flows.requests import Append, Invoke
 
-    def bold(desk, known, want):
+    def bold(surroundings, known, request):
         """Makes the call again as if it had never been announced."""
-        same = events_of(known.key, want, desk.hot)
-        outcome = yield step.Act(known.key, want, 1, same["idempotency_key"])
-        yield step.Record((ev.StepCompleted(**same, result=outcome.value),))
+        same = events_of(known.key, request, surroundings.state)
+        outcome = yield Invoke(known.key, request, 1, same["idempotency_key"])
+        yield Append((ev.StepCompleted(**same, result=outcome.value),))
 
     monkeypatch.setattr(step, "settle", bold)
     with pytest.raises(CrashFailed, match="reached the world 2 times as 'pay', and no event flags it as in doubt"):
@@ -483,7 +486,7 @@ def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world
     right = Log._snapshot
 
     def wrong(self, at_us):
-        self.hot.bag["visits"] = codec.pack(99)
+        self.state.bag["visits"] = codec.pack(99)
         return right(self, at_us)
 
     monkeypatch.setattr(Log, "_snapshot", wrong)

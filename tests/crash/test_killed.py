@@ -67,7 +67,7 @@ def assert_pairs_are_whole(db):
             for record in app.events(log, after=app.store.origin(log).at)
             if record.kind == "log_written" and record.event.text.startswith("pair")
         )
-        taken = {take.key for take in app.store.takes(limit=1_000_000)}
+        taken = {take.key for take in app.store.unique_keys(limit=1_000_000)}
         removed = bool(app.store.tombstones(limit=1))
     assert written.keys() <= taken
     assert set(written.values()) <= ({1, 2} if removed else {2})

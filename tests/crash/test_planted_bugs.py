@@ -17,7 +17,7 @@ from holdfast.core import codec, limits
 from holdfast.core.codec import Group
 from holdfast.core.errors import LeaseLost, TaskBusy
 from holdfast.core.flows import doubt, lifecycle, step as flows
-from holdfast.core.flows.requests import Act, Park, Record
+from holdfast.core.flows.requests import Append, Invoke, Park
 from holdfast.core.state import fold, rules
 from holdfast.engine.app import App
 from holdfast.engine.control import change
@@ -102,8 +102,8 @@ def changes(patch, event, change):
     """Fold an event differently: `change(right, hot, event, seq, at_us)`."""
     right = fold._CHANGES[event]
 
-    def wrong(hot, event, seq, at_us):
-        change(right, hot, event, seq, at_us)
+    def wrong(state, event, seq, at_us):
+        change(right, state, event, seq, at_us)
 
     patch.setitem(fold._CHANGES, event, wrong)
 
@@ -142,10 +142,10 @@ def no_announcement(patch):
     """A call made once only begins without a word in the log."""
     right = flows._announced
 
-    def silent(desk, same, attempt, want):
-        if want.effect == "once" and not want.unique:
+    def silent(surroundings, same, attempt, request):
+        if request.effect == "once" and not request.unique:
             return True
-        return (yield from right(desk, same, attempt, want))
+        return (yield from right(surroundings, same, attempt, request))
 
     patch.setattr(flows, "_announced", silent)
 
@@ -154,11 +154,17 @@ def recorded_before_acting(patch):
     """The outcome is written first: the destination will say what it always says."""
     promised = {"price": 3, "pay": "pay-1", "ship": 17}
 
-    def eager(desk, key, attempt, known, want):
-        same = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "input": want.input}
-        same["idempotency_key"] = flows.idempotency_key(desk.hot, key, want)
-        yield Record((ev.StepCompleted(**same, result=codec.pack(promised[want.name])),))
-        yield Act(key, want, 1, same["idempotency_key"])
+    def eager(surroundings, key, attempt, known, request):
+        same = {
+            "key": key,
+            "name": request.name,
+            "tool": request.tool,
+            "effect": request.effect,
+            "input": request.input,
+        }
+        same["idempotency_key"] = flows.idempotency_key(surroundings.state, key, request)
+        yield Append((ev.StepCompleted(**same, result=codec.pack(promised[request.name])),))
+        yield Invoke(key, request, 1, same["idempotency_key"])
 
     patch.setattr(flows, "_attempt", eager)
 
@@ -166,8 +172,8 @@ def recorded_before_acting(patch):
 def a_new_key_on_every_try(patch):
     right, tries = flows.idempotency_key, itertools.count()
 
-    def fresh(hot, key, want):
-        return want.tool and f"{right(hot, key, want)}-{next(tries)}"
+    def fresh(state, key, request):
+        return request.tool and f"{right(state, key, request)}-{next(tries)}"
 
     patch.setattr(flows, "idempotency_key", fresh)
 
@@ -175,8 +181,8 @@ def a_new_key_on_every_try(patch):
 def a_doubt_is_a_reason_to_try_again(patch):
     """A call without an outcome is made again, and nobody is told."""
 
-    def bold(desk, known, want):
-        yield from flows._attempt(desk, known.key, known.attempts, known, want)
+    def bold(surroundings, known, request):
+        yield from flows._attempt(surroundings, known.key, known.attempts, known, request)
 
     patch.setattr(flows, "settle", bold)
 
@@ -184,7 +190,7 @@ def a_doubt_is_a_reason_to_try_again(patch):
 def not_happened_until_proven(patch):
     """Whoever cannot be asked has not seen the call."""
     patch.setattr(
-        invocation, "answer", lambda given, want: given if isinstance(given, holdfast.Happened) else DidNotHappen()
+        invocation, "answer", lambda given, request: given if isinstance(given, holdfast.Happened) else DidNotHappen()
     )
 
 
@@ -359,7 +365,7 @@ def a_snapshot_that_the_log_does_not_confirm_is_ignored(bench):
     app.start("shop", id="shop")
     app.append("shop", ev.StateSet(name="paid", value=codec.pack(False)))
     log = app.logs.load("shop")
-    log.hot.bag["paid"] = codec.pack(True)
+    log.folded.bag["paid"] = codec.pack(True)
     forged = replace(log._snapshot(0), digest=b"\0" * 32)
     write = replace(app.logs.load("shop").draft([ev.StageSet(stage="a")]), snapshot=forged)
     app.store.append([Group((write,))])
@@ -369,8 +375,8 @@ def a_snapshot_that_the_log_does_not_confirm_is_ignored(bench):
 
 def sayings_are_not_recognised(patch):
     """What an agent says on a replay is taken for new."""
-    right, times = runs.saying, itertools.count()
-    patch.setattr(runs, "saying", lambda branch, event: f"{right(branch, event)} {next(times)}")
+    right, times = runs.identity_of, itertools.count()
+    patch.setattr(runs, "identity_of", lambda branch, event: f"{right(branch, event)} {next(times)}")
 
 
 def chance_is_chance(patch):
@@ -385,10 +391,10 @@ def branches_numbered_by_their_first_verb(patch):
 def turns_share_their_steps(patch):
     """A new turn finds the steps of the last one."""
 
-    def leaking(right, hot, event, seq, at_us):
-        steps = dict(hot.steps)
-        right(hot, event, seq, at_us)
-        hot.steps = steps
+    def leaking(right, state, event, seq, at_us):
+        steps = dict(state.steps)
+        right(state, event, seq, at_us)
+        state.steps = steps
 
     changes(patch, ev.TurnStarted, leaking)
 
@@ -396,9 +402,9 @@ def turns_share_their_steps(patch):
 def the_prelude_is_forgotten(patch):
     """A block that is entered in one of its turns does again what came before them."""
 
-    def forgetting(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        hot.prelude, hot.prelude_said = {}, {}
+    def forgetting(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        state.prelude, state.prelude_immediates = {}, {}
 
     changes(patch, ev.TurnStarted, forgetting)
 
@@ -433,11 +439,11 @@ def approvals_bound_to_the_place_alone(patch):
     """Who agreed to one call agreed to whatever is called there."""
     right = flows._approved
 
-    def lax(desk, key, want):
-        known = desk.hot.approvals.get(key)
+    def lax(surroundings, key, request):
+        known = surroundings.state.approvals.get(key)
         if known is not None and known.status == "given":
             return True
-        return (yield from right(desk, key, want))
+        return (yield from right(surroundings, key, request))
 
     patch.setattr(flows, "_approved", lax)
 
@@ -462,11 +468,11 @@ def approvals_used_again(patch):
     """Who agreed to a call agreed to every other one with the same arguments."""
     right = flows._approved
 
-    def lax(desk, key, want):
-        given = [one for one in desk.hot.approvals.values() if one.status in ("given", "used")]
-        if any((one.tool, one.input) == (want.tool, want.input) for one in given):
+    def lax(surroundings, key, request):
+        given = [one for one in surroundings.state.approvals.values() if one.status in ("given", "used")]
+        if any((one.tool, one.input) == (request.tool, request.input) for one in given):
             return True
-        return (yield from right(desk, key, want))
+        return (yield from right(surroundings, key, request))
 
     patch.setattr(flows, "_approved", lax)
 
@@ -475,9 +481,9 @@ def a_refusal_is_asked_about_again(patch):
     """A call that was refused asks once more."""
     right = fold._CHANGES[ev.ApprovalRefused]
 
-    def forgetful(hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        hot.approvals.pop(event.key)
+    def forgetful(state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        state.approvals.pop(event.key)
 
     patch.setitem(fold._CHANGES, ev.ApprovalRefused, forgetful)
 
@@ -510,8 +516,8 @@ def unique_keys_freed_by_any_failure(patch):
     """A payment that broke off may be made by the next one who comes."""
     right = flows._after_failure
 
-    def freeing(error, ended, want):
-        yield from right(NotDone(str(error)), ended, want)
+    def freeing(error, ended, request):
+        yield from right(NotDone(str(error)), ended, request)
 
     patch.setattr(flows, "_after_failure", freeing)
 
@@ -568,9 +574,9 @@ def undone_in_the_order_it_was_done(patch):
 def undone_again_after_a_crash(patch):
     """Whoever takes a task that is being undone begins anew with that."""
 
-    def forgetting(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        hot.steps = {key: step for key, step in hot.steps.items() if not (step.done and key.startswith("~undo"))}
+    def forgetting(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        state.steps = {key: step for key, step in state.steps.items() if not (step.done and key.startswith("~undo"))}
 
     changes(patch, ev.TaskClaimed, forgetting)
 
@@ -581,11 +587,11 @@ def undone_again_after_a_crash(patch):
 def ended_while_a_branch_works(patch):
     """A task is completed as soon as its agent returns."""
 
-    async def not_at_all(wish, run):
+    async def not_at_all(asked, run):
         return None
 
-    patch.setitem(driver.ANSWERS, lifecycle.Idle, lambda wish, run: None)
-    patch.setitem(loop_driver._ANSWERS, lifecycle.Idle, not_at_all)
+    patch.setitem(driver.ANSWERS, lifecycle.AwaitIdle, lambda asked, run: None)
+    patch.setitem(loop_driver._ANSWERS, lifecycle.AwaitIdle, not_at_all)
 
 
 def a_branch_under_way_is_waited_for(bench):
@@ -609,9 +615,9 @@ def a_branch_under_way_is_waited_for(bench):
 def suspended_whatever_came(patch):
     """A suspension is written even if what the task waits for came at the same moment."""
 
-    def blind(wish, run):
+    def blind(asked, run):
         run.idle()
-        run.record(Record((ev.TaskSuspended(why=wish.why, wake_us=wish.wake_us),)))
+        run.record(Append((ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us),)))
         run.suspended = True
         raise holdfast.Suspended
 
@@ -642,10 +648,10 @@ def an_answer_at_the_same_moment_is_not_lost(bench):
 def signals_are_not_used_up(patch):
     """A signal ends every wait for it."""
 
-    def keeping(right, hot, event, seq, at_us):
-        signals = list(hot.signals)
-        right(hot, event, seq, at_us)
-        hot.signals = signals
+    def keeping(right, state, event, seq, at_us):
+        signals = list(state.signals)
+        right(state, event, seq, at_us)
+        state.signals = signals
 
     changes(patch, ev.WaitEnded, keeping)
 
@@ -653,11 +659,11 @@ def signals_are_not_used_up(patch):
 def tries_counted_anew_after_a_crash(patch):
     """Whoever takes a task begins with the first try."""
 
-    def forgetting(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        for key, step in hot.steps.items():
+    def forgetting(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        for key, step in state.steps.items():
             if step.status == "retrying":
-                hot.steps[key] = replace(step, attempts=0)
+                state.steps[key] = replace(step, attempts=0)
 
     changes(patch, ev.TaskClaimed, forgetting)
 
@@ -667,7 +673,7 @@ def parents_woken_afterwards(patch):
     right = Execution.record
 
     def in_two_writes(self, record):
-        done, parent = right(self, record), self.hot.summary.parent
+        done, parent = right(self, record), self.state.summary.parent
         if parent is not None and record.events and isinstance(record.events[-1], ev.TaskCompleted):
             self.logs.committer.commit(Group(change.child_ended(self.logs, parent, self.log.name, record.events[-1])))
         return done
@@ -685,10 +691,10 @@ def _nobody_tells_again(patch):
 def deadlines_begin_anew(patch):
     """Whoever takes a task gives it all its time again."""
 
-    def generous(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        if hot.summary.deadline_us is not None:
-            hot.summary = replace(hot.summary, deadline_us=at_us + 600_000_000)
+    def generous(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        if state.summary.deadline_us is not None:
+            state.summary = replace(state.summary, deadline_us=at_us + 600_000_000)
 
     changes(patch, ev.TaskClaimed, generous)
 
@@ -714,10 +720,10 @@ def not_flushed_before_an_effect(patch):
     """What waits to be written does not keep a call waiting."""
     right = flows._announced
 
-    def hasty(desk, same, attempt, want):
-        if want.effect == "idempotent" and not want.unique:
+    def hasty(surroundings, same, attempt, request):
+        if request.effect == "idempotent" and not request.unique:
             return True
-        return (yield from right(desk, same, attempt, want))
+        return (yield from right(surroundings, same, attempt, request))
 
     patch.setattr(flows, "_announced", hasty)
 
@@ -745,9 +751,9 @@ def half_a_group(patch):
     """Of what is written together, only the first log is durable when a crash comes."""
 
     def piecemeal(self, group, places):
-        for key in group.frees:
+        for key in group.freed_keys:
             self._effects.pop(key, None)
-        for take in group.takes:
+        for take in group.unique_keys:
             self._effects[take.key] = take
         for write, placed in zip(group.writes, places, strict=True):
             self._write(write, placed)

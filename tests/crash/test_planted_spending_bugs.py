@@ -16,7 +16,7 @@ from holdfast.engine.control import patches
 from holdfast.engine.definitions.state_versions import States
 from holdfast.engine.execution import execution as runs
 from holdfast.engine.execution.branch_views import Views
-from holdfast.engine.execution.linked_logs import Beside
+from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.logs import log as logs
 from holdfast.engine.logs.log import Log
 from holdfast.llm import say
@@ -99,27 +99,29 @@ def one_summary(world):
 def usage_counted_again_on_a_replay(patch):
     """Whoever takes a task counts once more what its steps used up."""
 
-    def again(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        if hot.attempts > 1:
-            hot.spent = replace(hot.spent, input_tokens=2 * hot.spent.input_tokens)
+    def again(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        if state.attempts > 1:
+            state.spent = replace(state.spent, input_tokens=2 * state.spent.input_tokens)
 
     changes(patch, ev.TaskClaimed, again)
 
 
 def unknown_spend_dropped(patch):
     """A call that was cut off and made again was, it seems, free."""
-    patch.setattr(budget, "announced_again", lambda hot, earlier, at_us: None)
+    patch.setattr(budget, "announced_again", lambda state, earlier, at_us: None)
 
 
 def models_are_asked_without_a_word(patch):
     """An estimate is compared with the budget, and not announced."""
     right = flows._plain_attempt
-    patch.setattr(flows, "_plain_attempt", lambda key, attempt, want: right(key, attempt, replace(want, estimate=None)))
+    patch.setattr(
+        flows, "_plain_attempt", lambda key, attempt, request: right(key, attempt, replace(request, estimate=None))
+    )
 
 
 def what_is_under_way_at_the_end_is_forgotten(patch):
-    patch.setattr(budget, "forsaken", lambda hot: [])
+    patch.setattr(budget, "forsaken", lambda state: [])
 
 
 def a_task_that_is_cancelled_lists_what_was_cut_off(bench):
@@ -137,7 +139,7 @@ def a_task_that_is_cancelled_lists_what_was_cut_off(bench):
 
 
 def children_spend_in_secret(patch):
-    patch.setattr(budget, "shares", lambda hot, events: iter(()))
+    patch.setattr(budget, "shares", lambda state, events: iter(()))
 
 
 def those_who_pay_are_told_afterwards(patch):
@@ -189,7 +191,7 @@ def users_told_afterwards(patch):
 
 def pins_are_not_heeded(patch):
     """A task sees its user as they are now, on a replay too."""
-    patch.setattr(Beside, "_user_at", lambda self, seen: self._logs.load(corpus.ANA).state)
+    patch.setattr(LinkedLogs, "_user_at", lambda self, seen: self._logs.load(corpus.ANA).state)
 
 
 # Conversations
@@ -198,9 +200,9 @@ def pins_are_not_heeded(patch):
 def summaries_made_again(patch):
     """Whoever takes a task asks for its summary once more."""
 
-    def forgetting(right, hot, event, seq, at_us):
-        right(hot, event, seq, at_us)
-        hot.steps = {key: step for key, step in hot.steps.items() if not (step.done and step.name == "summary")}
+    def forgetting(right, state, event, seq, at_us):
+        right(state, event, seq, at_us)
+        state.steps = {key: step for key, step in state.steps.items() if not (step.done and step.name == "summary")}
 
     changes(patch, ev.TaskClaimed, forgetting)
 
@@ -267,7 +269,7 @@ def increments_written_as_the_number_they_came_to(patch):
 
 def the_first_write_of_a_new_version_is_like_any_other(patch):
     """What was written before is left as it was, beside what is written now."""
-    patch.setattr(States, "preceded", lambda self, events, hot, fetch: events)
+    patch.setattr(States, "preceded", lambda self, events, state, fetch: events)
 
 
 def upcast_in_the_fold(patch):
@@ -275,8 +277,8 @@ def upcast_in_the_fold(patch):
     right = Views.__init__
 
     def eager(self, logs, log, first, messages=None, states=None):
-        if states is not None and log.hot is not None and log.hot.state_version < states.version:
-            log.hot = states.lift(log.hot, states.version, logs.blob)
+        if states is not None and log.folded is not None and log.folded.state_version < states.version:
+            log.folded = states.lift(log.folded, states.version, logs.blob)
         right(self, logs, log, first, messages, states)
 
     patch.setattr(Views, "__init__", eager)

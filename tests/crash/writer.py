@@ -17,7 +17,7 @@ from typing import Any
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
-from holdfast.core.codec import Draft, Group, Head, Origin, Record, Take, Write
+from holdfast.core.codec import Draft, Group, Head, LoggedEvent, Origin, UniqueKey, Write
 from holdfast.core.events import Event
 from holdfast.store.protocol import Store
 from holdfast.store.sqlite.store import SqliteStore
@@ -45,7 +45,7 @@ class Acks:
         assert head is not None
         self.note(log, head.seq, head.digest)
 
-    def records(self, records: Iterable[Record]) -> None:
+    def records(self, records: Iterable[LoggedEvent]) -> None:
         for record in records:
             self.note(record.log, record.seq, record.digest)
 
@@ -71,7 +71,7 @@ def large(chance: random.Random, size: int) -> Event:
 def write_pair(app: holdfast.App, acks: Acks, one: str, other: str, text: str) -> None:
     """Write an event to each of two logs and take a unique key: all or nothing."""
     writes = tuple(Write(log, drafts(note(text)), app.store.head(log)) for log in (one, other))
-    placed = app.logs.committer.commit(Group(writes, (Take(text, one, ""),)))
+    placed = app.logs.committer.commit(Group(writes, (UniqueKey(text, one, ""),)))
     for write, place in zip(writes, placed, strict=True):
         acks.note(write.log, place.first, place.digests[0])
 

@@ -159,12 +159,12 @@ def test_a_head_that_moved_back_is_read_anew(tmp_path):
 def test_nobody_changes_what_somebody_else_loaded(app):
     grown(app)
     first, second = app.logs.load("t"), app.logs.load("t")
-    assert first.hot is not second.hot
-    before = codec.dump(second.hot)
+    assert first.folded is not second.folded
+    before = codec.dump(second.folded)
     first.append([ev.StateSet(name="k0", value=P("changed")), ev.FlagRaised(flag="f"), ev.PlanSet(steps=("x",))])
-    assert codec.dump(second.hot) == before
+    assert codec.dump(second.folded) == before
     kept = app.logs.cache.states.get("t")
-    assert kept.head == second.head and codec.dump(kept.hot) == before
+    assert kept.head == second.head and codec.dump(kept.state) == before
     assert app.get("t").flags == ["f"]
 
 
@@ -272,7 +272,7 @@ def test_a_task_that_was_worked_on_is_in_memory_as_it_ended(app):
 
     app.run(work, id="w")
     kept = app.logs.cache.states.get("w")
-    assert kept.hot.summary.status == "completed" and kept.head == app.store.head("w")
+    assert kept.state.summary.status == "completed" and kept.head == app.store.head("w")
     assert app.get("w").result == 5
 
 

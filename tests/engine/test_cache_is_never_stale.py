@@ -11,7 +11,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.engine.app import App
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.redis import address
-from holdfast.engine.logs.shared_cache import Tier
+from holdfast.engine.logs.shared_cache import SharedCache
 from holdfast.engine.people.erasure import erase_logs
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.clock import FakeClock
@@ -133,7 +133,7 @@ def test_what_is_read_with_redis_is_what_is_read_without(redis_for_all, monkeypa
     @given(steps=st.lists(actions, min_size=3, max_size=20))
     def holds(steps):
         store, clock = MemoryStore(), FakeClock()
-        tiers = [Tier(where, store), Tier(where, store)]
+        tiers = [SharedCache(where, store), SharedCache(where, store)]
         for tier in tiers:
             tier._courier.take = lambda name, kept, tier=tier: tier._carry((), name, kept) or 0  # now, not soon
         apps = [App(store, clock, cache=Cache(0, tier)) for tier in tiers]

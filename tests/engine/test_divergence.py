@@ -134,7 +134,7 @@ def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diver
     mark = list(app.events("t"))[-1].event
     assert (mark.known_seq, mark.head_seq, len(mark.known_digest)) == (6, 3, 64)
     assert app.verify().ok
-    (entry,) = inbox.entries_of(app.logs, "t")
+    (entry,) = inbox.items_of(app.logs, "t")
     assert (entry.kind, entry.prompt) == ("diverged", "events 4 to 6 are gone")
 
 
@@ -322,7 +322,7 @@ def test_a_lost_call_that_is_settled_while_the_task_is_frozen_does_not_wake_it(a
 def test_a_lost_unique_call_takes_its_key_again(app, past):
     till = Till()
     lost_call(app, past, till.tool(unique="order-{amount}"), till)
-    assert app.store.taken("order-1").step == "pay#1"
+    assert app.store.owner_of_key("order-1").step == "pay#1"
 
 
 def test_a_lost_call_with_a_large_argument_is_restored_whole(app, past):

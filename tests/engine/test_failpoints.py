@@ -6,7 +6,7 @@ import holdfast
 from holdfast import events as ev
 from holdfast.failpoints import NAMES, armed
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance import Crash
+from holdfast.testing.conformance import SampleCrash
 from tests.engine.test_reading import step
 
 
@@ -48,12 +48,12 @@ def test_a_crash_at_any_failpoint_is_survived(tmp_path, name, hit):
         nonlocal hits
         hits += passed == name
         if passed == name and hits == hit:
-            raise Crash
+            raise SampleCrash
 
     try:
         with armed(crash):
             work(path)
-    except Crash:
+    except SampleCrash:
         pass
     try:
         state = work(path)

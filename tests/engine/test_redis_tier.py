@@ -200,7 +200,7 @@ def test_a_state_that_nobody_signed_is_ignored(entry):
     """Right seq, right digest, another state: who can write to Redis cannot put words into a task's mouth."""
     app, client, key, other = entry
     kept = app.logs.cache.states.get("t")
-    forged = shapes.Hot(summary=kept.hot.summary, seq=kept.head.seq, bag={"k0": P("forged")})
+    forged = shapes.State(summary=kept.state.summary, seq=kept.head.seq, bag={"k0": P("forged")})
     lie = type(kept)(kept.head, forged, kept.sizes, kept.ground)
     client.set(key, shared_cache.seal("t", lie, b"k" * 32))
     assert ignored(other())
@@ -230,7 +230,7 @@ def test_a_state_that_the_log_does_not_confirm_is_ignored_and_deleted(entry, cha
             head = type(head)(head.seq + 5, head.digest)
         case "erased":
             ground = type(ground)(3)
-    client.set(key, shared_cache.seal("t", type(kept)(head, kept.hot, kept.sizes, ground), app.store.identity().key))
+    client.set(key, shared_cache.seal("t", type(kept)(head, kept.state, kept.sizes, ground), app.store.identity().key))
     reader = other()
     assert ignored(reader) and counts(reader).shared_dropped == 1
 

@@ -373,7 +373,7 @@ def test_a_counter_made_anew_every_time_does_no_harm(app):
     def worker(task):
         task.message(USER)
         sizes = {task.messages.window(counter=lambda text, n=n: len(text) + n).tokens for n in range(50)}
-        return [len(sizes), len(task._run._counted._tallies)]
+        return [len(sizes), len(task._execution._counted._tallies)]
 
     different, kept = app.run(worker, id="t").result
     assert different == 50 and kept <= 4

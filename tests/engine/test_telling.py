@@ -10,7 +10,7 @@ from holdfast.core import codec
 from holdfast.core.events import BY_KIND
 from holdfast.engine.maintenance import retention
 from holdfast.engine.reading import audit, inbox
-from holdfast.engine.reading.describe import as_json, told
+from holdfast.engine.reading.describe import as_json, describe
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
@@ -29,7 +29,7 @@ def records(path):
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_every_event_of_every_history_can_be_told(path):
     for app, record in records(path):
-        line = told(record, app.logs.blob)
+        line = describe(record, app.logs.blob)
         assert line.verb and isinstance(line.about, str) and line.took_us >= 0
         shown = codec.parse(codec.text(as_json(record, app.logs.blob)))
         assert shown["kind"] == record.kind and shown["seq"] == record.seq and shown["at"].endswith("Z")
@@ -65,15 +65,15 @@ def test_everybody_who_is_waited_for_is_in_the_inbox_once(app):
     app.run(shop, {"cents": 7}, id="s")
     app.run(asker, id="a")
     app.run(thrifty, id="t")
-    found = {one.task: one for one in inbox.entries(app.logs)}
+    found = {one.task: one for one in inbox.inbox_items(app.logs)}
     assert {id: one.kind for id, one in found.items()} == {"s": "approval", "a": "question", "t": "budget"}
     assert found["s"].arguments == {"cents": 7} and found["s"].tool == "pay" and found["s"].risk == "money"
     assert found["a"].until_us - found["a"].since_us == pytest.approx(3_600_000_000, abs=1_000_000)
     assert (found["t"].used, found["t"].of) == (1, 1)
     app.answer("a", "seat", "aisle")
-    assert inbox.entries_of(app.logs, "a") == []
+    assert inbox.items_of(app.logs, "a") == []
     with pytest.raises(holdfast.TaskNotFound):
-        inbox.entries_of(app.logs, "nobody")
+        inbox.items_of(app.logs, "nobody")
 
 
 def test_an_audit_tells_a_forks_past_once_and_finds_what_is_asked_for(app):
@@ -81,17 +81,17 @@ def test_an_audit_tells_a_forks_past_once_and_finds_what_is_asked_for(app):
     app.approve("s", "pay", by="ana", why="fine")
     app.run(shop, {"cents": 7}, id="s")
     app.fork("s", id="f", by="ben")
-    every = list(audit.acts(app.logs, audit.Asked()))
+    every = list(audit.audit_rows(app.logs, audit.AuditQuery()))
     assert len({(one.task, one.seq) for one in every}) == len(every)
     assert [one.what for one in every if one.task == "f"] == ["forked"]
-    assert [one.what for one in audit.acts(app.logs, audit.Asked(task="f", tool="pay"))][-1] == "done"
-    (consent,) = audit.acts(app.logs, audit.Asked(by="ana"))
+    assert [one.what for one in audit.audit_rows(app.logs, audit.AuditQuery(task="f", tool="pay"))][-1] == "done"
+    (consent,) = audit.audit_rows(app.logs, audit.AuditQuery(by="ana"))
     assert (consent.tool, consent.value, consent.about) == ("pay", "fine", "pay#1")
-    (choice,) = audit.acts(app.logs, audit.Asked(decision="NEAR"))
+    (choice,) = audit.audit_rows(app.logs, audit.AuditQuery(decision="NEAR"))
     assert choice.about == "which shop?"
     middle = consent.at_us
-    before = list(audit.acts(app.logs, audit.Asked(until_us=middle)))
-    after = list(audit.acts(app.logs, audit.Asked(since_us=middle + 1)))
+    before = list(audit.audit_rows(app.logs, audit.AuditQuery(until_us=middle)))
+    after = list(audit.audit_rows(app.logs, audit.AuditQuery(since_us=middle + 1)))
     assert len(before) + len(after) == len(every)
 
 

@@ -301,9 +301,9 @@ def test_a_whole_store_is_copied_verified_and_resumed(tmp_path, target):
         finished(app, "kept", user="ana")
         app.fork("t", at=3, id="f")
         app.store.erase([Erasure("t", 5, "ana", "why", 1)])
-        from holdfast.core.codec import Group, Take, Write
+        from holdfast.core.codec import Group, UniqueKey, Write
 
-        take = Take("order-17", "t", "pay#1", "h")
+        take = UniqueKey("order-17", "t", "pay#1", "h")
         app.store.append([Group((Write("t", (codec.draft(step("p#1"), 1)[0],)),), (take,))])
         app.gc(keep=1)
         seen = []
@@ -316,7 +316,7 @@ def test_a_whole_store_is_copied_verified_and_resumed(tmp_path, target):
             for id in ("t", "f", "kept"):
                 assert copy.get(id).to_dict() == app.get(id).to_dict()
             assert {row.id: row.status for row in copy.list()} == {row.id: row.status for row in app.list()}
-            assert copy.store.taken("order-17") == take
+            assert copy.store.owner_of_key("order-17") == take
             with pytest.raises(holdfast.TaskCollected):
                 copy.get("gone")
             assert copy.verify().erased == 1

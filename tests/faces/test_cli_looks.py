@@ -30,7 +30,7 @@ from holdfast.cli.show import (
 )
 from holdfast.cli.show.live import Replay, bar
 from holdfast.cli.show.screen import Progress, Screen, progress_line
-from holdfast.cli.show.style import Look, bare, clean, cut
+from holdfast.cli.show.style import Style, bare, clean, cut
 from holdfast.cli.show.table import table
 from holdfast.testing.clock import FakeClock
 from tests.faces import cli_agents
@@ -169,11 +169,11 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cf
 
 @given(st.lists(st.lists(texts, min_size=3, max_size=3), max_size=6), st.integers(40, 200))
 def test_a_table_fits_and_has_a_line_for_every_row(rows, width):
-    look = Look(terminal=True, colour=True, width=width)
+    look = Style(terminal=True, colour=True, width=width)
     lines = list(table(["ONE", "TWO", "THREE"], rows, look))
     assert len(lines) == len(rows) + 2
     assert all(len(bare(line)) <= width for line in lines)
-    whole = list(table(["ONE", "TWO", "THREE"], rows, Look()))
+    whole = list(table(["ONE", "TWO", "THREE"], rows, Style()))
     for row, line in zip(rows, whole[1:], strict=True):
         assert all(cell.strip() in line for cell in row)
 
@@ -186,7 +186,7 @@ def test_what_is_cut_fits_and_what_is_clean_has_no_controls(text, width):
 
 @given(st.floats(0, 1e9), st.floats(0.001, 1e9))
 def test_a_bar_is_always_as_long(used, most):
-    drawn = bar("tokens", used, most, Look(terminal=True, width=80))
+    drawn = bar("tokens", used, most, Style(terminal=True, width=80))
     assert drawn.count("█") + drawn.count("░") == 10 and "%" in drawn
 
 
@@ -202,7 +202,7 @@ class Lines:
 
 
 def test_long_work_shows_count_rate_and_estimate_and_short_work_nothing():
-    for view, wanted in ((Look(True, False, 80), "\r\x1b[K"), (Look(), "\n")):
+    for view, wanted in ((Style(True, False, 80), "\r\x1b[K"), (Style(), "\n")):
         stream = Lines()
         with Progress("verified", "log", screen=Screen(stream, view), patience=0) as progress:
             progress(500, 2000)
@@ -216,7 +216,7 @@ def test_long_work_shows_count_rate_and_estimate_and_short_work_nothing():
 
 def test_what_agents_print_stands_above_the_live_line():
     stream = Lines()
-    screen = Screen(stream, Look(True, False, 40))
+    screen = Screen(stream, Style(True, False, 40))
     screen.status("working 1 s")
     with screen.prints():
         print("hello")
@@ -228,7 +228,7 @@ def test_what_agents_print_stands_above_the_live_line():
 
 def test_what_agents_print_without_an_end_is_shown_when_it_is_flushed():
     stream = Lines()
-    screen = Screen(stream, Look(True, False, 40))
+    screen = Screen(stream, Style(True, False, 40))
     screen.status("working 1 s")
     with screen.prints():
         print("your name? ", end="", flush=True)
@@ -246,7 +246,7 @@ def test_what_agents_print_without_an_end_is_shown_when_it_is_flushed():
 
 def test_off_a_terminal_nothing_is_rewritten_and_no_line_is_begun():
     stream = Lines()
-    screen = Screen(stream, Look())
+    screen = Screen(stream, Style())
     with screen.prints():
         for number in range(3):
             print(f"{number}0%", end="\r", flush=True)
@@ -259,7 +259,7 @@ def test_off_a_terminal_nothing_is_rewritten_and_no_line_is_begun():
 
 def test_threads_that_print_at_once_print_everything_once():
     stream = Lines()
-    screen = Screen(stream, Look())
+    screen = Screen(stream, Style())
 
     def chat(name):
         for number in range(300):

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.demo import agent
-from holdfast.cli.demo.world import HEADER, World
+from holdfast.cli.demo.world import HEADER, DemoWorld
 
 STEPS = [
     *("read_order", "check_stock", "ask_carriers", "draft_invoice", "reserve_goods"),
@@ -58,7 +58,7 @@ def test_a_process_is_killed_after_the_charge_and_nothing_is_done_twice(shown):
     assert re.search(r"asked the bank \(reconcile\): it happened, charge-\w{4}", after)
     assert list(dict.fromkeys(re.findall(r"^ +\d  (\w+)", after, re.M))) == STEPS[5:]
     assert "card charged once · e-mail sent once" in text
-    world = World(str(folder / "holdfast-demo.db-world"))
+    world = DemoWorld(str(folder / "holdfast-demo.db-world"))
     assert [world.count(what) for what in ("reserve", "charge", "email")] == [1, 1, 1]
     assert set(os.listdir(folder)) == FILES
 
@@ -114,7 +114,7 @@ def test_the_facts_are_there_for_programs_and_the_demo_can_be_run_again(tmp_path
         assert facts["settled"] == {"charge_card#1": "reconcile"}
         assert facts["sent"] == {"charges": 1, "emails": 1} and facts["once"] and facts["intact"]
         assert facts["status"] == "completed" and facts["seconds"] < 10
-    assert World(str(tmp_path / "it's mine.db-world")).count("charge") == 1
+    assert DemoWorld(str(tmp_path / "it's mine.db-world")).count("charge") == 1
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({"TERM": "xterm"}, True), ({"NO_COLOR": "1"}, False)])
@@ -135,7 +135,7 @@ def test_only_a_terminal_that_wants_colour_gets_it(tmp_path, environment, colour
 
 def test_a_charge_too_many_is_found(tmp_path):
     """The demo believes what the world has seen, not what the log says."""
-    world = World(str(tmp_path / "holdfast-demo.db-world"))
+    world = DemoWorld(str(tmp_path / "holdfast-demo.db-world"))
     with subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=PLAIN) as process:
         while not world.count("charge") and process.poll() is None:
             time.sleep(0.01)

@@ -6,13 +6,13 @@ import pytest
 
 import holdfast
 from holdfast.cli.environment import suggesting
-from holdfast.cli.show.style import Look, look_of
+from holdfast.cli.show.style import Style, look_of
 
 
 def test_a_stream_that_is_closed_or_is_none_shows_no_colours():
     closed = io.StringIO()
     closed.close()
-    assert look_of(closed) == look_of(object()) == Look()
+    assert look_of(closed) == look_of(object()) == Style()
 
 
 def test_without_a_terminal_to_ask_or_a_number_in_columns_a_line_is_80_wide(monkeypatch):

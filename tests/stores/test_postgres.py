@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
-from holdfast.core.codec import Group, Head, Take, Write
+from holdfast.core.codec import Group, Head, UniqueKey, Write
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.protocol import Query, Tombstone
-from holdfast.testing.conformance.samples import AT, Crash, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import AT, SampleCrash, created, draft, group, head_of, note, ok
 from holdfast.testing.conformance.transact import begin, ledger, run_threads
 from tests.postgres_server import Server, binaries
 
@@ -122,7 +122,7 @@ def test_listing_uses_an_index_for_every_filter(store, raw):
         *("BY_STATUS", "BY_AGENT", "BY_AGENT_AND_STATUS", "BY_STAGE", "BY_STAGE_AND_STATUS"),
         *("BY_USER", "BY_USER_AND_STATUS"),
     ):
-        text = q.Texts("holdfast")[getattr(q, f"LIST_{name}")]
+        text = q.QueryTexts("holdfast")[getattr(q, f"LIST_{name}")]
         plan = str(raw.execute(b"explain " + text, bindings).fetchall())
         assert "tasks_by_" in plan and "Seq Scan on tasks" not in plan
 
@@ -163,7 +163,7 @@ def shown(store, mark):
     return [
         (store.read(log), store.head(log), store.summary(log), store.blobs_of(log) if store.head(log) else 0)
         for log in logs
-    ] + [store.taken(f"{mark}-{key}") for key in KEYS]
+    ] + [store.owner_of_key(f"{mark}-{key}") for key in KEYS]
 
 
 @given(batches=st.lists(st.lists(groups, min_size=1, max_size=4), min_size=1, max_size=4))
@@ -173,10 +173,10 @@ def test_it_decides_every_batch_as_the_store_in_memory_does(shared, batches):
         made = [
             Group(
                 tuple(made_write(memory, mark, write) for write in several),
-                tuple(Take(f"{mark}-{key}", f"{mark}-a", "s#1") for key in takes),
-                tuple(f"{mark}-{key}" for key in frees),
+                tuple(UniqueKey(f"{mark}-{key}", f"{mark}-a", "s#1") for key in keys),
+                tuple(f"{mark}-{key}" for key in freed_keys),
             )
-            for several, takes, frees in batch
+            for several, keys, freed_keys in batch
         ]
         theirs, ours = memory.append(made), shared.append(made)
         assert [str(one) if isinstance(one, Exception) else one for one in theirs] == [
@@ -322,9 +322,9 @@ def test_user_code_may_not_end_the_transaction_or_leave_a_setting(store, stateme
         db.execute("insert into ledger values (1, 'x')")
         with pytest.raises(holdfast.StoreError, match="a transaction tool may not"):
             db.execute(statement)
-        raise Crash
+        raise SampleCrash
 
-    with pytest.raises(Crash):
+    with pytest.raises(SampleCrash):
         transact(store, work)
     assert (len(store.read("t")), ledger(store)) == (1, [])
 

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.core import codec
-from holdfast.core.codec import Group, Head, Snapshot, Take, Write
+from holdfast.core.codec import Group, Head, Snapshot, UniqueKey, Write
 from holdfast.testing.conformance.samples import AT, created, draft, group, head_of, note, ok
 from holdfast.testing.conformance.transact import begin, ledger
 from tests.postgres_proxy import Proxy
@@ -50,8 +50,8 @@ def test_a_write_is_there_exactly_once_wherever_its_connection_was_cut(postgres_
     assert isinstance(digest, bytes)
     (second,) = ok(store.append([group(Write("t", draft(note("two"), note("three")), Head(2, digest)))])[0])
     (third,) = ok(store.append([group(Write("t", draft(note("four"))))])[0])
-    taken = Take("k", "t", "pay#1")
-    new, fifth = ok(store.append([group(created("u"), Write("t", draft(note("five"))), takes=(taken,))])[0])
+    taken = UniqueKey("k", "t", "pay#1")
+    new, fifth = ok(store.append([group(created("u"), Write("t", draft(note("five"))), unique_keys=(taken,))])[0])
     outcomes = store.append([group(Write("t", draft(note(str(n))))) for n in (6, 7)])
     time.sleep(0.5 if how == "late" else 0)
     rows = sure.read("t")
@@ -62,7 +62,7 @@ def test_a_write_is_there_exactly_once_wherever_its_connection_was_cut(postgres_
     assert (rows[4].digest, rows[5].digest) == (third.digests[0], fifth.digests[0])
     assert [row.digest for row in rows[6:]] == [ok(outcome)[0].digests[0] for outcome in outcomes]
     assert [row.digest for row in sure.read("u")] == list(new.digests)
-    assert sure.taken("k") == taken and sure.check() == []
+    assert sure.owner_of_key("k") == taken and sure.check() == []
     store.close()
     sure.close()
 
@@ -141,7 +141,11 @@ def test_an_append_is_one_round_trip_whatever_it_holds(proxy, through):
         head, name = head_of(store, "t"), f"n{proxy.trips}"
         snapshot = Snapshot(head.seq, head.digest, 1, AT, b"state")
         full = Write("t", draft(note("x"), note("y")), head, None, summary, (blob,), snapshot)
-        ok(store.append([group(full, created(name), takes=(Take(name, "t", "s#1"),), frees=("gone",))])[0])
+        ok(
+            store.append(
+                [group(full, created(name), unique_keys=(UniqueKey(name, "t", "s#1"),), freed_keys=("gone",))]
+            )[0]
+        )
 
     def at_the_head():
         ok(store.append([group(Write("t", draft(note("x"))))])[0])

@@ -382,12 +382,12 @@ USED = {
 
 def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
     from holdfast.store.postgres import queries as q
-    from holdfast.store.postgres.queries import Texts
+    from holdfast.store.postgres.queries import QueryTexts
 
     crowd_postgres(raw)
     raw.execute("set plan_cache_mode = force_generic_plan")
     for name, indexes in USED.items():
-        text = Texts("holdfast")[getattr(q, name)].decode()
+        text = QueryTexts("holdfast")[getattr(q, name)].decode()
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
         for number, one in enumerate(names, start=1):
             text = text.replace(f"%({one})s", f"${number}")

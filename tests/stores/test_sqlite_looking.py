@@ -9,8 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import LogCorrupt, StoreBusy, StoreClosed, StoreReadOnly, StoreTooNew
-from holdfast.engine.read_only import look
-from holdfast.store.sqlite.read_only import LookingStore
+from holdfast.store.sqlite.read_only import ReadOnlyStore
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def altered(path, statement):
 
 def test_what_is_there_is_seen_and_nothing_is_made_or_changed(path):
     there, before = beside(path), os.stat(path).st_mtime_ns
-    with look(path) as app:
+    with holdfast.open(path, read_only=True) as app:
         assert [row.id for row in app.list()] == ["t"]
         assert [record.kind for record in app.events("t")] == ["task_created"]
         assert app.verify().ok
@@ -45,18 +44,18 @@ def test_what_is_there_is_seen_and_nothing_is_made_or_changed(path):
 
 
 def test_a_tenant_looks_at_its_own(path):
-    with look(path, "acme") as app:
+    with holdfast.open(path, namespace="acme", read_only=True) as app:
         assert [row.id for row in app.list()] == ["theirs"]
 
 
 def test_what_others_write_meanwhile_is_seen(path):
-    with holdfast.open(path) as writer, look(path) as app:
+    with holdfast.open(path) as writer, holdfast.open(path, read_only=True) as app:
         writer.start("clerk", id="new")
         assert {row.id for row in app.list()} == {"t", "new"}
 
 
 def test_a_look_during_which_others_begin_to_write_is_not_believed(path):
-    with look(path) as app:
+    with holdfast.open(path, read_only=True) as app:
         reading = app.store._reading()
         reading.__enter__()
         with holdfast.open(path) as writer:
@@ -78,7 +77,10 @@ with holdfast.open(sys.argv[1]) as app:
 
 def test_who_holds_a_task_is_seen_to_live_and_to_be_dead(path):
     given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", HOLDER, path], **given) as process, look(path) as app:
+    with (
+        subprocess.Popen([sys.executable, "-c", HOLDER, path], **given) as process,
+        holdfast.open(path, read_only=True) as app,
+    ):
         holder = process.stdout.readline().strip()
         assert app.list()[0].holder == holder
         assert app.store.alive(holder)
@@ -91,7 +93,7 @@ def test_who_holds_a_task_is_seen_to_live_and_to_be_dead(path):
 
 
 def test_where_holders_are_not_known_none_is_said_to_live(path):
-    store = LookingStore(path)
+    store = ReadOnlyStore(path)
     assert not store.alive("1-5")
     store.close()
 
@@ -99,10 +101,10 @@ def test_where_holders_are_not_known_none_is_said_to_live(path):
 def test_files_of_another_version_are_refused_and_named(path):
     altered(path, "pragma user_version = 99")
     with pytest.raises(StoreTooNew, match="version 99"):
-        look(path)
+        holdfast.open(path, read_only=True)
     altered(path, "pragma user_version = 1")
     with pytest.raises(StoreReadOnly, match="version 1 of"):
-        look(path)
+        holdfast.open(path, read_only=True)
 
 
 def test_a_file_that_is_no_store_or_damaged_is_told_as_such(path):
@@ -110,13 +112,13 @@ def test_a_file_that_is_no_store_or_damaged_is_told_as_such(path):
         file.seek(100)
         file.write(b"\xff" * 2000)
     with pytest.raises(LogCorrupt, match="damaged"):
-        look(path)
+        holdfast.open(path, read_only=True)
     with pytest.raises(StoreReadOnly, match="neither be read"):
-        look(f"{path}.missing")
+        holdfast.open(f"{path}.missing", read_only=True)
 
 
 def test_what_is_closed_is_not_looked_at(path):
-    app = look(path)
+    app = holdfast.open(path, read_only=True)
     app.close()
     with pytest.raises(StoreClosed):
         app.list()

@@ -15,7 +15,7 @@ from holdfast.core import codec
 from holdfast.core.codec import Write
 from holdfast.core.events import FactLearned
 from holdfast.store.memory.store import MemoryStore
-from holdfast.store.queues import Waiting
+from holdfast.store.queues import QueueDepth
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.tenants import Tenant
 from holdfast.testing.conformance import StoreConformance
@@ -62,7 +62,7 @@ class TenantConformance(StoreConformance):
     def test_depths_and_wakes_are_those_of_the_tasks_there_are(self, store):
         add(store, "one")
         add(store, "two", start_us=AT + 9)
-        assert store.queues.depths() == [Waiting("acme", "default", 1, 0, 1)]
+        assert store.queues.depths() == [QueueDepth("acme", "default", 1, 0, 1)]
         assert store.queues.next_wake("another", ["default"]) == AT + 9 and store.queues.ready("", "default", 5) == 1
 
 

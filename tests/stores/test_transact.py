@@ -12,13 +12,13 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core.codec import Group, Take, Write
+from holdfast.core.codec import Group, UniqueKey, Write
 from holdfast.failpoints import armed
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.auditor import audit
-from holdfast.testing.conformance.samples import Crash, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import SampleCrash, draft, group, head_of, note, ok
 from holdfast.testing.conformance.transact import ENDLESS, begin, entry, ledger
 
 
@@ -99,9 +99,9 @@ def test_it_may_not_touch_the_transaction_the_connection_or_holdfasts_tables(sto
         with pytest.raises(apsw.AuthError, match="a transaction tool may not"):
             db.execute(statement)
         assert db.execute("select count(*) from ledger where id <> 9").fetchall() == [(0,)], "it goes on"
-        raise Crash
+        raise SampleCrash
 
-    with pytest.raises(Crash):
+    with pytest.raises(SampleCrash):
         transact(store, work)
     assert contents(path) == before
     assert transact(store, lambda db: db.execute("insert into ledger values (1, 'x')"))
@@ -228,9 +228,9 @@ def test_savepoints_lie_inside_the_transaction(store):
 
     def fails(db):
         db.execute("savepoint a; insert into ledger values (4, 'x'); release a; savepoint b")
-        raise Crash
+        raise SampleCrash
 
-    with pytest.raises(Crash):
+    with pytest.raises(SampleCrash):
         transact(store, fails)
     assert ledger(store) == [2, 3]
 
@@ -345,9 +345,9 @@ def test_an_error_after_the_limit_is_the_limits(store):
 def test_after_a_crash_the_same_store_goes_on(store, point):
     def crash(name):
         if name == point:
-            raise Crash
+            raise SampleCrash
 
-    with pytest.raises(Crash), armed(crash):
+    with pytest.raises(SampleCrash), armed(crash):
         transact(store, lambda db: db.execute("insert into ledger values (1, 'x')"))
     written = point in ("commit.after", "append.after")
     assert (len(store.read("t")), ledger(store)) == ((2, [1]) if written else (1, []))
@@ -468,9 +468,11 @@ def test_the_committer_gives_places_or_raises_what_kept_the_group_out(app, commi
     assert placed.first == 2
     with pytest.raises(holdfast.Conflict):
         committer.transact("t", head, entry(app.store, 2))
-    committer.commit(group(Write("t", draft(note("pays"))), takes=(Take("k", "t", "pay#1"),)))
+    committer.commit(group(Write("t", draft(note("pays"))), unique_keys=(UniqueKey("k", "t", "pay#1"),)))
     with pytest.raises(holdfast.KeyTaken):
-        committer.transact("t", head_of(app.store, "t"), entry(app.store, 2, takes=(Take("k", "t", "pay#2"),)))
+        committer.transact(
+            "t", head_of(app.store, "t"), entry(app.store, 2, unique_keys=(UniqueKey("k", "t", "pay#2"),))
+        )
     slow = entry(app.store, 2, then=lambda: time.sleep(0.05))
     with pytest.raises(holdfast.TimeLimit):
         committer.transact("t", head_of(app.store, "t"), slow, 0.01)

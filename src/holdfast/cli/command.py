@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.cli.completion import files, ids
-from holdfast.cli.environment import Place, whoami
+from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import refusing
 from holdfast.core.errors import TaskNotFound
 
@@ -39,16 +39,16 @@ def command(
             if namespace:
                 common["namespace"] = given.pop("namespace", None)
             common |= {"jsonl": given.pop("jsonl", False), "looks": name in LOOKING}
-            place = Place(given.pop("store", None), **common)
-            where = place.where if store else ""
-            about = {"where": where, "options": place.options if store else ""}
-            with refusing(as_json=place.for_programs, debug=place.debug, id=given.get("id"), **about):
+            environment = Environment(given.pop("store", None), **common)
+            where = environment.where if store else ""
+            about = {"where": where, "options": environment.options if store else ""}
+            with refusing(as_json=environment.for_programs, debug=environment.debug, id=given.get("id"), **about):
                 try:
-                    return body(place, **given)
+                    return body(environment, **given)
                 except TaskNotFound as error:
-                    raise place.suggesting(error) from None
+                    raise environment.suggesting(error) from None
                 finally:
-                    place.close()
+                    environment.close()
 
         made = called
         for option in reversed(_common(lines, store, store and namespace)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.environment import LAST, Place, path_of
+from holdfast.cli.environment import LAST, Environment, path_of
 from holdfast.core.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The newest ids."""
-    found = [LAST, *_seen(ctx, lambda place: [row.id for row in place.app().list()])]
+    found = [LAST, *_seen(ctx, lambda environment: [row.id for row in environment.app().list()])]
     return [id for id in found if id.startswith(incomplete)]
 
 
@@ -36,10 +36,12 @@ def waited_for(kind: str) -> Completes:
     def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return [key for key in _seen(ctx, of_task(ctx.params["id"])) if key.startswith(incomplete)]
 
-    def of_task(id: str) -> Callable[[Place], list[str]]:
+    def of_task(id: str) -> Callable[[Environment], list[str]]:
         from holdfast.engine.reading import inbox
 
-        return lambda place: [one.key for one in inbox.entries_of(place.app().logs, place.task(id)) if one.kind == kind]
+        return lambda environment: [
+            one.key for one in inbox.items_of(environment.app().logs, environment.task(id)) if one.kind == kind
+        ]
 
     return keys
 
@@ -51,18 +53,18 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [code for code in known() if code.startswith(incomplete)]
 
 
-def _seen(ctx: click.Context, look: Callable[[Place], list[str]]) -> list[str]:
+def _seen(ctx: click.Context, style: Callable[[Environment], list[str]]) -> list[str]:
     """What is seen in the store that the command would look into. A shell that completes is no place for errors."""
     try:
-        place = Place(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
+        environment = Environment(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
     except click.UsageError:
         return []
-    path = path_of(place.url)
+    path = path_of(environment.url)
     if path is None or not os.path.exists(path):
         return []
     try:
-        return look(place)
+        return style(environment)
     except HoldfastError:
         return []
     finally:
-        place.close()
+        environment.close()

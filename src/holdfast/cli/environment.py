@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.show.style import Look, clean, err_look, out_look
+from holdfast.cli.show.style import Style, clean, err_look, out_look
 from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DEFAULT = "holdfast.db"
 LAST = "@last"
 
 
-class Place:
+class Environment:
     """The surroundings of one command."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Place:
         self.url, self.source = store_of(store)
         self.namespace, self.namespace_source = namespace_of(namespace)
         self.as_json, self.jsonl, self.debug, self.looks = as_json, jsonl, debug, looks
-        self.look: Look = out_look()
+        self.style: Style = out_look()
         self.out: Any = None  # stdout as it is, or what was set apart for data
         self._open, self._streams = ExitStack(), ExitStack()
         self._app: App | None = None
@@ -87,9 +87,7 @@ class Place:
                 path = path_of(self.url)
                 if not self.looks or path is None:
                     raise
-                from holdfast.engine.read_only import look
-
-                app = look(path, self.namespace)
+                app = holdfast.open(self.url, namespace=self.namespace, read_only=True)
             self._app = self._open.enter_context(app)
         return self._app
 

@@ -48,7 +48,7 @@ def verb_of(event: Any, *, said: bool = False) -> str:
     ('task.stage', 'app.cancel', 'a TaskReleased')
     """
     kind = type(event).__name__
-    first, second = (_SAID, _ASKED) if said or event.said else (_ASKED, _SAID)
+    first, second = (_SAID, _ASKED) if said or event.branch else (_ASKED, _SAID)
     return first.get(kind) or second.get(kind) or f"a {kind}"
 
 

@@ -17,7 +17,7 @@ from holdfast.core import (
     limits,
     names,
 )
-from holdfast.core.codec import Record, Summary
+from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, TaskFinished
 from holdfast.core.events import Event
@@ -26,10 +26,10 @@ from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
-from holdfast.engine.control.change import Decide, Frees, change
+from holdfast.engine.control.change import Decide, FreedKeys, change
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.prices import Price, Prices
-from holdfast.engine.definitions.queue import Queue, Queues
+from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Dispatcher, OnWait
@@ -42,12 +42,12 @@ from holdfast.engine.maintenance import copy, export as upkeep, retention
 from holdfast.engine.maintenance.export import Copied, Progress
 from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import contracts, serving, timeline, verify
-from holdfast.engine.reading.serving import Known
+from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.task_state import StepState, TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.task import Block
 from holdfast.store.protocol import Query, Stats, Store
 from holdfast.store.tenants import Tenant
@@ -74,6 +74,7 @@ def open(
     namespace: str = "",
     cache: str | None = None,
     cache_bytes: int = limits.CACHE_BYTES,
+    read_only: bool = False,
 ) -> App:
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -83,10 +84,17 @@ def open(
     given, any name will do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here.
     `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
     `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
+    `read_only` opens a SQLite file, also one on a read-only disk, only to look at it; every write is refused.
     """
     costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
-    store = addresses.open_store(url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us())
+    store = addresses.open_store(
+        url,
+        durability=durability,
+        snapshots_kept=snapshots_kept,
+        at_us=ticking.now_us(),
+        read_only=read_only,
+    )
     if namespace:
         store = Tenant(store, namespace)
     kept = addresses.open_cache(store, where, cache_bytes)
@@ -118,7 +126,7 @@ class App:
         cache: Cache | None = None,
     ) -> None:
         self.namespace = namespace
-        self.queues = Queues(queues)
+        self.queues = DeclaredQueues(queues)
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence)
@@ -372,9 +380,9 @@ class App:
             name=name,
         )
 
-    def workers(self) -> builtins.list[Known]:
+    def workers(self) -> builtins.list[LiveWorker]:
         """Workers that are alive, and what they serve."""
-        return serving.known_to(self.store, self.namespace)
+        return serving.workers_of(self.store, self.namespace)
 
     def _name(self, id: str | None) -> str:
         return names.task_log(id if id is not None else begin.new_id(self.clock.now_us()))
@@ -393,8 +401,8 @@ class App:
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
         """Say whether a call in doubt happened."""
-        frees = answers.freed_by_settling(call, happened)
-        return self._change(id, answers.settle(call, happened, result, by, why), frees)
+        freed_keys = answers.freed_by_settling(call, happened)
+        return self._change(id, answers.settle(call, happened, result, by, why), freed_keys)
 
     def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
         """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
@@ -433,12 +441,12 @@ class App:
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
         return self._change(id, lifecycle.cancel(by, why, alone=alone))
 
-    def _change(self, id: str, decide: Decide, frees: Frees | None = None) -> TaskState:
-        return TaskState(change(self.logs, names.task_log(id), decide, frees), self.logs)
+    def _change(self, id: str, decide: Decide, freed_keys: FreedKeys | None = None) -> TaskState:
+        return TaskState(change(self.logs, names.task_log(id), decide, freed_keys), self.logs)
 
     # Writing
 
-    def append(self, id: str, *events: Event, expect: int | None = None) -> list[Record]:
+    def append(self, id: str, *events: Event, expect: int | None = None) -> list[LoggedEvent]:
         """Write events to a task's log, all or none. `expect` is the seq they must follow; without it, the head.
 
         This is the ground floor: every event is checked against what is in the log, and refused with its reason.
@@ -460,8 +468,8 @@ class App:
 
         The same fork asked for again, by the same `id`, is found as it is now.
         """
-        name = names.task_log(id if id is not None else f"{task}~{chance(4)}")
-        wanted = forks.Wanted(name, at, patch, effects, by, chance(8))
+        name = names.task_log(id if id is not None else f"{task}~{random_hex(4)}")
+        wanted = forks.ForkRequest(name, at, patch, effects, by, random_hex(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
@@ -472,8 +480,8 @@ class App:
         target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
         later = timeline.calls_after(self.logs, id, target)
-        hot = rules.restored(log.state, past.state, later)
-        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(hot)), by=by, why=why)
+        state = rules.restored(log.state, past.state, later)
+        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=by, why=why)
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
@@ -505,7 +513,7 @@ class App:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
         return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
 
-    def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+    def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """A task's events in order, read as they are asked for."""
         name = names.task_log(id)
         self.logs.segments(name)

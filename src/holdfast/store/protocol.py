@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from holdfast.core import codec
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
 from holdfast.store.queues import Queues
 
@@ -256,11 +256,11 @@ class Store(Protocol):
         """Ended tasks, newest end first, after the first `skip`, whose end is older than a time."""
         ...
 
-    def taken(self, key: str) -> Take | None:
+    def owner_of_key(self, key: str) -> UniqueKey | None:
         """Who took a unique key."""
         ...
 
-    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+    def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
         """Unique keys in their order."""
         ...
 
@@ -287,7 +287,7 @@ class Store(Protocol):
         """
         ...
 
-    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+    def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         """Adopt another store's tombstones and unique keys."""
         ...
 

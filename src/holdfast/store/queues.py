@@ -23,7 +23,7 @@ class Rate(Struct, frozen=True, gc=False):
     seconds: float
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ClaimRequest(Struct, frozen=True, kw_only=True):
     """What a worker looks for in one queue: tasks of these agents, each with the versions it can go on with.
 
     `lost` are holders whose tasks may be taken from them. What is None is not limited.
@@ -63,7 +63,7 @@ SHORT = 16
 """Up to how many events a log may have that comes along with the claim of its task."""
 
 
-class Waiting(Struct, frozen=True, gc=False):
+class QueueDepth(Struct, frozen=True, gc=False):
     """How many tasks of a queue are ready, being worked on, or waiting for a time."""
 
     namespace: str
@@ -73,7 +73,7 @@ class Waiting(Struct, frozen=True, gc=False):
     timed: int
 
 
-class Served(Struct, frozen=True, gc=False):
+class ServedRow(Struct, frozen=True, gc=False):
     """What a holder said that it serves, and when it was last heard of."""
 
     holder: str
@@ -85,7 +85,7 @@ EVER_US = -(1 << 63)
 """A time before all others."""
 
 
-class Ears(Protocol):
+class WakeListener(Protocol):
     """Hears when a task may have become ready."""
 
     def wait(self, seconds: float) -> bool:
@@ -102,7 +102,7 @@ class Ears(Protocol):
 class Queues(Protocol):
     """The verbs of workers."""
 
-    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+    def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
         """Take tasks that are due, highest priority first, then oldest; gives those that were taken."""
         ...
 
@@ -121,7 +121,7 @@ class Queues(Protocol):
         """Tenants that have something to take in these queues, in order; costs nothing for each task they have."""
         ...
 
-    def depths(self, namespace: str | None = None) -> list[Waiting]:
+    def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         """How full the queues are that have anything to do."""
         ...
 
@@ -133,11 +133,11 @@ class Queues(Protocol):
         """Say what this process serves, for others to see; nothing takes it back."""
         ...
 
-    def announced(self) -> list[Served]:
+    def announced(self) -> list[ServedRow]:
         """What living holders serve."""
         ...
 
-    def listen(self) -> Ears:
+    def listen(self) -> WakeListener:
         """Begin to hear of tasks that become ready."""
         ...
 
@@ -145,7 +145,7 @@ class Queues(Protocol):
 # What all stores do alike
 
 
-def allowed(wanted: Wanted, running: dict[str | None, int]) -> int:
+def allowed(wanted: ClaimRequest, running: dict[str | None, int]) -> int:
     """How many more tasks a queue may have taken now."""
     most = wanted.limit
     if wanted.concurrency is not None:
@@ -153,7 +153,7 @@ def allowed(wanted: Wanted, running: dict[str | None, int]) -> int:
     return max(0, most)
 
 
-def in_rounds(wanted: Wanted, once: Callable[[Wanted], tuple[Taken, bool]]) -> Taken:
+def in_rounds(wanted: ClaimRequest, once: Callable[[ClaimRequest], tuple[Taken, bool]]) -> Taken:
     """Take tasks, and again while some were passed over for a limit that those behind them may not share."""
     taken: Taken = {}
     while True:
@@ -163,7 +163,9 @@ def in_rounds(wanted: Wanted, once: Callable[[Wanted], tuple[Taken, bool]]) -> T
             return taken
 
 
-def chosen(due: Iterable[Due], wanted: Wanted, most: int, running: dict[str | None, int], tokens: float) -> list[Due]:
+def chosen(
+    due: Iterable[Due], wanted: ClaimRequest, most: int, running: dict[str | None, int], tokens: float
+) -> list[Due]:
     """Those that may be taken: no more than a queue allows, nor of one key, nor first starts beyond its rate."""
     counts, left, found = dict(running), tokens, list[Due]()
     for one in due:
@@ -189,7 +191,7 @@ def refilled(rate: Rate, tokens: float | None, at_us: int, now_us: int) -> float
     return min(most, tokens + max(0, now_us - at_us) / 1_000_000 * rate.starts / rate.seconds)
 
 
-def may_start(wanted: Wanted, tokens: float) -> bool:
+def may_start(wanted: ClaimRequest, tokens: float) -> bool:
     """Whether tasks may be taken for the first time."""
     return wanted.rate is None or tokens >= 1
 
@@ -209,7 +211,7 @@ def groups(taken: Iterable[Due], claim: Claim) -> list[tuple[Due, Group]]:
     return found
 
 
-def full_keys(wanted: Wanted, running: dict[str | None, int]) -> list[str]:
+def full_keys(wanted: ClaimRequest, running: dict[str | None, int]) -> list[str]:
     """Keys of which no more may be taken."""
     if wanted.per_key is None:
         return []

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from holdfast.core import names
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, InvalidValue, KeyTaken, StoreError
 from holdfast.core.names import NAMESPACE_END, namespaced
 from holdfast.store.protocol import (
@@ -29,7 +29,7 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
-from holdfast.store.queues import EVER_US, Claim, Due, Ears, Served, Taken, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken, WakeListener
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class TenantQueues:
         self._tenant = tenant
         self._queues = tenant.whole.queues
 
-    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+    def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
         tenant = self._tenant
 
         def inside(due: Due) -> Write | None:
@@ -60,7 +60,7 @@ class TenantQueues:
     def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
         return [one for one in self._queues.tenants(queues, now_us, lost) if one == self._tenant.namespace]
 
-    def depths(self, namespace: str | None = None) -> list[Waiting]:
+    def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         return self._queues.depths(self._tenant.namespace)
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
@@ -69,10 +69,10 @@ class TenantQueues:
     def announce(self, serves: str) -> None:
         self._queues.announce(serves)
 
-    def announced(self) -> list[Served]:
+    def announced(self) -> list[ServedRow]:
         return self._queues.announced()
 
-    def listen(self) -> Ears:
+    def listen(self) -> WakeListener:
         return self._queues.listen()
 
 
@@ -118,14 +118,14 @@ class Tenant:
 
     def _group_in(self, group: Group) -> Group:
         writes = tuple(self.write_in(write) for write in group.writes)
-        takes = tuple(self._take_in(take) for take in group.takes)
-        return Group(writes, takes, tuple(self.inside(key) for key in group.frees))
+        keys = tuple(self._take_in(take) for take in group.unique_keys)
+        return Group(writes, keys, tuple(self.inside(key) for key in group.freed_keys))
 
-    def _take_in(self, take: Take) -> Take:
-        return Take(self.inside(take.key), self.inside(take.log), take.step, take.input_hash)
+    def _take_in(self, take: UniqueKey) -> UniqueKey:
+        return UniqueKey(self.inside(take.key), self.inside(take.log), take.step, take.input_hash)
 
-    def _take_out(self, take: Take) -> Take:
-        return Take(self.outside(take.key), self.outside(take.log), take.step, take.input_hash)
+    def _take_out(self, take: UniqueKey) -> UniqueKey:
+        return UniqueKey(self.outside(take.key), self.outside(take.log), take.step, take.input_hash)
 
     def _stone_out(self, stone: Tombstone) -> Tombstone:
         return replace(stone, log=self.outside(stone.log))
@@ -247,13 +247,13 @@ class Tenant:
         rows_of = ((name, self.summary(name)) for name in old)
         return [name for name, row in rows_of if row is not None and row.changed_us < before_us]
 
-    def taken(self, key: str) -> Take | None:
-        found = self.whole.taken(self.inside(key))
+    def owner_of_key(self, key: str) -> UniqueKey | None:
+        found = self.whole.owner_of_key(self.inside(key))
         return None if found is None else self._take_out(found)
 
-    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+    def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
         found = self._pages(
-            lambda last: self.whole.takes(after=last or "", limit=1000),
+            lambda last: self.whole.unique_keys(after=last or "", limit=1000),
             self.inside(after),
             lambda take: take.key,
             limit,
@@ -285,9 +285,9 @@ class Tenant:
         inside = [replace(stone, log=self.inside(stone.log)) for stone in tombstones]
         return [self.outside(name) for name in self.whole.remove(inside)]
 
-    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+    def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         stones = [replace(stone, log=self.inside(stone.log)) for stone in tombstones]
-        self.whole.restore_marks(stones, [self._take_in(take) for take in takes])
+        self.whole.restore_marks(stones, [self._take_in(take) for take in keys])
 
     # Looking after it
 

@@ -48,7 +48,7 @@ class Cut(Struct, frozen=True):
     reply: dict[str, Any]
 
 
-class Request(Struct, frozen=True):
+class ChatRequest(Struct, frozen=True):
     """What somebody asked for; `number` counts from 1."""
 
     number: int
@@ -66,7 +66,7 @@ class FakeOpenAI:
     """A server with a script. `requests` has everything it was asked, also what it refused."""
 
     def __init__(self, replies: Sequence[Reply | Fail | Hang | Cut] = ()) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[ChatRequest] = []
         self._replies = list(replies)
         self._lock = threading.Lock()
         self.closing = threading.Event()
@@ -96,13 +96,13 @@ class FakeOpenAI:
             server.server_close()
             thread.join(END_SECONDS)
 
-    def note(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Request:
+    def note(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> ChatRequest:
         """Keep what somebody asked for."""
         with self._lock:
-            self.requests.append(Request(len(self.requests) + 1, path, headers, body))
+            self.requests.append(ChatRequest(len(self.requests) + 1, path, headers, body))
             return self.requests[-1]
 
-    def reply_to(self, request: Request) -> dict[str, Any] | Fail | Hang | Cut:
+    def reply_to(self, request: ChatRequest) -> dict[str, Any] | Fail | Hang | Cut:
         """What becomes of a request: what is wrong with it, or the next reply."""
         wrong = complaint(request.messages)
         if wrong or not request.path.endswith("/chat/completions"):
@@ -141,7 +141,7 @@ def complaint(messages: Sequence[Mapping[str, Any]]) -> str:
     return f"tool_calls must be followed by messages responding to each: {sorted(waiting)}" if waiting else ""
 
 
-def completion(request: Request, reply: dict[str, Any]) -> dict[str, Any]:
+def completion(request: ChatRequest, reply: dict[str, Any]) -> dict[str, Any]:
     """A reply as the endpoint sends it, whole."""
     message = dict(reply)
     usage = message.pop("usage", None) or _usage(request, reply)
@@ -150,7 +150,7 @@ def completion(request: Request, reply: dict[str, Any]) -> dict[str, Any]:
     return {**_head(request, "chat.completion"), "choices": [choice], "usage": usage}
 
 
-def chunks(request: Request, reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def chunks(request: ChatRequest, reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A reply as the endpoint sends it, in pieces."""
     whole = completion(request, reply)
     head = _head(request, "chat.completion.chunk")
@@ -175,12 +175,12 @@ def chunks(request: Request, reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**head, "choices": [], "usage": whole["usage"]}
 
 
-def _head(request: Request, kind: str) -> dict[str, Any]:
+def _head(request: ChatRequest, kind: str) -> dict[str, Any]:
     model, number = request.body.get("model", "fake"), request.number
     return {"id": f"chatcmpl-{number}", "object": kind, "created": 1_700_000_000 + number, "model": model}
 
 
-def _usage(request: Request, reply: dict[str, Any]) -> dict[str, int]:
+def _usage(request: ChatRequest, reply: dict[str, Any]) -> dict[str, int]:
     """About four bytes are a token."""
     asked, said = len(codec.dump(request.messages)) // 4, len(codec.dump(reply)) // 4
     return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
-    def _answer(self, fake: FakeOpenAI, request: Request) -> None:
+    def _answer(self, fake: FakeOpenAI, request: ChatRequest) -> None:
         reply = fake.reply_to(request)
         match reply:
             case Fail(status=status, message=message):

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.command import by_options, command, task_argument
 from holdfast.cli.completion import waited_for
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("answer")
@@ -14,7 +14,7 @@ from holdfast.cli.environment import Place
 @click.argument("question", shell_complete=waited_for("question"))
 @click.argument("value")
 @by_options
-def answer_(place: Place, id: str, question: str, value: str, by: str, why: str) -> None:
+def answer_(environment: Environment, id: str, question: str, value: str, by: str, why: str) -> None:
     """Answer what a task asked.
 
     QUESTION is its key or its name, as `holdfast inbox` shows it. VALUE is text, := and JSON, or - for stdin.
@@ -25,4 +25,4 @@ def answer_(place: Place, id: str, question: str, value: str, by: str, why: str)
     from holdfast.cli.input.changes import changed
 
     said = values.value(value)
-    changed(place, id, lambda app, id: app.answer(id, question, said, by=by, why=why), f"answered {question}")
+    changed(environment, id, lambda app, id: app.answer(id, question, said, by=by, why=why), f"answered {question}")

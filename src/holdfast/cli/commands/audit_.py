@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.core import limits
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from holdfast.engine.reading.audit import Asked
+    from holdfast.engine.reading.audit import AuditQuery
 
 
 @command("audit", lines=True)
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="TIME", help="Until then.")
 @click.option("--limit", type=int, default=1000, show_default=True, help="How many at the most.")
 def audit_(
-    place: Place,
+    environment: Environment,
     task: str | None,
     tool: str,
     by: str,
@@ -45,14 +45,16 @@ def audit_(
 
     if limit < 1:
         raise InvalidValue(f"--limit {limit} is no number of acts", hint="give 1 or more")
-    app = place.app()
+    app = environment.app()
     now = app.clock.now_us()
     when = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
-    of = None if task is None else place.task(task)
-    _print(place, audit.Asked(task=of, tool=tool, by=by, decision=decision, **when), min(limit, limits.MAX_SEQ))
+    of = None if task is None else environment.task(task)
+    _print(
+        environment, audit.AuditQuery(task=of, tool=tool, by=by, decision=decision, **when), min(limit, limits.MAX_SEQ)
+    )
 
 
-def _print(place: Place, asked: Asked, limit: int) -> None:
+def _print(environment: Environment, asked: AuditQuery, limit: int) -> None:
     from itertools import islice
 
     from holdfast.cli.show.formatting import clock, shown
@@ -61,22 +63,24 @@ def _print(place: Place, asked: Asked, limit: int) -> None:
     from holdfast.engine.reading import audit
     from holdfast.engine.reading.task_state import iso
 
-    with Progress("looked at", "event", quiet=place.for_programs) as progress:
-        found = list(islice(audit.acts(place.app().logs, asked, progress), limit))
-    if place.for_programs:
+    with Progress("looked at", "event", quiet=environment.for_programs) as progress:
+        found = list(islice(audit.audit_rows(environment.app().logs, asked, progress), limit))
+    if environment.for_programs:
         same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
-        place.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
+        environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
         return
     if not found:
-        place.say(f"nothing of that kind in {place.where}")
+        environment.say(f"nothing of that kind in {environment.where}")
         return
     rows = [
         [clock(one.at_us), one.task, str(one.seq), one.what, one.tool or one.about, one.by, _value(shown, one.value)]
         for one in found
     ]
-    place.lines(table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, place.look, right=(2,)))
+    environment.lines(
+        table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, environment.style, right=(2,))
+    )
     if len(found) == limit:
-        place.say(f"only the first {limit:,}; --limit shows more")
+        environment.say(f"only the first {limit:,}; --limit shows more")
 
 
 def _value(shown: Callable[[Any], str], value: Any) -> str:

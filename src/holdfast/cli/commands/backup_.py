@@ -8,12 +8,12 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("backup")
 @click.argument("path", metavar="FILE", shell_complete=files)
-def backup_(place: Place, path: str) -> None:
+def backup_(environment: Environment, path: str) -> None:
     """Write a consistent copy of the store while others go on.
 
     FILE must be new; it appears under its name when it is complete.
@@ -22,10 +22,10 @@ def backup_(place: Place, path: str) -> None:
     """
     from holdfast.cli.show.formatting import size
 
-    place.app().backup(path)
+    environment.app().backup(path)
     written = os.path.getsize(path) if os.path.exists(path) else 0
-    if place.as_json:
-        place.data({"file": path, "bytes": written, "store": place.shown})
+    if environment.as_json:
+        environment.data({"file": path, "bytes": written, "store": environment.shown})
         return
-    place.lines([f"{path}: {size(written)}"])
-    place.say_store()
+    environment.lines([f"{path}: {size(written)}"])
+    environment.say_store()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("budget")
 @task_argument
 @click.argument("limits", nargs=-1, metavar="[LIMIT=MOST]...")
 @by_options
-def budget_(place: Place, id: str, limits: tuple[str, ...], by: str, why: str) -> None:
+def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str, why: str) -> None:
     """Show what a task may use up, or allow it more.
 
     LIMIT is one of turns, steps, calls, tokens, cost (dollars), wall_time ("5m").
@@ -24,18 +24,24 @@ def budget_(place: Place, id: str, limits: tuple[str, ...], by: str, why: str) -
 
     if limits:
         allowed = limits_given(limits)
-        changed(place, id, lambda app, id: app.raise_budget(id, allowed, by=by, why=why), f"allowed {' '.join(limits)}")
+        changed(
+            environment,
+            id,
+            lambda app, id: app.raise_budget(id, allowed, by=by, why=why),
+            f"allowed {' '.join(limits)}",
+        )
         return
     from holdfast.core import codec
 
-    state = place.app().get(place.task(id))
-    if place.as_json:
-        place.data({"id": state.id, **codec.as_json(state.budget.to_dict()), "left": state.budget.left})
+    state = environment.app().get(environment.task(id))
+    if environment.as_json:
+        environment.data({"id": state.id, **codec.as_json(state.budget.to_dict()), "left": state.budget.left})
         return
     known, used = state.budget.limits, state.budget.used
     counts = {
-        name: f"  {used[name]:,.6g} of {most:,.6g}" if place.look.terminal else "" for name, most in known.items()
+        name: f"  {used[name]:,.6g} of {most:,.6g}" if environment.style.terminal else ""
+        for name, most in known.items()
     }
-    place.lines(f"{bar(name, used[name], most, place.look)}{counts[name]}" for name, most in known.items())
+    environment.lines(f"{bar(name, used[name], most, environment.style)}{counts[name]}" for name, most in known.items())
     if not known:
-        place.say(f"{state.id} has no budget")
+        environment.say(f"{state.id} has no budget")

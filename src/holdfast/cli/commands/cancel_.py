@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("cancel")
 @task_argument
 @by_options
-def cancel_(place: Place, id: str, by: str, why: str) -> None:
+def cancel_(environment: Environment, id: str, by: str, why: str) -> None:
     """Ask a task to stop, and its children.
 
     One that nobody works on stops at once; a running one does so before its next step, and undoes what it declared.
@@ -18,4 +18,4 @@ def cancel_(place: Place, id: str, by: str, why: str) -> None:
     """
     from holdfast.cli.input.changes import changed
 
-    changed(place, id, lambda app, id: app.cancel(id, by=by, why=why), "asked it to stop")
+    changed(environment, id, lambda app, id: app.cancel(id, by=by, why=why), "asked it to stop")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 _WHERE = {
     "bash": 'add to ~/.bashrc:  eval "$(holdfast completion bash)"',
@@ -16,7 +16,7 @@ _WHERE = {
 
 @command("completion", store=False)
 @click.argument("shell", type=click.Choice(sorted(_WHERE)))
-def completion_(place: Place, shell: str) -> None:
+def completion_(environment: Environment, shell: str) -> None:
     """Print what lets your shell complete commands and ids.
 
     Example: eval "$(holdfast completion bash)"
@@ -29,8 +29,8 @@ def completion_(place: Place, shell: str) -> None:
     assert found is not None
     made = found(cli, {}, "holdfast", "_HOLDFAST_COMPLETE")
     script = made.source_template % made.source_vars()
-    if place.as_json:
-        place.data({"shell": shell, "add": _WHERE[shell], "script": script})
+    if environment.as_json:
+        environment.data({"shell": shell, "add": _WHERE[shell], "script": script})
         return
-    place.lines([script])
-    place.say(_WHERE[shell])
+    environment.lines([script])
+    environment.say(_WHERE[shell])

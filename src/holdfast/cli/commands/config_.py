@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("config")
-def config_(place: Place) -> None:
+def config_(environment: Environment) -> None:
     """Show each setting and where it comes from.
 
     Example: holdfast config
@@ -22,21 +22,21 @@ def config_(place: Place) -> None:
     from holdfast.cli.show.table import table
 
     project, files = files_declared()
-    path = path_of(place.url)
+    path = path_of(environment.url)
     there = "" if path is None or os.path.exists(path) else " (not there yet)"
     colour = next(
         (f"{name}={os.environ[name]}" for name in ("NO_COLOR", "FORCE_COLOR") if os.environ.get(name)), "the terminal"
     )
     rows: list[tuple[str, Any, str]] = [
-        ("store", redacted(place.url) + there, place.source),
-        ("namespace", place.namespace or "none", place.namespace_source or "the default"),
+        ("store", redacted(environment.url) + there, environment.source),
+        ("namespace", environment.namespace or "none", environment.namespace_source or "the default"),
         ("agents", ", ".join(files) or "none", str(project) if files else f"no agents in {PROJECT}"),
         ("by", whoami(), "HOLDFAST_BY" if os.environ.get("HOLDFAST_BY") else "the login name"),
-        ("colour", "on" if place.look.colour else "off", colour),
+        ("colour", "on" if environment.style.colour else "off", colour),
         ("holdfast", __version__, os.path.dirname(os.path.dirname(os.path.dirname(__file__)))),
         ("python", sys.version.split()[0], sys.executable),
     ]
-    if place.as_json:
-        place.data({name: {"value": value, "source": source} for name, value, source in rows})
+    if environment.as_json:
+        environment.data({name: {"value": value, "source": source} for name, value, source in rows})
     else:
-        place.lines(table(["SETTING", "VALUE", "FROM"], [list(row) for row in rows], place.look))
+        environment.lines(table(["SETTING", "VALUE", "FROM"], [list(row) for row in rows], environment.style))

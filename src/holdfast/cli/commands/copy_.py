@@ -6,12 +6,12 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("copy")
 @click.argument("url", shell_complete=files)
-def copy_(place: Place, url: str) -> None:
+def copy_(environment: Environment, url: str) -> None:
     """Copy everything into another store and verify it there.
 
     Run it again to go on after an interruption, or to catch up. A log that is damaged is left out, and named.
@@ -23,14 +23,14 @@ def copy_(place: Place, url: str) -> None:
     from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
 
-    if is_same(url, place.url):
+    if is_same(url, environment.url):
         raise InvalidValue(f"{redacted(url)!r} is the store itself; nothing was written", hint="name another one")
-    app = place.app()
-    with Progress("copied", "log", quiet=place.as_json) as progress:
+    app = environment.app()
+    with Progress("copied", "log", quiet=environment.as_json) as progress:
         copied = app.copy_to(url, progress)
-    if place.as_json:
-        place.data({"to": redacted(url), "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
+    if environment.as_json:
+        environment.data({"to": redacted(url), "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
         return
     counted = f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} copied, {copied.skipped} there already"
-    place.lines([f"{redacted(url)}: {counted}; verified"])
-    place.say_store()
+    environment.lines([f"{redacted(url)}: {counted}; verified"])
+    environment.say_store()

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 if TYPE_CHECKING:
-    from holdfast.cli.show.style import Look
+    from holdfast.cli.show.style import Style
 
 
 @command("diff")
 @task_argument
 @click.argument("a", metavar="A|OTHER")
 @click.argument("b", type=int, required=False, metavar="[B]")
-def diff_(place: Place, id: str, a: str, b: int | None) -> None:
+def diff_(environment: Environment, id: str, a: str, b: int | None) -> None:
     """Show what differs between two moments of a task, or between two tasks.
 
     A and B are seqs; without B, A is compared with now. OTHER is another task, such as a fork. With --json it is a
@@ -28,8 +28,8 @@ def diff_(place: Place, id: str, a: str, b: int | None) -> None:
     """
     from holdfast.engine.reading.timeline import difference
 
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     if a.isascii() and a.isdigit():
         until = app.get(id).seq if b is None else b
         before, after = app.at(id, int(a)).to_dict(), app.at(id, until).to_dict()
@@ -37,17 +37,17 @@ def diff_(place: Place, id: str, a: str, b: int | None) -> None:
     elif b is not None:
         raise click.UsageError("A is a seq when B is one")
     else:
-        other = place.task(a)
+        other = environment.task(a)
         before, after = app.get(id).to_dict(), app.get(other).to_dict()
         names = {"task": id, "other": other}
     patch = difference(before, after)
-    if place.as_json:
-        place.data({**names, "patch": patch})
+    if environment.as_json:
+        environment.data({**names, "patch": patch})
         return
-    place.say(_title(names), "dim")
-    place.lines(_lines(before, patch, place.look))
+    environment.say(_title(names), "dim")
+    environment.lines(_lines(before, patch, environment.style))
     if not patch:
-        place.say("nothing differs")
+        environment.say("nothing differs")
 
 
 def _title(names: dict[str, Any]) -> str:
@@ -56,7 +56,7 @@ def _title(names: dict[str, Any]) -> str:
     return f"{names['task']} from seq {names['a']} to {names['b']}"
 
 
-def _lines(before: Any, patch: Sequence[dict[str, Any]], look: Look) -> Iterator[str]:
+def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterator[str]:
     """A line for each change; what was there before is looked up as the patch goes on."""
     import jsonpatch
 
@@ -76,7 +76,7 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], look: Look) -> Iterator
                 sign, text, tone = "~", f"{path}  moved from {change['from']}", "warn"
             case _:
                 sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
-        yield look.paint(f"{sign} ", tone) + cut(clean(text), look.width - 2 if look.width else 0)
+        yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
         now = jsonpatch.apply_patch(now, [change])
 
 

@@ -6,12 +6,12 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import codes
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("explain", store=False)
 @click.argument("code", required=False, shell_complete=codes)
-def explain_(place: Place, code: str | None) -> None:
+def explain_(environment: Environment, code: str | None) -> None:
     """Explain the code of an error.
 
     Without a code, all of them are listed.
@@ -22,14 +22,14 @@ def explain_(place: Place, code: str | None) -> None:
 
     if code is None:
         every = [explained(one) for one in known()]
-        if place.as_json:
-            place.data([one.as_json() for one in every])
+        if environment.as_json:
+            environment.data([one.as_json() for one in every])
         else:
             wide = max(len(one.code) for one in every)
-            place.lines(f"{one.code:<{wide}}  {one.when}" for one in every)
+            environment.lines(f"{one.code:<{wide}}  {one.when}" for one in every)
         return
     found = explained(code)
-    if place.as_json:
-        place.data(found.as_json())
+    if environment.as_json:
+        environment.data(found.as_json())
     else:
-        place.lines(found.lines(place.look))
+        environment.lines(found.lines(environment.style))

@@ -9,13 +9,13 @@ import click
 
 from holdfast.cli.command import command, task_argument
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("export")
 @task_argument
 @click.argument("path", metavar="FILE", shell_complete=files)
-def export_(place: Place, id: str, path: str) -> None:
+def export_(environment: Environment, id: str, path: str) -> None:
     """Write a task to a file as JSON Lines, lossless.
 
     FILE must be new; - is stdout. With the task go the values beside its log and, for a fork, the logs it stands on.
@@ -27,8 +27,8 @@ def export_(place: Place, id: str, path: str) -> None:
     from holdfast.core.errors import InvalidValue
     from holdfast.engine.maintenance import export
 
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     app.get(id)
     if path == "-":
         for line in export.export(app.logs, id):
@@ -40,7 +40,7 @@ def export_(place: Place, id: str, path: str) -> None:
     partial = f"{path}.{os.getpid()}.partial"
     try:
         with (
-            Progress("exported", "line", quiet=place.as_json) as progress,
+            Progress("exported", "line", quiet=environment.as_json) as progress,
             open(partial, "xb", opener=_private) as file,
         ):
             for lines, line in enumerate(export.export(app.logs, id), start=1):
@@ -54,10 +54,10 @@ def export_(place: Place, id: str, path: str) -> None:
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
-    if place.as_json:
-        place.data({"id": id, "file": path, "lines": lines, "bytes": written})
+    if environment.as_json:
+        environment.data({"id": id, "file": path, "lines": lines, "bytes": written})
     else:
-        place.lines([f"{path}: {times(lines, 'line')}, {size(written)}"])
+        environment.lines([f"{path}: {times(lines, 'line')}, {size(written)}"])
 
 
 def _private(path: str, flags: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from holdfast.cli.command import by_option, command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 if TYPE_CHECKING:
     from holdfast import StatePatch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--set", "sets", multiple=True, metavar="PATH=JSON", help="Change state.NAME or facts.NAME; repeatable.")
 @by_option
 def fork_(
-    place: Place,
+    environment: Environment,
     id: str,
     seq: int | None,
     new: str | None,
@@ -44,19 +44,19 @@ def fork_(
     from holdfast.cli.input.suggestions import resume_command
 
     patch = _patch(sets)
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     state = app.fork(id, at=seq, id=new, patch=patch, effects=effects, by=by)
-    resume = resume_command(state.id, None, place.options)
-    if place.as_json:
-        place.data(
+    resume = resume_command(state.id, None, environment.options)
+    if environment.as_json:
+        environment.data(
             {"id": state.id, "from": id, "at": seq, "effects": effects, "status": state.status, "seq": state.seq}
         )
         return
-    place.lines([state.id])
-    place.say(f"forked from {id} at {'its end' if seq is None else seq}; effects: {effects}")
-    place.say_store()
-    place.say(f"to go on: {resume}")
+    environment.lines([state.id])
+    environment.say(f"forked from {id} at {'its end' if seq is None else seq}; effects: {effects}")
+    environment.say_store()
+    environment.say(f"to go on: {resume}")
 
 
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("gc")
@@ -18,7 +18,7 @@ from holdfast.cli.environment import Place
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--why", default="retention", help="The reason, kept with what is left of them.")
 def gc_(
-    place: Place,
+    environment: Environment,
     older_than: str | None,
     keep: int | None,
     snapshots_older_than: str | None,
@@ -41,7 +41,7 @@ def gc_(
         raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
-    app = place.app()
+    app = environment.app()
     now = app.clock.now_us()
     tasks_us, snapshots_us = (
         None if age is None else now - int(seconds(age, "age") * 1_000_000)
@@ -49,32 +49,32 @@ def gc_(
     )
     going = retention.collectable(app.logs, older_than_us=tasks_us, keep=keep)
     if dry_run:
-        _say_dry(place, going)
+        _say_dry(environment, going)
         return
     if going or snapshots_us is not None:
-        place.may(f"Remove {times(len(going), 'task')} from {place.where}?", yes=yes)
+        environment.may(f"Remove {times(len(going), 'task')} from {environment.where}?", yes=yes)
     what = {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why}
-    _collect(place, what, len(going))
+    _collect(environment, what, len(going))
 
 
-def _collect(place: Place, what: dict[str, Any], total: int) -> None:
+def _collect(environment: Environment, what: dict[str, Any], total: int) -> None:
     from holdfast.cli.show.formatting import times
     from holdfast.cli.show.screen import Progress
     from holdfast.engine.maintenance import retention
 
-    with Progress("removed", "task", quiet=place.as_json) as progress:
-        found = retention.collect(place.app().logs, progress=lambda done, _: progress(done, total), **what)
-    if place.as_json:
-        place.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
+    with Progress("removed", "task", quiet=environment.as_json) as progress:
+        found = retention.collect(environment.app().logs, progress=lambda done, _: progress(done, total), **what)
+    if environment.as_json:
+        environment.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
         return
     counted = f"{times(found.tasks, 'task')} and {times(found.snapshots, 'snapshot')}"
-    place.lines([f"removed {counted}; {found.kept_for_forks} kept for their forks"])
-    place.say_store()
+    environment.lines([f"removed {counted}; {found.kept_for_forks} kept for their forks"])
+    environment.say_store()
 
 
-def _say_dry(place: Place, going: list[str]) -> None:
-    if place.as_json:
-        place.data({"dry_run": True, "tasks": len(going), "ids": going})
+def _say_dry(environment: Environment, going: list[str]) -> None:
+    if environment.as_json:
+        environment.data({"dry_run": True, "tasks": len(going), "ids": going})
         return
-    place.lines(going)
-    place.say(f"{len(going):,} would be removed from {place.where}; nothing was written")
+    environment.lines(going)
+    environment.say(f"{len(going):,} would be removed from {environment.where}; nothing was written")

@@ -10,13 +10,13 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.cli.show.screen import Progress
 
 
 @command("import")
 @click.argument("path", metavar="FILE", shell_complete=files)
-def import_(place: Place, path: str) -> None:
+def import_(environment: Environment, path: str) -> None:
     """Bring in what export wrote.
 
     Nothing is written unless every digest holds. What is there already is left as it is, and must be
@@ -34,21 +34,23 @@ def import_(place: Place, path: str) -> None:
         raise InvalidValue(
             f"{path!r} cannot be read: {error.strerror}; nothing was written", hint="give a file"
         ) from None
-    with file, Progress("read", "line", quiet=place.as_json) as progress:
+    with file, Progress("read", "line", quiet=environment.as_json) as progress:
         try:
             incoming = export.read_export(_counted(file, progress))
         except LogCorrupt as error:
             raise InvalidValue(
                 f"the export is damaged: {error.message}; nothing was written", hint="export it again, or use another"
             ) from error
-    copied = export.adopt(place.app(make=True).store, incoming)
-    if place.as_json:
-        place.data({"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": place.shown})
+    copied = export.adopt(environment.app(make=True).store, incoming)
+    if environment.as_json:
+        environment.data(
+            {"logs": copied.logs, "events": copied.events, "skipped": copied.skipped, "store": environment.shown}
+        )
         return
-    place.lines(
+    environment.lines(
         [f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} brought in, {copied.skipped} there already"]
     )
-    place.say_store()
+    environment.say_store()
 
 
 def _counted(lines: Iterable[bytes], progress: Progress) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("inbox", lines=True)
@@ -14,7 +14,9 @@ from holdfast.cli.environment import Place
 @click.option("--approvals", is_flag=True, help="Only calls that wait for consent.")
 @click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
 @click.option("--set-aside", is_flag=True, help="Only tasks that nobody takes before a person has looked at them.")
-def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool) -> None:
+def inbox_(
+    environment: Environment, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool
+) -> None:
     """List what people are waited for: questions, approvals, doubts, budgets, tasks set aside.
 
     Each entry says exactly what to type.
@@ -30,23 +32,23 @@ def inbox_(place: Place, doubts: bool, questions: bool, approvals: bool, budgets
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
     chosen |= {"quarantined": set_aside, "diverged": set_aside}
     kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
-    app, by, store = place.app(), whoami(), place.options
-    found = (one for one in inbox.entries(app.logs) if one.kind in kinds)
-    if place.for_programs:
-        place.rows(entry_json(one, by, store) for one in found)
+    app, by, store = environment.app(), whoami(), environment.options
+    found = (one for one in inbox.inbox_items(app.logs) if one.kind in kinds)
+    if environment.for_programs:
+        environment.rows(entry_json(one, by, store) for one in found)
         return
     empty = True
     for one in found:
         empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
-        head = place.look.paint(f"{one.task}  {one.kind}", "bold") + f"  {clean(one.key)}"
-        place.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
-        place.lines(
+        head = environment.style.paint(f"{one.task}  {one.kind}", "bold") + f"  {clean(one.key)}"
+        environment.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
+        environment.lines(
             [
                 f"  {clean(asked(one))}",
-                *(place.look.paint(f"  {line}", "head") for line in commands(one, by, store)),
+                *(environment.style.paint(f"  {line}", "head") for line in commands(one, by, store)),
                 "",
             ]
         )
     if empty:
-        place.say(f"nobody is waited for in {place.where}")
+        environment.say(f"nobody is waited for in {environment.where}")

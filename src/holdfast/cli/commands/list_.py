@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--after", metavar="ID", help="Those after this one: the next page.")
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 @click.option("--for", "seconds", metavar="TIME", help="With --watch: only for so long.")
-def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> None:
+def list_(environment: Environment, watch: bool, seconds: str | None, **filters: Any) -> None:
     """List tasks, newest first.
 
     A running task whose process is dead is shown as interrupted: resume it.
@@ -38,9 +38,9 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
     """
     if seconds is not None and not watch:
         raise InvalidValue("--for says how long to watch, and --watch was not given", hint="add --watch")
-    app = place.app()
+    app = environment.app()
     if not watch:
-        _print(place, app, _found(app, **filters))
+        _print(environment, app, _found(app, **filters))
         return
     from holdfast.core import durations
 
@@ -49,9 +49,9 @@ def list_(place: Place, watch: bool, seconds: str | None, **filters: Any) -> Non
     while True:
         rows = _found(app, **filters)
         if rows != before:
-            if place.look.terminal and not place.for_programs:
+            if environment.style.terminal and not environment.for_programs:
                 click.echo("\x1b[H\x1b[2J", nl=False, color=True)
-            _print(place, app, rows)
+            _print(environment, app, rows)
             before = rows
         if until is not None and time.monotonic() >= until:
             return
@@ -73,28 +73,28 @@ def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence
     return found[:limit]
 
 
-def _print(place: Place, app: App, rows: Sequence[Summary]) -> None:
-    if place.for_programs:
-        why_not = unserved(app, rows, place.options)
-        place.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
+def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
+    if environment.for_programs:
+        why_not = unserved(app, rows, environment.options)
+        environment.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
         return
     if not rows:
-        place.say(f"no tasks in {place.where}")
+        environment.say(f"no tasks in {environment.where}")
         return
     from holdfast.cli.show.formatting import age
     from holdfast.cli.show.style import clean
     from holdfast.cli.show.table import Cell, table
 
-    now, why_not = app.clock.now_us(), unserved(app, rows, place.options)
+    now, why_not = app.clock.now_us(), unserved(app, rows, environment.options)
     cells: list[list[Cell | str]] = []
     for row in rows:
         status = status_of(app, row)
         why = why_waiting(row.waiting) if row.waiting else ", no worker" if row.id in why_not else ""
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
         cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
-    place.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, place.look))
+    environment.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, environment.style))
     for why in dict.fromkeys(why_not.values()):
-        place.say(clean(why), "warn")
+        environment.say(clean(why), "warn")
 
 
 def why_waiting(kind: str) -> str:

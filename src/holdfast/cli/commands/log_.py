@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.core.codec import Record
+    from holdfast.core.codec import LoggedEvent
 
 
 @command("log", lines=True)
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--for", "seconds", metavar="TIME", help="With --follow: at most for so long.")
 @click.option("--after", type=int, default=0, metavar="SEQ", help="Only what came after this event.")
 @click.option("--full", is_flag=True, help="Every event, also the small ones.")
-def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, full: bool) -> None:
+def log_(environment: Environment, id: str, follow: bool, seconds: str | None, after: int, full: bool) -> None:
     """Show the timeline of a task: steps, attempts, waits, decisions, cost.
 
     Example: holdfast log @last --follow
@@ -32,18 +32,18 @@ def log_(place: Place, id: str, follow: bool, seconds: str | None, after: int, f
     from holdfast.cli.show import event_lines
     from holdfast.engine.reading.describe import as_json
 
-    app = place.app()
-    id = place.task(id)
-    records: Iterator[Record] = (
+    app = environment.app()
+    id = environment.task(id)
+    records: Iterator[LoggedEvent] = (
         iter(app.follow(id, after=after, seconds=seconds)) if follow else app.events(id, after=after)
     )
-    if place.jsonl or (place.as_json and follow):
+    if environment.jsonl or (environment.as_json and follow):
         for record in records:
-            place.data(as_json(record, app.logs.blob))
-    elif place.as_json:
-        place.data([as_json(record, app.logs.blob) for record in records])
+            environment.data(as_json(record, app.logs.blob))
+    elif environment.as_json:
+        environment.data([as_json(record, app.logs.blob) for record in records])
     else:
-        place.lines(event_lines.lines(records, app.logs.blob, place.look, _began_us(app, id), full=full))
+        environment.lines(event_lines.lines(records, app.logs.blob, environment.style, _began_us(app, id), full=full))
 
 
 def _began_us(app: App, id: str) -> int:

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.command import by_options, command, task_argument
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("resume", lines=True)
@@ -21,7 +21,9 @@ from holdfast.cli.environment import Place
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options
-def resume_(place: Place, id: str, target: str | None, deadline: str | None, quiet: bool, **given: Any) -> None:
+def resume_(
+    environment: Environment, id: str, target: str | None, deadline: str | None, quiet: bool, **given: Any
+) -> None:
     """Go on with a task that was interrupted, waits or has failed.
 
     What is on record is replayed and not done again. A failed task is reopened: the step that ended it is tried
@@ -32,15 +34,19 @@ def resume_(place: Place, id: str, target: str | None, deadline: str | None, qui
     from holdfast.cli.input import agents
     from holdfast.cli.work import task
 
-    place.runs_agents()
+    environment.runs_agents()
     agent, known = agents.agents_for(target)
-    app = place.app(agents=known)
-    id = place.task(id)
+    app = environment.app(agents=known)
+    id = environment.task(id)
     stands = app.store.summary(id)  # what is not there, or has ended, does not go on
     agent = agents.agent_of(id, stands, target, agent, known)
     act = lambda: app.resume(id, agent, deadline=deadline, **given)  # noqa: E731
     if deadline is not None and stands is not None and stands.status != "failed":
         raise click.UsageError(f"--deadline is for a task that has failed; {id} is {stands.status}")
-    if stands is not None and stands.status not in ("completed", "cancelled") and not (place.for_programs or quiet):
-        place.say(f"{id}: goes on in {place.where}", "dim")
-    task.work(place, app, id, target, act, quiet=quiet)
+    if (
+        stands is not None
+        and stands.status not in ("completed", "cancelled")
+        and not (environment.for_programs or quiet)
+    ):
+        environment.say(f"{id}: goes on in {environment.where}", "dim")
+    task.work(environment, app, id, target, act, quiet=quiet)

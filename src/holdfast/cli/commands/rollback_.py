@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("rollback")
@@ -14,7 +14,9 @@ from holdfast.cli.environment import Place
 @click.option("--to", "to", metavar="SEQ|LABEL", help="Back to this event, or to this checkpoint.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @by_options
-def rollback_(place: Place, id: str, steps: int | None, to: str | None, yes: bool, by: str, why: str) -> None:
+def rollback_(
+    environment: Environment, id: str, steps: int | None, to: str | None, yes: bool, by: str, why: str
+) -> None:
     """Take a task back by steps, to an event or to a checkpoint.
 
     Itself an event: the history is kept, and what touched the world is not done again. Refused while a call is in
@@ -29,8 +31,8 @@ def rollback_(place: Place, id: str, steps: int | None, to: str | None, yes: boo
     steps = steps or 1
     target = int(to) if to is not None and to.isascii() and to.isdigit() else to
     back = f"to {target}" if target is not None else f"by {steps} step{'s' if steps != 1 else ''}"
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     app.get(id)
-    place.may(f"Take {id} back {back}?", yes=yes)
-    changed(place, id, lambda app, id: app.rollback(id, steps, to=target, by=by, why=why), f"rolled back {back}")
+    environment.may(f"Take {id} back {back}?", yes=yes)
+    changed(environment, id, lambda app, id: app.rollback(id, steps, to=target, by=by, why=why), f"rolled back {back}")

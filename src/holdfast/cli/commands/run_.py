@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import LAST, Place
+from holdfast.cli.environment import LAST, Environment
 
 
 @command("run", lines=True)
@@ -23,7 +23,7 @@ from holdfast.cli.environment import LAST, Place
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
 @click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
-def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None:
+def run_(environment: Environment, target: str | None, id: str | None, **given: Any) -> None:
     """Start a task, or go on with it, until it ends or waits.
 
     The agent comes from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names. What it returns
@@ -38,7 +38,7 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
     from holdfast.core.names import task_log, user_log
     from holdfast.engine.dispatch.begin import new_id
 
-    place.runs_agents()
+    environment.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
     typed.check(agent, input, given["params"])  # before a store is made for nothing
@@ -48,11 +48,11 @@ def run_(place: Place, target: str | None, id: str | None, **given: Any) -> None
         user_log(given["user"])
     if id not in (None, LAST):
         task_log(id)
-    app = place.app(make=True, agents=known)
-    id = task_log(place.task(id)) if id is not None else new_id(app.clock.now_us())
+    app = environment.app(make=True, agents=known)
+    id = task_log(environment.task(id)) if id is not None else new_id(app.clock.now_us())
     named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731
-    if not place.for_programs and not given["quiet"]:
-        place.say(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {place.where}", "dim")
-    task.work(place, app, id, target, act, quiet=given["quiet"])
+    if not environment.for_programs and not given["quiet"]:
+        environment.say(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {environment.where}", "dim")
+    task.work(environment, app, id, target, act, quiet=given["quiet"])

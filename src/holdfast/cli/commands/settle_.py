@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.command import by_options, command, task_argument
 from holdfast.cli.completion import waited_for
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("settle")
@@ -17,7 +17,14 @@ from holdfast.cli.environment import Place
 @click.option("--result", metavar="JSON", help="What the call gave, if it happened.")
 @by_options
 def settle_(
-    place: Place, id: str, call: str, happened: bool, did_not_happen: bool, result: str | None, by: str, why: str
+    environment: Environment,
+    id: str,
+    call: str,
+    happened: bool,
+    did_not_happen: bool,
+    result: str | None,
+    by: str,
+    why: str,
 ) -> None:
     """Say whether a call in doubt happened.
 
@@ -35,7 +42,7 @@ def settle_(
     value = None if result is None else values.json_value(result, "--result")
     said = "it happened" if happened else "it did not happen"
     changed(
-        place,
+        environment,
         id,
         lambda app, id: app.settle(id, call, happened=happened, result=value, by=by, why=why),
         f"settled {call}: {said}",

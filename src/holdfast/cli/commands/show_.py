@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 if TYPE_CHECKING:
     from holdfast import TaskState
-    from holdfast.cli.show.style import Look
+    from holdfast.cli.show.style import Style
 
 
 @command("show")
 @task_argument
 @click.option("--at", "seq", type=int, metavar="SEQ", help="As it was just after this event.")
-def show_(place: Place, id: str, seq: int | None) -> None:
+def show_(environment: Environment, id: str, seq: int | None) -> None:
     """Show a task as it is now, or as it was just after an event.
 
     Example: holdfast show trip-oslo --at 7
@@ -28,25 +28,27 @@ def show_(place: Place, id: str, seq: int | None) -> None:
     from holdfast.cli.work.task import failure_lines
     from holdfast.engine.reading import inbox
 
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     state = app.get(id) if seq is None else app.at(id, seq)
-    entries = inbox.entries_of(app.logs, id) if seq is None else []
-    store = place.options
-    if place.as_json:
-        place.data(
+    entries = inbox.items_of(app.logs, id) if seq is None else []
+    store = environment.options
+    if environment.as_json:
+        environment.data(
             {**state.to_dict(), **_more(state), "waiting_on": [entry_json(one, whoami(), store) for one in entries]}
         )
         return
-    place.lines(_head(state, place.look))
+    environment.lines(_head(state, environment.style))
     for section in (_knows, _steps):
-        place.lines(section(state, place.look))
+        environment.lines(section(state, environment.style))
     if state.failure is not None and state.status == "failed":
-        place.lines(["", *(place.look.paint(line, "bad") for line in failure_lines(state, place.debug))])
+        environment.lines(
+            ["", *(environment.style.paint(line, "bad") for line in failure_lines(state, environment.debug))]
+        )
     if seq is None and (state.waiting is not None or state.interrupted):
         resume = resume_command(id, None, store)
         why = waiting_lines(state, entries, whoami(), store, resume) if state.waiting else iter((f"go on: {resume}",))
-        place.lines(["", *(place.look.paint(line, "warn") for line in why)])
+        environment.lines(["", *(environment.style.paint(line, "warn") for line in why)])
 
 
 def _more(state: TaskState) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def _more(state: TaskState) -> dict[str, Any]:
     return {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
 
 
-def _head(state: TaskState, look: Look) -> Iterator[str]:
+def _head(state: TaskState, style: Style) -> Iterator[str]:
     from holdfast.cli.commands.list_ import TONES, why_waiting
     from holdfast.cli.show.formatting import clock, shown, spent
     from holdfast.cli.show.live import bar
@@ -84,13 +86,13 @@ def _head(state: TaskState, look: Look) -> Iterator[str]:
             ("created", f"{clock(int(state.created_at.timestamp() * 1_000_000))} UTC"),
             ("updated", f"{clock(int(state.updated_at.timestamp() * 1_000_000))} UTC"),
         ],
-        look,
+        style,
     )
     for name, most in state.budget.limits.items():
-        yield f"{look.paint('budget', 'dim')}  {bar(name, state.budget.used[name], most, look)}"
+        yield f"{style.paint('budget', 'dim')}  {bar(name, state.budget.used[name], most, style)}"
 
 
-def _knows(state: TaskState, look: Look) -> Iterator[str]:
+def _knows(state: TaskState, style: Style) -> Iterator[str]:
     """What the agent knows and decided, section by section; empty ones are left out."""
     from holdfast.cli.show.formatting import shown
     from holdfast.cli.show.style import clean, cut
@@ -109,8 +111,8 @@ def _knows(state: TaskState, look: Look) -> Iterator[str]:
     for name, lines in sections.items():
         if lines:
             yield ""
-            yield look.paint(name, "bold")
-            yield from (f"  {cut(clean(line), look.width - 2 if look.width else 0)}" for line in lines)
+            yield style.paint(name, "bold")
+            yield from (f"  {cut(clean(line), style.width - 2 if style.width else 0)}" for line in lines)
 
 
 def _decision(one: dict[str, Any]) -> str:
@@ -119,7 +121,7 @@ def _decision(one: dict[str, Any]) -> str:
     return f"{one['question']} {shown(one['choice'])}" + (f", {one['why']}" if one["why"] else "")
 
 
-def _steps(state: TaskState, look: Look) -> Iterator[str]:
+def _steps(state: TaskState, style: Style) -> Iterator[str]:
     from holdfast.cli.show.formatting import length, shown
     from holdfast.cli.show.table import Cell, table
 
@@ -134,4 +136,4 @@ def _steps(state: TaskState, look: Look) -> Iterator[str]:
     if rows:
         yield ""
         heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]
-        yield from table(heads, rows, look, right=(2, 3))
+        yield from table(heads, rows, style, right=(2, 3))

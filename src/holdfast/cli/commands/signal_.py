@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import command, task_argument
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("signal")
@@ -13,7 +13,7 @@ from holdfast.cli.environment import Place
 @click.argument("name")
 @click.argument("value", required=False)
 @click.option("--by", default="", help="Who says it.")
-def signal_(place: Place, id: str, name: str, value: str | None, by: str) -> None:
+def signal_(environment: Environment, id: str, name: str, value: str | None, by: str) -> None:
     """Tell a task that something happened.
 
     VALUE is text, := and JSON, or - for stdin. A task that is not there yet where it waits for it finds it later.
@@ -24,4 +24,4 @@ def signal_(place: Place, id: str, name: str, value: str | None, by: str) -> Non
     from holdfast.cli.input.changes import changed
 
     said = None if value is None else values.value(value)
-    changed(place, id, lambda app, id: app.signal(id, name, said, by=by), f"signalled {name}")
+    changed(environment, id, lambda app, id: app.signal(id, name, said, by=by), f"signalled {name}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("stats")
-def stats_(place: Place) -> None:
+def stats_(environment: Environment) -> None:
     """Count tasks, events, bytes, and what waits in queues.
 
     Example: holdfast stats --json
@@ -16,20 +16,20 @@ def stats_(place: Place) -> None:
     from holdfast.cli.show.table import fields
     from holdfast.core import codec
 
-    app = place.app()
+    app = environment.app()
     found, depths = app.stats(), app.store.queues.depths(app.namespace or None)
-    if place.as_json:
-        place.data({**codec.as_json(found), "queues": codec.as_json(depths), "store": place.shown})
+    if environment.as_json:
+        environment.data({**codec.as_json(found), "queues": codec.as_json(depths), "store": environment.shown})
         return
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.by_status.items()))
     tables = ", ".join(f"{name} {size(count)}" for name, count in sorted(found.bytes_by_table.items()))
     pairs = [("tasks", f"{found.tasks:,}"), ("", ""), ("status", statuses), ("events", f"{found.events:,}")]
     pairs += [("blobs", f"{found.blobs:,}"), ("snapshots", f"{found.snapshots:,}")]
-    place.lines(fields([*pairs, ("size", size(found.bytes)), ("tables", tables)], place.look))
+    environment.lines(fields([*pairs, ("size", size(found.bytes)), ("tables", tables)], environment.style))
     if depths:
         from holdfast.cli.show.table import table
 
         rows = [[one.queue, one.namespace, f"{one.ready:,}", f"{one.running:,}", f"{one.timed:,}"] for one in depths]
         heads = ["QUEUE", "NAMESPACE", "READY", "RUNNING", "TIMED"]
-        place.lines(["", *table(heads, [list(row) for row in rows], place.look, right=(2, 3, 4))])
-    place.say_store()
+        environment.lines(["", *table(heads, [list(row) for row in rows], environment.style, right=(2, 3, 4))])
+    environment.say_store()

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import FAILED
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="With --crash: only so many places.")
 @click.option("--user", help="The person it is for.")
 def test_(
-    place: Place, target: str | None, params: tuple[str, ...], file: str | None, mock: bool, crash: bool, **more: Any
+    environment: Environment,
+    target: str | None,
+    params: tuple[str, ...],
+    file: str | None,
+    mock: bool,
+    crash: bool,
+    **more: Any,
 ) -> None:
     """Try an agent in a throw-away store: with mocks, or crashed everywhere.
 
@@ -40,7 +46,7 @@ def test_(
 
     if more["sample"] is not None and not crash:
         raise click.UsageError("--sample is for --crash, which was not given")
-    place.runs_agents()
+    environment.runs_agents()
     input = values.parameters(params, file)
     agent, known = agents.agent_named(target)
     values.check(agent, input, params)
@@ -48,10 +54,10 @@ def test_(
         facts = _tried(agent, known, input, mock, more["user"])
         if crash and facts["passed"]:
             facts |= _crashed(agent, known, input, mock, more)
-    if place.as_json:
-        place.data(facts)
+    if environment.as_json:
+        environment.data(facts)
     else:
-        _tell(place, facts)
+        _tell(environment, facts)
     if not facts["passed"]:
         raise click.exceptions.Exit(FAILED)
 
@@ -105,16 +111,16 @@ def _crashed(
     return {"crash": {"survived": True, "told": str(report), **codec.as_json(report)}}
 
 
-def _tell(place: Place, facts: dict[str, Any]) -> None:
+def _tell(environment: Environment, facts: dict[str, Any]) -> None:
     from holdfast.cli.show.formatting import times
 
-    look, steps = place.look, times(len(facts["steps"]), "step")
-    place.lines([f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {steps}"])
+    style, steps = environment.style, times(len(facts["steps"]), "step")
+    environment.lines([f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {steps}"])
     if facts["failure"]:
-        place.lines([f"  {look.paint(facts['failure'], 'bad')}"])
-    place.lines(f"  waits for {one}" for one in facts["waits"])
+        environment.lines([f"  {style.paint(facts['failure'], 'bad')}"])
+    environment.lines(f"  waits for {one}" for one in facts["waits"])
     for name, passed in facts["checks"].items():
         told = "ends or waits" if name == "ended" else name
-        place.lines([f"  {look.paint('ok  ', 'good') if passed else look.paint('FAIL', 'bad')}  {told}"])
+        environment.lines([f"  {style.paint('ok  ', 'good') if passed else style.paint('FAIL', 'bad')}  {told}"])
     if facts["crash"] is not None:
-        place.lines([facts["crash"]["told"]])
+        environment.lines([facts["crash"]["told"]])

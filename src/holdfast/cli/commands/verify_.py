@@ -6,13 +6,13 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import ids
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import FAILED
 
 
 @command("verify")
 @click.argument("id", required=False, shell_complete=ids)
-def verify_(place: Place, id: str | None) -> None:
+def verify_(environment: Environment, id: str | None) -> None:
     """Walk the chains of digests and name what is not as it was written.
 
     One task, or every log there is. Ends with 1 if something is damaged.
@@ -24,20 +24,20 @@ def verify_(place: Place, id: str | None) -> None:
     from holdfast.core import names
     from holdfast.engine.reading import verify
 
-    app = place.app()
-    log = None if id is None else names.task_log(place.task(id))
-    with Progress("verified", "log", quiet=place.for_programs) as progress:
+    app = environment.app()
+    log = None if id is None else names.task_log(environment.task(id))
+    with Progress("verified", "log", quiet=environment.for_programs) as progress:
         total = app.stats().tasks if log is None else 0
         found = verify.verify(app.logs, log, lambda done: progress(done, total))
-    if place.as_json:
+    if environment.as_json:
         problems = [{"task": one.task, "seq": one.seq, "why": one.why} for one in found.problems]
         counted = {"logs": found.tasks, "events": found.events, "erased": found.erased}
-        place.data({"ok": found.ok, **counted, "problems": problems, "store": place.shown})
+        environment.data({"ok": found.ok, **counted, "problems": problems, "store": environment.shown})
     else:
         for one in found.problems:
-            place.lines([place.look.paint(one.why if one.task else f"the store: {one.why}", "bad")])
+            environment.lines([environment.style.paint(one.why if one.task else f"the store: {one.why}", "bad")])
         counted = f"{times(found.tasks, 'log')}, {times(found.events, 'event')}, {found.erased:,} of them erased"
-        place.lines([f"{place.look.paint('intact', 'good') if found.ok else 'DAMAGED'}: {counted}"])
-        place.say_store()
+        environment.lines([f"{environment.style.paint('intact', 'good') if found.ok else 'DAMAGED'}: {counted}"])
+        environment.say_store()
     if not found.ok:
         raise click.exceptions.Exit(FAILED)

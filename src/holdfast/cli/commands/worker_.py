@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 
 @command("worker", lines=True, namespace=False)
@@ -27,7 +27,7 @@ from holdfast.cli.environment import Place
 @click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
 @click.option("--quiet", is_flag=True, help="No line for each task.")
 @click.option("--child", type=int, hidden=True)
-def worker_(place: Place, target: str | None, processes: int, child: int | None, **given: Any) -> None:
+def worker_(environment: Environment, target: str | None, processes: int, child: int | None, **given: Any) -> None:
     """Take tasks from queues and work on many at a time, until told to stop.
 
     Agents, queues and schedules come from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names.
@@ -40,9 +40,9 @@ def worker_(place: Place, target: str | None, processes: int, child: int | None,
     """
     from holdfast.cli.work import supervisor, worker
 
-    place.runs_agents()
-    wanted = worker.wanted(place, target, processes=processes, child=child, **given)
+    environment.runs_agents()
+    wanted = worker.wanted(environment, target, processes=processes, child=child, **given)
     if processes > 1 and child is None:
-        supervisor.supervise(place, wanted)
+        supervisor.supervise(environment, wanted)
     else:
-        worker.serve(place, wanted)
+        worker.serve(environment, wanted)

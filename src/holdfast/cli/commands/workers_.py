@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.command import command
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.engine.reading.serving import Known
+    from holdfast.engine.reading.serving import LiveWorker
 
 
 @command("workers", lines=True)
-def workers_(place: Place) -> None:
+def workers_(environment: Environment) -> None:
     """List workers that are alive, and what they serve.
 
     BUSY is how many tasks the worker's process holds, of how many it works on at a time.
@@ -23,14 +23,14 @@ def workers_(place: Place) -> None:
     from holdfast.cli.show.formatting import age
     from holdfast.cli.show.table import table
 
-    app = place.app()
+    app = environment.app()
     found = app.workers()
     busy = _busy(app) if found else {}
-    if place.for_programs:
-        place.rows([_row(one, busy.get(one.holder, 0)) for one in found])
+    if environment.for_programs:
+        environment.rows([_row(one, busy.get(one.holder, 0)) for one in found])
         return
     if not found:
-        place.say(f"no worker is alive in {place.where}; start one: holdfast worker FILE")
+        environment.say(f"no worker is alive in {environment.where}; start one: holdfast worker FILE")
         return
     tenants = any(one.serving.namespaces != ("",) for one in found)
     now, rows = app.clock.now_us(), list[list[Any]]()
@@ -42,7 +42,7 @@ def workers_(place: Place) -> None:
         rows.append([said.name, tasks, agents, ", ".join(said.queues), *([where] if tenants else [])])
         rows[-1].append(age(said.started_us, now))
     heads = ["WORKER", "BUSY", "AGENTS", "QUEUES", *(["NAMESPACES"] if tenants else []), "SINCE"]
-    place.lines(table(heads, rows, place.look, right=(1,)))
+    environment.lines(table(heads, rows, environment.style, right=(1,)))
 
 
 def _busy(app: App) -> dict[str, int]:
@@ -67,7 +67,7 @@ def _versions(name: str, versions: tuple[str, ...]) -> str:
     return f"{name} ({', '.join(told)})" if told else name
 
 
-def _row(one: Known, busy: int) -> dict[str, Any]:
+def _row(one: LiveWorker, busy: int) -> dict[str, Any]:
     from holdfast.engine.reading.task_state import iso
 
     said = one.serving

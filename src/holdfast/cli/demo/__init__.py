@@ -19,7 +19,7 @@ from holdfast import App
 from holdfast.cli.demo import agent as demo_agent
 from holdfast.cli.demo.files import cleared
 from holdfast.cli.demo.story import Say, Story, timeline
-from holdfast.cli.demo.world import World
+from holdfast.cli.demo.world import DemoWorld
 from holdfast.cli.failures.refusal import refusing
 from holdfast.core import codec
 
@@ -69,7 +69,7 @@ def _wants_colour() -> bool | None:
 # The two processes
 
 
-def _work_twice(app: App, path: str, story: Story, world: World, say: Say) -> list[dict[str, Any]]:
+def _work_twice(app: App, path: str, story: Story, world: DemoWorld, say: Say) -> list[dict[str, Any]]:
     """Let a process work until it is killed, and another one go on; gives how each ended."""
     first = _work(app, [path, "--crash"], story, say, "works on it")
     if first["returncode"] != -signal.SIGKILL:
@@ -118,7 +118,7 @@ def _odd_end(process: dict[str, Any]) -> holdfast.HoldfastError:
 # What came of it
 
 
-def _facts(app: App, path: str, story: Story, world: World, ends: list[dict[str, Any]]) -> dict[str, Any]:
+def _facts(app: App, path: str, story: Story, world: DemoWorld, ends: list[dict[str, Any]]) -> dict[str, Any]:
     """Everything the demo shows, for programs."""
     task, found = app.get(TASK), app.verify(TASK)
     steps = [{"number": story.numbers[step.key], **step.to_dict()} for step in app.steps(TASK)]

@@ -14,11 +14,11 @@ from typing import Any
 
 import holdfast
 from holdfast import Call, DidNotHappen, Happened, Task, agent, tool
-from holdfast.cli.demo.world import World
+from holdfast.cli.demo.world import DemoWorld
 
 STORE = sys.argv[1] if sys.argv[1:] else "holdfast-demo.db"
 TASK = "order-7"
-world = World(f"{STORE}-world")
+world = DemoWorld(f"{STORE}-world")
 
 
 @agent(stages=["checking", "paying", "telling"], deadline="10m")

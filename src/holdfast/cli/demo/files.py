@@ -10,15 +10,15 @@ from pathlib import Path
 
 import holdfast
 from holdfast.cli.demo.agent import handle_order
-from holdfast.cli.demo.world import HEADER, World
+from holdfast.cli.demo.world import HEADER, DemoWorld
 
 
 @contextmanager
-def cleared(path: str) -> Generator[World, None, None]:
+def cleared(path: str) -> Generator[DemoWorld, None, None]:
     """Remove what an earlier demo left there, and nothing else; nobody else's demo begins there meanwhile."""
     if not path or ":" in path.partition("/")[0]:
         raise holdfast.InvalidValue(f"{path!r} is not a file", hint="give the demo's log a path, such as demo.db")
-    world = World(f"{path}-world")
+    world = DemoWorld(f"{path}-world")
     _refuse_strangers(path, world)
     try:
         file = os.open(world.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -36,7 +36,7 @@ def cleared(path: str) -> Generator[World, None, None]:
         os.close(file)
 
 
-def _refuse_strangers(path: str, world: World) -> None:
+def _refuse_strangers(path: str, world: DemoWorld) -> None:
     """Refuse files that no demo has made, before anything is opened that opening could change."""
     if world.path.exists() and not _is_ours(world.path):
         raise _taken(str(world.path))

@@ -11,7 +11,7 @@ from msgspec import Raw
 from holdfast import App, events as ev
 from holdfast.cli.show.formatting import length, shown
 from holdfast.core import codec
-from holdfast.core.codec import Record
+from holdfast.core.codec import LoggedEvent
 from holdfast.engine.reading.task_state import StepState
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ class Story:
         self.replayed = 0
         self.replay_us = 0
 
-    def tell(self, record: Record) -> None:
+    def tell(self, record: LoggedEvent) -> None:
         """Tell what happened."""
         self.seq = record.seq
         if self._replaying_since_us:
@@ -93,8 +93,8 @@ def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
     yield f"{'seq':>4} {'seconds':>8}  {'event':<15} {'about':<17} {'took':>8}   value"
     for record in app.events(id):
         about, value = _told(record.event, app)
-        place = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
-        yield cut(f"{place}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
+        environment = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
+        yield cut(f"{environment}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
         if record.seq in ends:
             yield click.style(f"{'':>13}  {ends[record.seq]}", fg="red")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 HEADER = "# What the pretend world of `holdfast demo` has seen: what, receipt, key, details\n"
 
 
-class World:
+class DemoWorld:
     """Everything that happened outside, a line each."""
 
     def __init__(self, path: str) -> None:

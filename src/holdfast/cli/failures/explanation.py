@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from holdfast.cli.failures.codes import CODES, OWN, remedies
 from holdfast.cli.failures.refusal import CONFLICT, FAILED, USAGE, exit_code_of
-from holdfast.cli.show.style import Look
+from holdfast.cli.show.style import Style
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError, InvalidValue, values
 
@@ -27,9 +27,9 @@ class Explained(Struct, frozen=True):
         """For programs."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
-    def lines(self, look: Look) -> list[str]:
+    def lines(self, style: Style) -> list[str]:
         """For people."""
-        head = look.paint(self.code, "bold") + (f"  (holdfast.{self.name})" if self.name else "")
+        head = style.paint(self.code, "bold") + (f"  (holdfast.{self.name})" if self.name else "")
         todo = [f"  {one}" for one in self.do]
         return [
             head,

@@ -74,9 +74,9 @@ def refusing(
         if debug:
             _trace()
         code = exit_code_of(type(error))
-        place = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
+        environment = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
-        more: dict[str, Any] = {"hint": error.hint, "where": place, "details": details, "options": options}
+        more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details, "options": options}
         show(Refused(error.code, in_commands(error.message), **more), as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except OverflowError as error:
@@ -121,8 +121,8 @@ def show(refused: Refused, *, as_json: bool) -> None:
 
 def lines(refused: Refused) -> list[str]:
     """An error for people: what happened, its values, what was kept, what to do."""
-    look = err_look()
-    head = look.paint(f"error[{refused.code}]", "bad") + f": {clean(refused.message)}"
+    style = err_look()
+    head = style.paint(f"error[{refused.code}]", "bad") + f": {clean(refused.message)}"
     values = [
         f"  {name:<10} {cut(clean(_text(value)), _VALUE_LENGTH)}"
         for name, value in refused.details.items()
@@ -130,14 +130,14 @@ def lines(refused: Refused) -> list[str]:
     ]
     code = CODES.get(refused.code)
     written = [] if _WRITTEN.search(refused.message) or code is None else [f"  {code.written}"]
-    place = [f"  looked in {refused.where}"] if refused.where else []
+    environment = [f"  looked in {refused.where}"] if refused.where else []
     helps = [*_help(refused), f"holdfast explain {refused.code}   says more"]
-    label = look.paint("help", "head")
+    label = style.paint("help", "head")
     return [
         head,
         *values,
         *written,
-        *place,
+        *environment,
         *(f"{label}: {one}" if not n else f"      {one}" for n, one in enumerate(helps)),
     ]
 
@@ -245,7 +245,7 @@ def misused(error: click.ClickException, arguments: Sequence[str]) -> int:
     if any(one in ("--json", "--jsonl") for one in arguments):
         show(refused, as_json=True)
     else:
-        look = err_look()
-        click.echo(f"{look.paint('error[usage]', 'bad')}: {clean(refused.message)}\n  {NOTHING}", err=True, color=True)
-        click.echo(f"{look.paint('help', 'head')}: {refused.hint}", err=True, color=True)
+        style = err_look()
+        click.echo(f"{style.paint('error[usage]', 'bad')}: {clean(refused.message)}\n  {NOTHING}", err=True, color=True)
+        click.echo(f"{style.paint('help', 'head')}: {refused.hint}", err=True, color=True)
     return error.exit_code

@@ -104,14 +104,16 @@ def executed(paths: Sequence[str]) -> list[tuple[str, dict[str, object]]]:
             hint = "give the file your agents are in"
             raise InvalidValue(f"there is no file {path!r}; nothing was written", hint=hint)
     places = [Path(path).resolve() for path in paths]
-    together = len({place.parent for place in places}) == 1  # else one's module could hide another's neighbour
-    return [(path, _names_in(place, plain=together)) for path, place in zip(paths, places, strict=True)]
+    together = (
+        len({environment.parent for environment in places}) == 1
+    )  # else one's module could hide another's neighbour
+    return [(path, _names_in(environment, plain=together)) for path, environment in zip(paths, places, strict=True)]
 
 
-def _names_in(place: Path, *, plain: bool) -> dict[str, object]:
+def _names_in(environment: Path, *, plain: bool) -> dict[str, object]:
     others: list[Any] = [one for name, one in list(sys.modules.items()) if name not in _EXECUTED]
-    found = [one for one in others if isinstance(one, ModuleType) and vars(one).get("__file__") == str(place)]
-    return cast("dict[str, object]", vars(found[0] if found else _executed(place, plain=plain)))
+    found = [one for one in others if isinstance(one, ModuleType) and vars(one).get("__file__") == str(environment)]
+    return cast("dict[str, object]", vars(found[0] if found else _executed(environment, plain=plain)))
 
 
 _EXECUTED: set[str] = set()
@@ -137,7 +139,7 @@ def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> d
     return found
 
 
-class Served(NamedTuple):
+class FoundAgents(NamedTuple):
     """What a worker finds in files: agents by their names there, queues, schedules."""
 
     agents: dict[str, Agent]
@@ -145,7 +147,7 @@ class Served(NamedTuple):
     schedules: list[Schedule]
 
 
-def served(target: str | None) -> Served:
+def served(target: str | None) -> FoundAgents:
     """What `FILE`, `FILE:agent,agent` or `:agent` declares, or every file of pyproject.toml; agents as they are named.
 
     Schedules of agents that were not named are left out.
@@ -158,7 +160,7 @@ def served(target: str | None) -> Served:
         raise InvalidValue(_none_in(path), hint=hint)
     agents = {name: _one_of(known, name, path) for name in chosen.split(",")} if chosen else known
     schedules = [one for one in _of_kind(files, Schedule).values() if one.agent in agents.values()]
-    return Served(agents, list(_of_kind(files, Queue).values()), schedules)
+    return FoundAgents(agents, list(_of_kind(files, Queue).values()), schedules)
 
 
 def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:

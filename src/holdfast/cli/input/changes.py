@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.cli.environment import Place, whoami
+from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
@@ -17,24 +17,24 @@ from holdfast.engine.reading.task_state import TaskState
 Act = Callable[[App, str], TaskState]
 
 
-def changed(place: Place, id: str, act: Act, done: str) -> None:
+def changed(environment: Environment, id: str, act: Act, done: str) -> None:
     """Do something to a task, and say how it stands now and what comes next."""
-    app = place.app()
-    id = place.task(id)
+    app = environment.app()
+    id = environment.task(id)
     state = act(app, id)
-    entries, store = inbox.entries_of(app.logs, id), place.options
+    entries, store = inbox.items_of(app.logs, id), environment.options
     resume = resume_command(id, None, store)
-    if place.as_json:
+    if environment.as_json:
         on = [entry_json(one, whoami(), store) for one in entries]
-        place.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
+        environment.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
         return
-    place.lines([f"{id}: {clean(done)}; it is {state.status} at seq {state.seq}"])
-    place.say_store()
+    environment.lines([f"{id}: {clean(done)}; it is {state.status} at seq {state.seq}"])
+    environment.say_store()
     if state.waiting is not None:
         for line in waiting_lines(state, entries, whoami(), store, resume):
-            place.say(line)
+            environment.say(line)
     elif state.status == "pending":
-        place.say(f"to go on: {resume}")
+        environment.say(f"to go on: {resume}")
 
 
 _LIMITS: dict[str, Callable[[str], Any]] = {

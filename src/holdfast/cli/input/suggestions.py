@@ -12,7 +12,7 @@ from holdfast.cli.input.agents import files_declared
 from holdfast.cli.show.formatting import clock, shown
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
-from holdfast.engine.reading.inbox import Entry
+from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import NOBODY
 from holdfast.engine.reading.task_state import TaskState, iso
 
@@ -43,7 +43,7 @@ def command(verb: str, *words: str, options: str = "") -> str:
     return " ".join(filter(None, ["holdfast", verb, *order]))
 
 
-def commands(entry: Entry, by: str, store: str = "") -> list[str]:
+def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
     """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
     who = f"--by {quoted(by or 'you')}"
     match entry.kind:
@@ -66,7 +66,7 @@ def commands(entry: Entry, by: str, store: str = "") -> list[str]:
     return [command(verb, entry.task, *words, options=f"{more} {store}".strip()) for verb, words, more in typed]
 
 
-def asked(entry: Entry) -> str:
+def asked(entry: InboxItem) -> str:
     """What is wanted, in a line."""
     match entry.kind:
         case "question":
@@ -87,7 +87,7 @@ def asked(entry: Entry) -> str:
             return f"it was set aside, and nobody takes it before you say so: {shown(entry.prompt)}"
 
 
-def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
+def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
     """An entry for programs."""
     return {
         **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
@@ -101,7 +101,7 @@ def entry_json(entry: Entry, by: str, store: str = "") -> dict[str, Any]:
     }
 
 
-def waiting_lines(state: TaskState, entries: Sequence[Entry], by: str, store: str, resume: str) -> Iterator[str]:
+def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store: str, resume: str) -> Iterator[str]:
     """Why a task waits, and exactly what to type."""
     for entry in entries:
         if entry.kind in ("quarantined", "diverged"):

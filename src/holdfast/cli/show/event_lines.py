@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.cli.show.formatting import length, shown, spent
-from holdfast.cli.show.style import Look, clean, cut
-from holdfast.core.codec import Fetch, Record
-from holdfast.engine.reading.describe import Told, told
+from holdfast.cli.show.style import Style, clean, cut
+from holdfast.core.codec import Fetch, LoggedEvent
+from holdfast.engine.reading.describe import EventLine, describe
 
 _SIGNS = {
     "done": "✓",
@@ -39,40 +39,42 @@ def sign(verb: str) -> str:
     return _SIGNS.get(verb, "·")
 
 
-def lines(records: Iterable[Record], fetch: Fetch, look: Look, began_us: int, *, full: bool = False) -> Iterator[str]:
+def lines(
+    records: Iterable[LoggedEvent], fetch: Fetch, style: Style, began_us: int, *, full: bool = False
+) -> Iterator[str]:
     """A line for every event worth one, or for every event; with what was spent up to there at the end."""
     tokens, cost = 0, 0.0
-    if full or look.terminal:
-        time = "" if _is_narrow(look) else f" {'seconds':>9}"
-        yield look.paint(f"{'seq':>5}{time}  {'what':<{_VERB + (2 if look.terminal else 0)}}about", "bold")
+    if full or style.terminal:
+        time = "" if _is_narrow(style) else f" {'seconds':>9}"
+        yield style.paint(f"{'seq':>5}{time}  {'what':<{_VERB + (2 if style.terminal else 0)}}about", "bold")
     for record in records:
-        line = told(record, fetch)
+        line = describe(record, fetch)
         tokens, cost = tokens + line.tokens, cost + (line.cost or 0.0)
         if full or not line.dull:
-            time = "" if _is_narrow(look) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
-            place = f"{record.seq:>5}{time}  "
-            yield look.paint(place, "dim") + one(line, look, len(place))
+            time = "" if _is_narrow(style) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
+            environment = f"{record.seq:>5}{time}  "
+            yield style.paint(environment, "dim") + one(line, style, len(environment))
     if tokens or cost:
-        yield look.paint(f"{'':>17}spent {spent(tokens, cost)}", "dim")
+        yield style.paint(f"{'':>17}spent {spent(tokens, cost)}", "dim")
 
 
-def one(line: Told, look: Look, before: int = 0) -> str:
+def one(line: EventLine, style: Style, before: int = 0) -> str:
     """What an event says, as wide as is left."""
-    marked = f"{sign(line.verb)} " if look.terminal else ""
+    marked = f"{sign(line.verb)} " if style.terminal else ""
     head = f"{marked}{line.verb:<{_VERB}}"
     rest = clean(details(line))
     about = clean(line.about)
-    wide = len(about) if _is_narrow(look) else _ABOUT
+    wide = len(about) if _is_narrow(style) else _ABOUT
     text = f"{about:<{wide}} {rest}" if rest and wide else about or rest
-    room = max(10, look.width - before - len(head)) if look.width else 0
-    return (look.paint(head, line.tone) + cut(text, room)).rstrip()
+    room = max(10, style.width - before - len(head)) if style.width else 0
+    return (style.paint(head, line.tone) + cut(text, room)).rstrip()
 
 
-def _is_narrow(look: Look) -> bool:
-    return 0 < look.width < _NARROW
+def _is_narrow(style: Style) -> bool:
+    return 0 < style.width < _NARROW
 
 
-def details(line: Told) -> str:
+def details(line: EventLine) -> str:
     """How long, how often, how much, by whom, and the value."""
     parts = [length(line.took_us)] if line.took_us else []
     if line.attempt > 1 and line.verb != "retry":

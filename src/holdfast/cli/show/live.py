@@ -14,12 +14,12 @@ from typing import Any, Self
 from holdfast.cli.show import event_lines
 from holdfast.cli.show.formatting import length, spent
 from holdfast.cli.show.screen import Screen
-from holdfast.cli.show.style import Look, clean
+from holdfast.cli.show.style import Style, clean
 from holdfast.core import events as ev
-from holdfast.core.codec import Record
+from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import HoldfastError
 from holdfast.engine.app import App
-from holdfast.engine.reading.describe import told
+from holdfast.engine.reading.describe import describe
 
 LOOK_EVERY_SECONDS = 0.1
 LINES_EVERY_SECONDS = 1.0
@@ -43,7 +43,12 @@ class Live:
     """Shows what happens to one task until it is left."""
 
     def __init__(
-        self, app: App, id: str, screen: Screen, tell: Callable[[Record], object] | None = None, log: str = "the log"
+        self,
+        app: App,
+        id: str,
+        screen: Screen,
+        tell: Callable[[LoggedEvent], object] | None = None,
+        log: str = "the log",
     ) -> None:
         """`tell` is told every event instead of showing it; `log` is what shows all of them."""
         self._app, self._id, self._screen, self._tell, self._log = app, id, screen, tell, log
@@ -73,7 +78,7 @@ class Live:
         return 0 if head is None else head.seq
 
     def _watch(self) -> None:
-        often = LOOK_EVERY_SECONDS if self._tell is not None or self._screen.look.terminal else LINES_EVERY_SECONDS
+        often = LOOK_EVERY_SECONDS if self._tell is not None or self._screen.style.terminal else LINES_EVERY_SECONDS
         took = 0.0
         while not self._over.wait(max(often, SHARE * took)):
             began = time.monotonic()
@@ -100,23 +105,23 @@ class Live:
         if self._tell is None and not last:
             self._show_status(bool(printed))
 
-    def _one(self, record: Record, found: Sequence[Record], *, quiet: bool) -> int:
+    def _one(self, record: LoggedEvent, found: Sequence[LoggedEvent], *, quiet: bool) -> int:
         """Show an event of those found; gives how many lines that took, or would have."""
-        look = self._screen.look
+        style = self._screen.style
         replayed = self._replay.take(record, found)
         if replayed:
-            self._screen.line(look.paint(replayed, "dim"))
+            self._screen.line(style.paint(replayed, "dim"))
         self._note(record)
-        line = told(record, self._app.logs.blob)
-        if line.dull or line.verb in _QUIET or (line.verb in ("started", "announced") and look.terminal):
+        line = describe(record, self._app.logs.blob)
+        if line.dull or line.verb in _QUIET or (line.verb in ("started", "announced") and style.terminal):
             return 0
         if not quiet:
-            time_of = "" if look.terminal else f"{record.at:%H:%M:%S}  "
-            wide = look._replace(width=look.width or MOST_WIDE)
+            time_of = "" if style.terminal else f"{record.at:%H:%M:%S}  "
+            wide = style._replace(width=style.width or MOST_WIDE)
             self._screen.line(time_of + event_lines.one(line, wide, len(time_of)))
         return 1
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: LoggedEvent) -> None:
         """Keep what the live line tells: which steps are under way, what was spent."""
         event: Any = record.event
         match event:
@@ -144,7 +149,7 @@ class Live:
         now = time.monotonic()
         if printed:
             self._spoke = now
-        if self._screen.look.terminal:
+        if self._screen.style.terminal:
             self._screen.status(self._status(now))
         elif now - self._spoke >= HEARTBEAT_SECONDS:
             self._spoke = now
@@ -152,7 +157,7 @@ class Live:
 
     def _status(self, now: float) -> str:
         """The live line: how long, what is under way, what was spent, what is left."""
-        look, app = self._screen.look, self._app
+        style, app = self._screen.style, self._app
         for step in app.under_way(self._id):
             self._begin(step.key, step.attempt, now - (app.clock.now_us() - step.started_us) / 1_000_000)
         parts = [length(int((now - self._began) * 1_000_000))]
@@ -162,14 +167,14 @@ class Live:
         parts += [used] if (used := spent(self._tokens, self._cost)) else []
         state = self._app.get(self._id)
         parts += [f"turn {state.turn}"] if state.turn else []
-        parts += [bar(name, state.budget.used[name], most, look) for name, most in state.budget.limits.items()]
+        parts += [bar(name, state.budget.used[name], most, style) for name, most in state.budget.limits.items()]
         if state.deadline is not None:
             left = state.deadline.timestamp() - time.time()
             parts.append(f"deadline in {length(int(left * 1_000_000))}" if left > 0 else "past its deadline")
-        return look.paint("working ", "head") + " · ".join(parts)
+        return style.paint("working ", "head") + " · ".join(parts)
 
 
-def bar(name: str, used: float, most: float, look: Look, wide: int = 10) -> str:
+def bar(name: str, used: float, most: float, style: Style, wide: int = 10) -> str:
     """How much of a limit is used up.
 
     >>> bar("tokens", 4_000, 10_000, Look())
@@ -178,11 +183,11 @@ def bar(name: str, used: float, most: float, look: Look, wide: int = 10) -> str:
     'tokens ████░░░░░░ 40%'
     """
     share = min(1.0, used / most) if most else 1.0
-    if not look.terminal:
+    if not style.terminal:
         return f"{name} {used:,.6g} of {most:,.6g} ({share:.0%})"
     full = round(share * wide)
     tone = "bad" if share >= 1 else "warn" if share >= 0.8 else "good"
-    return f"{name} {look.paint('█' * full + '░' * (wide - full), tone)} {share:.0%}"
+    return f"{name} {style.paint('█' * full + '░' * (wide - full), tone)} {share:.0%}"
 
 
 class Replay:
@@ -192,7 +197,7 @@ class Replay:
         self._app, self._id = app, id
         self._steps, self._since_us = 0, 0
 
-    def take(self, record: Record, found: Sequence[Record]) -> str:
+    def take(self, record: LoggedEvent, found: Sequence[LoggedEvent]) -> str:
         """Take an event; gives a line when it is the first new thing after a replay.
 
         What is said at once is written with the step after it: those found with it tell when something began.

@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.cli.show.formatting import length, times
-from holdfast.cli.show.style import Look, bare, cut, look_of
+from holdfast.cli.show.style import Style, bare, cut, look_of
 
 
 class Screen:
     """Where progress is shown. Safe from several threads; off a terminal there is no rewritten line."""
 
-    def __init__(self, stream: Any = None, look: Look | None = None) -> None:
+    def __init__(self, stream: Any = None, style: Style | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self.look = look_of(self._stream) if look is None else look
+        self.style = look_of(self._stream) if style is None else style
         self.lock = threading.RLock()
         self._status = ""
         self._open = False  # whether somebody has printed the beginning of a line
@@ -45,7 +45,7 @@ class Screen:
 
     def status(self, text: str) -> None:
         """Rewrite the last line. Nothing happens off a terminal."""
-        if not self.look.terminal:
+        if not self.style.terminal:
             return
         with self.lock:
             if self._open:
@@ -63,7 +63,7 @@ class Screen:
 
     def _width(self) -> int:
         """How wide the terminal is now: somebody may have made it smaller."""
-        return look_of(self._stream).width or self.look.width
+        return look_of(self._stream).width or self.style.width
 
     def _cleared(self) -> str:
         return "\r\x1b[K" if self._status else ""
@@ -116,7 +116,7 @@ class _Prints(io.TextIOBase):
     def flush(self) -> None:
         with self._screen.lock:
             text = self._begun()
-            if self._screen.look.terminal and text != self._shown:
+            if self._screen.style.terminal and text != self._shown:
                 self._screen.part(self._unseen(text), ends=False)
                 self._shown = text
 
@@ -203,7 +203,7 @@ class Progress:
         now = time.monotonic()
         if self._quiet or now < self._next:
             return
-        terminal = self._screen.look.terminal
+        terminal = self._screen.style.terminal
         self._next = now + (_TERMINAL_SECONDS if terminal else _LINE_SECONDS)
         text = progress_line(self._verb, self._what, done, total, now - self._began)
         if terminal:

@@ -12,7 +12,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-class Look(NamedTuple):
+class Style(NamedTuple):
     """What a stream can show. A width of 0 has no end: nothing is cut."""
 
     terminal: bool = False
@@ -29,14 +29,14 @@ class Look(NamedTuple):
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
 
-def look_of(stream: Any) -> Look:
+def look_of(stream: Any) -> Style:
     """What this stream can show, as the terminal and the environment say."""
     forced = bool(os.environ.get("FORCE_COLOR"))
     terminal = forced or _is_terminal(stream)
     dumb = os.environ.get("TERM") == "dumb"
     colour = terminal and not os.environ.get("NO_COLOR") and (forced or not dumb)
     width = _width(stream) if terminal else 0
-    return Look(terminal and not (dumb and not forced), colour, width)
+    return Style(terminal and not (dumb and not forced), colour, width)
 
 
 def _width(stream: Any) -> int:
@@ -47,12 +47,12 @@ def _width(stream: Any) -> int:
         return 80
 
 
-def out_look() -> Look:
+def out_look() -> Style:
     """What stdout can show."""
     return look_of(sys.stdout)
 
 
-def err_look() -> Look:
+def err_look() -> Style:
     """What stderr can show."""
     return look_of(sys.stderr)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.cli.show.style import Look, clean, cut
+from holdfast.cli.show.style import Style, clean, cut
 
 GAP = 2
 _LEAST = 8
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 Row = Sequence[Cell | str]
 
 
-def table(head: Sequence[str], rows: Sequence[Row], look: Look, *, right: Sequence[int] = ()) -> Iterator[str]:
+def table(head: Sequence[str], rows: Sequence[Row], style: Style, *, right: Sequence[int] = ()) -> Iterator[str]:
     """The lines of a table. Columns in `right` are numbers. Where room is scarce, columns without a value are left out.
 
     >>> list(table(["ID", "STATUS"], [["a", "done"]], Look()))
@@ -30,16 +30,16 @@ def table(head: Sequence[str], rows: Sequence[Row], look: Look, *, right: Sequen
     """
     cells = [[_cell(one) for one in row] for row in rows]
     widths = _widths(head, cells)
-    if look.width and sum(widths) + GAP * (len(widths) - 1) > look.width:
+    if style.width and sum(widths) + GAP * (len(widths) - 1) > style.width:
         kept = [i for i in range(len(head)) if not cells or any(row[i].text for row in cells)]
         head, cells = [head[i] for i in kept], [[row[i] for i in kept] for row in cells]
-        right = [place for place, i in enumerate(kept) if i in right]
-        widths = _fitted(_widths(head, cells), look.width)
-    yield _line(_heads(head), widths, look, right)
-    if look.terminal:
-        yield look.paint((" " * GAP).join("─" * width for width in widths), "dim")
+        right = [environment for environment, i in enumerate(kept) if i in right]
+        widths = _fitted(_widths(head, cells), style.width)
+    yield _line(_heads(head), widths, style, right)
+    if style.terminal:
+        yield style.paint((" " * GAP).join("─" * width for width in widths), "dim")
     for row in cells:
-        yield _line(row, widths, look, right)
+        yield _line(row, widths, style, right)
 
 
 def _widths(head: Sequence[str], cells: Sequence[Sequence[Cell]]) -> list[int]:
@@ -69,18 +69,18 @@ def _fitted(widths: list[int], most: int) -> list[int]:
     return widths
 
 
-def _line(row: Sequence[Cell], widths: Sequence[int], look: Look, right: Sequence[int]) -> str:
+def _line(row: Sequence[Cell], widths: Sequence[int], style: Style, right: Sequence[int]) -> str:
     made: list[str] = []
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+    for environment, (cell, width) in enumerate(zip(row, widths, strict=True)):
         text = cut(cell.text, width)
         padding = " " * (width - len(text))
-        painted = look.paint(text, cell.tone)
-        last = place == len(widths) - 1
-        made.append(padding + painted if place in right else painted + ("" if last else padding))
+        painted = style.paint(text, cell.tone)
+        last = environment == len(widths) - 1
+        made.append(padding + painted if environment in right else painted + ("" if last else padding))
     return (" " * GAP).join(made).rstrip()
 
 
-def fields(pairs: Sequence[tuple[str, Cell | str]], look: Look) -> Iterator[str]:
+def fields(pairs: Sequence[tuple[str, Cell | str]], style: Style) -> Iterator[str]:
     """Names and values, one under the other; what is empty is left out.
 
     >>> list(fields([("id", "a"), ("status", "done"), ("stage", "")], Look()))
@@ -89,5 +89,5 @@ def fields(pairs: Sequence[tuple[str, Cell | str]], look: Look) -> Iterator[str]
     known = [(name, _cell(value)) for name, value in pairs if _cell(value).text]
     wide = max((len(name) for name, _ in known), default=0)
     for name, value in known:
-        room = max(_LEAST, look.width - wide - GAP) if look.width else 0
-        yield look.paint(f"{name:<{wide}}", "dim") + " " * GAP + look.paint(cut(value.text, room), value.tone)
+        room = max(_LEAST, style.width - wide - GAP) if style.width else 0
+        yield style.paint(f"{name:<{wide}}", "dim") + " " * GAP + style.paint(cut(value.text, room), value.tone)

@@ -16,11 +16,11 @@ from typing import Any
 
 import click
 
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import INTERRUPTED, USAGE
 from holdfast.cli.show.formatting import times
 from holdfast.cli.work import worker
-from holdfast.cli.work.worker import Wanted
+from holdfast.cli.work.worker import ServeOptions
 from holdfast.core import codec
 
 LOOK_SECONDS = 0.05
@@ -41,7 +41,7 @@ def _nothing(text: str, tone: str) -> None:
     """Programs hear of it from the processes."""
 
 
-class Child:
+class WorkerProcess:
     """One process of several."""
 
     def __init__(self, number: int, arguments: list[str], out: Any) -> None:
@@ -94,15 +94,15 @@ class Child:
             self._reader.join(SPARE_SECONDS)
 
 
-def supervise(place: Place, wanted: Wanted) -> None:
+def supervise(environment: Environment, wanted: ServeOptions) -> None:
     """Start the processes, start anew those that die, and end when all have ended."""
-    worker.worker_of(worker.opened(place, wanted), wanted)  # what is wrong with it is said once, here
+    worker.worker_of(worker.opened(environment, wanted), wanted)  # what is wrong with it is said once, here
     worker.refuse_taken_ports(wanted)
-    where = place.where
-    place.close_store()
-    out = None if place.as_json else place.out
-    children = [Child(n, _arguments(place, wanted), out) for n in range(wanted.processes)]
-    say: Say = _nothing if place.for_programs else place.say
+    where = environment.where
+    environment.close_store()
+    out = None if environment.as_json else environment.out
+    children = [WorkerProcess(n, _arguments(environment, wanted), out) for n in range(wanted.processes)]
+    say: Say = _nothing if environment.for_programs else environment.say
     say(f"{times(wanted.processes, 'process')} on {where}", "dim")
     try:
         with _signals() as seen:
@@ -111,22 +111,22 @@ def supervise(place: Place, wanted: Wanted) -> None:
     finally:
         for child in children:
             child.kill()
-    if place.as_json:
-        place.data({"event": "stopped", "processes": [one for child in children for one in child.told]})
+    if environment.as_json:
+        environment.data({"event": "stopped", "processes": [one for child in children for one in child.told]})
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _arguments(place: Place, wanted: Wanted) -> list[str]:
+def _arguments(environment: Environment, wanted: ServeOptions) -> list[str]:
     """The same, for each process."""
     given = [] if wanted.target is None else [wanted.target]
-    given += ["--store", place.url] if place.source == "--store" else []  # the environment is theirs too
+    given += ["--store", environment.url] if environment.source == "--store" else []  # the environment is theirs too
     given += ["--concurrency", str(wanted.concurrency), "--grace", f"{wanted.grace:f}s"]
     given += [part for name in wanted.queues for part in ("--queue", name)]
     given += [part for name in wanted.namespaces for part in ("--namespace", name)]
     given += ["--health", str(wanted.health)] if wanted.health is not None else []
-    flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": place.debug}
-    flags |= {"--json": place.as_json, "--jsonl": place.jsonl, "--drain": wanted.drain}
+    flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": environment.debug}
+    flags |= {"--json": environment.as_json, "--jsonl": environment.jsonl, "--drain": wanted.drain}
     return [*given, *(name for name, on in flags.items() if on)]
 
 
@@ -143,7 +143,7 @@ def _signals() -> Generator[list[int], None, None]:
             signal.signal(number, handler)
 
 
-def _look_after(children: list[Child], wanted: Wanted, seen: list[int], say: Say) -> int:
+def _look_after(children: list[WorkerProcess], wanted: ServeOptions, seen: list[int], say: Say) -> int:
     """Until a signal comes, or all are done: start what is due. Gives an exit code if they cannot work at all."""
     while not seen and not all(child.done for child in children):
         for child in children:
@@ -162,7 +162,7 @@ def _look_after(children: list[Child], wanted: Wanted, seen: list[int], say: Say
     return 0
 
 
-def _end(children: list[Child], wanted: Wanted, seen: list[int], say: Say) -> int:
+def _end(children: list[WorkerProcess], wanted: ServeOptions, seen: list[int], say: Say) -> int:
     """Let all of them stop; end those that do not."""
     for child in children:
         child.stop()

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.environment import Place, whoami
+from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.input.suggestions import command, entry_json, resume_command, waiting_lines
 from holdfast.cli.show.formatting import length, spent
@@ -29,76 +29,88 @@ from holdfast.engine.reading.task_state import TaskState
 
 
 def work(
-    place: Place, app: App, id: str, target: str | None, act: Callable[[], TaskState], *, quiet: bool = False
+    environment: Environment,
+    app: App,
+    id: str,
+    target: str | None,
+    act: Callable[[], TaskState],
+    *,
+    quiet: bool = False,
 ) -> None:
     """Let an agent work, show it, and end the command with what came of it."""
     screen = Screen()
-    resume = resume_command(id, target, place.options)
-    if place.jsonl:
-        watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=place.out))
+    resume = resume_command(id, target, environment.options)
+    if environment.jsonl:
+        watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=environment.out))
     else:
-        log = command("log", id, options=place.options)
-        watched = nullcontext() if quiet or place.as_json else Live(app, id, screen, log=log)
+        log = command("log", id, options=environment.options)
+        watched = nullcontext() if quiet or environment.as_json else Live(app, id, screen, log=log)
     try:
         with watched, warnings_on(screen), screen.prints():
             state = act()
     except KeyboardInterrupt:
         screen.close()
-        _say_stopped(place, app, id, resume)
+        _say_stopped(environment, app, id, resume)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except (Exception, LeaseLost):
         raise
     except BaseException as error:  # noqa: BLE001 — SystemExit and the like: an agent does not end this command
         screen.close()
-        _say_thrown_out(place, app, id, resume, error)
+        _say_thrown_out(environment, app, id, resume, error)
         raise click.exceptions.Exit(FAILED) from None
-    if place.jsonl and not watched.seen:
-        _tell_ending(place, app, state)
-    report(place, app, state, resume)
+    if environment.jsonl and not watched.seen:
+        _tell_ending(environment, app, state)
+    report(environment, app, state, resume)
 
 
-def _tell_ending(place: Place, app: App, state: TaskState) -> None:
+def _tell_ending(environment: Environment, app: App, state: TaskState) -> None:
     """Nothing came, because the task had ended: whoever reads events gets the one that ended it."""
     ends = [one for one in app.events(state.id) if isinstance(one.event, ENDINGS)] if state.status in ENDED else []
     for record in ends[-1:]:
-        click.echo(_line(app, record), file=place.out)
+        click.echo(_line(app, record), file=environment.out)
 
 
 def _line(app: App, record: Any) -> str:
     return codec.text(as_json(record, app.logs.blob))
 
 
-def _say_stopped(place: Place, app: App, id: str, resume: str) -> None:
-    state = _begun(place, app, id)
+def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> None:
+    state = _begun(environment, app, id)
     if state is None:
         return
-    if place.as_json:
-        place.data({**state.to_dict(), "ended_by": "Ctrl-C", "waiting_on": [], "resume": resume, "store": place.shown})
-    place.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
+    if environment.as_json:
+        environment.data(
+            {**state.to_dict(), "ended_by": "Ctrl-C", "waiting_on": [], "resume": resume, "store": environment.shown}
+        )
+    environment.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
     cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
     if cut_off:
-        place.say(f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on")
-    place.say(f"to go on: {resume}")
+        environment.say(
+            f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on"
+        )
+    environment.say(f"to go on: {resume}")
 
 
-def _begun(place: Place, app: App, id: str) -> TaskState | None:
+def _begun(environment: Environment, app: App, id: str) -> TaskState | None:
     if app.store.origin(id) is None:
-        place.say("stopped before the task began; nothing was written")
+        environment.say("stopped before the task began; nothing was written")
         return None
     return app.get(id)
 
 
-def _say_thrown_out(place: Place, app: App, id: str, resume: str, error: BaseException) -> None:
+def _say_thrown_out(environment: Environment, app: App, id: str, resume: str, error: BaseException) -> None:
     """An agent raised what would end a process."""
-    state = _begun(place, app, id)
+    state = _begun(environment, app, id)
     if state is None:
         return
     why = failures.failure(error)
     raised = f"{why.type}: {why.message}"
-    if place.as_json:
-        place.data({**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": place.shown})
-    place.say(f"{id} stopped at seq {state.seq}: its agent raised {clean(raised)}", "bad")
-    place.say(f"  everything up to there is on record; to go on: {resume}")
+    if environment.as_json:
+        environment.data(
+            {**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": environment.shown}
+        )
+    environment.say(f"{id} stopped at seq {state.seq}: its agent raised {clean(raised)}", "bad")
+    environment.say(f"  everything up to there is on record; to go on: {resume}")
 
 
 @contextmanager
@@ -107,7 +119,7 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            screen.line(screen.look.paint(record.getMessage(), "warn"))
+            screen.line(screen.style.paint(record.getMessage(), "warn"))
 
     logger, lines = logging.getLogger("holdfast"), Lines()
     before = logger.propagate
@@ -120,43 +132,43 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
         logger.propagate = before
 
 
-def report(place: Place, app: App, state: TaskState, resume: str) -> None:
+def report(environment: Environment, app: App, state: TaskState, resume: str) -> None:
     """What came of it: the result on stdout, all else on stderr, and the exit code."""
     by = whoami()
-    entries = inbox.entries_of(app.logs, state.id)
-    if place.as_json:
-        more = {"waiting_on": [entry_json(one, by, place.options) for one in entries], "resume": resume}
-        place.data({**state.to_dict(), **more, "store": place.shown})
-    elif not place.jsonl:
-        lasts = not place.url.startswith("memory:")
-        _tell(place, state, resume if lasts else "")
-        for line in waiting_lines(state, entries, by, place.options, resume) if lasts else ():
-            place.say(line)
+    entries = inbox.items_of(app.logs, state.id)
+    if environment.as_json:
+        more = {"waiting_on": [entry_json(one, by, environment.options) for one in entries], "resume": resume}
+        environment.data({**state.to_dict(), **more, "store": environment.shown})
+    elif not environment.jsonl:
+        lasts = not environment.url.startswith("memory:")
+        _tell(environment, state, resume if lasts else "")
+        for line in waiting_lines(state, entries, by, environment.options, resume) if lasts else ():
+            environment.say(line)
         if not lasts and state.status != "completed":
-            place.say("  the store was in memory, and is gone with this command; --store FILE keeps it")
+            environment.say("  the store was in memory, and is gone with this command; --store FILE keeps it")
     if state.status in ("failed", "cancelled"):
         raise click.exceptions.Exit(FAILED)
     if state.status != "completed":
         raise click.exceptions.Exit(WAITING)
 
 
-def _tell(place: Place, state: TaskState, resume: str) -> None:
+def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     usage = state.budget.usage
     used = spent(usage.input_tokens + usage.output_tokens, usage.cost)
     took = length(int((state.updated_at - state.created_at).total_seconds() * 1_000_000))
     tone = {"completed": "good", "failed": "bad", "cancelled": "bad"}.get(state.status, "warn")
-    facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {place.where}"]
-    place.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
+    facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {environment.where}"]
+    environment.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
     if state.status == "completed" and state.result is not None:
         text = state.result if isinstance(state.result, str) else codec.text(state.result)
-        place.lines(map(clean, text.split("\n")) if place.look.terminal else [text])
+        environment.lines(map(clean, text.split("\n")) if environment.style.terminal else [text])
     if state.failure is not None and state.status == "failed":
-        for line in failure_lines(state, place.debug):
-            place.say(line, "bad")
+        for line in failure_lines(state, environment.debug):
+            environment.say(line, "bad")
         late = state.deadline is not None and state.updated_at >= state.deadline
         first = "raise max_turns=, then: " if state.failure.code == TurnLimit.code else ""
         if resume:
-            place.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
+            environment.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:

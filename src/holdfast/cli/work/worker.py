@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.cli.environment import Place
+from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import INTERRUPTED
-from holdfast.cli.input.agents import Served, nearest, served, split
+from holdfast.cli.input.agents import FoundAgents, nearest, served, split
 from holdfast.cli.input.suggestions import resume_command
 from holdfast.cli.show.formatting import length, times
 from holdfast.cli.show.screen import Screen
@@ -26,7 +26,7 @@ from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.app import App
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
-from holdfast.store.queues import Waiting
+from holdfast.store.queues import QueueDepth
 
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
@@ -51,11 +51,11 @@ LET_GO = ("released", "lease_lost", "store_errors", "errors")
 """What may come of a task that was worked on and neither ended nor waits."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ServeOptions(Struct, frozen=True, kw_only=True):
     """What was asked for."""
 
     target: str | None
-    found: Served
+    found: FoundAgents
     queues: tuple[str, ...]
     concurrency: int
     processes: int
@@ -68,7 +68,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     child: int | None
 
 
-def wanted(place: Place, target: str | None, **given: Any) -> Wanted:
+def wanted(environment: Environment, target: str | None, **given: Any) -> ServeOptions:
     """What was asked for, if it can be done; refused before anything is begun."""
     asked: dict[str, Any] = {
         **given,
@@ -86,16 +86,16 @@ def wanted(place: Place, target: str | None, **given: Any) -> Wanted:
         )
     if asked["namespaces"] and asked["all_namespaces"]:
         raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
-    if asked["processes"] > 1 and place.url.startswith("memory:"):
+    if asked["processes"] > 1 and environment.url.startswith("memory:"):
         raise InvalidValue(
             "each process would have a memory: store of its own; nothing was begun", hint="give --store with a file"
         )
     found = served(target)
     _known_queues(target, found, asked["queues"])
-    return Wanted(target=target, found=found, **asked)
+    return ServeOptions(target=target, found=found, **asked)
 
 
-def _known_queues(target: str | None, found: Served, wanted: tuple[str, ...]) -> None:
+def _known_queues(target: str | None, found: FoundAgents, wanted: tuple[str, ...]) -> None:
     """Refuse a queue that the file does not have, if it has any."""
     known = [one.name for one in found.queues]
     odd = next((name for name in wanted if known and name not in (*known, "default")), None)
@@ -107,7 +107,7 @@ def _known_queues(target: str | None, found: Served, wanted: tuple[str, ...]) ->
         )
 
 
-def worker_of(app: App, wanted: Wanted) -> Worker:
+def worker_of(app: App, wanted: ServeOptions) -> Worker:
     """The worker that was asked for."""
     return app.worker(
         list(wanted.found.agents.values()),
@@ -118,7 +118,7 @@ def worker_of(app: App, wanted: Wanted) -> Worker:
     )
 
 
-def _drained(worker: Worker, said: Said, over: threading.Event) -> None:
+def _drained(worker: Worker, said: WorkerReport, over: threading.Event) -> None:
     """Stop the worker when there is nothing more for it to do, seen twice in a row."""
     idle = 0
     while idle < 2 and not over.wait(DRAIN_SECONDS):
@@ -128,21 +128,21 @@ def _drained(worker: Worker, said: Said, over: threading.Event) -> None:
     worker.stop()
 
 
-def opened(place: Place, wanted: Wanted) -> App:
+def opened(environment: Environment, wanted: ServeOptions) -> App:
     """The store, for the tenants that are served."""
     if wanted.all_namespaces or wanted.namespaces:
-        place.namespace = place.namespace_source = ""
-    return place.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues)
+        environment.namespace = environment.namespace_source = ""
+    return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues)
 
 
-def serve(place: Place, wanted: Wanted) -> None:
+def serve(environment: Environment, wanted: ServeOptions) -> None:
     """Work until told to stop."""
-    app = opened(place, wanted)
+    app = opened(environment, wanted)
     worker = worker_of(app, wanted)
     with ExitStack() as stack:
         health = None if wanted.health is None else stack.enter_context(closing(_health(app, worker, wanted)))
         screen = Screen()
-        said = Said(place, wanted, worker, screen)
+        said = WorkerReport(environment, wanted, worker, screen)
         stack.enter_context(warnings_on(screen))
         stack.enter_context(screen.prints())
         worker.tell = said.task
@@ -172,7 +172,7 @@ def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
             signal.signal(number, handler)
 
 
-def refuse_taken_ports(wanted: Wanted) -> None:
+def refuse_taken_ports(wanted: ServeOptions) -> None:
     """Look, before the first of several processes begins, whether each of them will have its port."""
     for port in range(wanted.health, wanted.health + wanted.processes) if wanted.health else ():
         with socket.socket() as probe:
@@ -190,12 +190,12 @@ def _taken(port: int, error: OSError) -> InvalidValue:
     )
 
 
-def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
+def _health(app: App, worker: Worker, wanted: ServeOptions) -> Health:
     port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
     tenants = worker.plan.namespaces
     only = tenants[0] if tenants is not None and len(tenants) == 1 else None
 
-    def depths() -> list[Waiting]:
+    def depths() -> list[QueueDepth]:
         found = app.store.queues.depths(only)
         return [one for one in found if tenants is None or one.namespace in tenants]
 
@@ -205,7 +205,7 @@ def _health(app: App, worker: Worker, wanted: Wanted) -> Health:
         raise _taken(port, error) from None
 
 
-def _watch(worker: Worker, said: Said, wanted: Wanted, over: threading.Event) -> None:
+def _watch(worker: Worker, said: WorkerReport, wanted: ServeOptions, over: threading.Event) -> None:
     """Stop when the process that started this one is gone, and end at once what does not stop in time."""
     if wanted.child is not None:
         threading.Thread(target=_stop_with_parent, args=(worker,), name="holdfast-parent", daemon=True).start()
@@ -224,11 +224,11 @@ def _stop_with_parent(worker: Worker) -> None:
     worker.stop()
 
 
-class Said:
+class WorkerReport:
     """What is said of a worker: lines for people, or JSON Lines, or one document at the end."""
 
-    def __init__(self, place: Place, wanted: Wanted, worker: Worker, screen: Screen) -> None:
-        self._place, self._wanted, self._worker, self._screen = place, wanted, worker, screen
+    def __init__(self, environment: Environment, wanted: ServeOptions, worker: Worker, screen: Screen) -> None:
+        self._place, self._wanted, self._worker, self._screen = environment, wanted, worker, screen
         self.drained = False
         self._guard = threading.RLock()
         self._began = time.monotonic()
@@ -253,7 +253,7 @@ class Said:
         told += [f"{name} {', '.join(facts[name])}" for name in ("agents", "queues", "schedules") if facts[name]]
         told += [f"namespaces {', '.join(tenants)}"] if tenants else []
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
-        for line in wrapped(told, " · ", self._screen.look.width):
+        for line in wrapped(told, " · ", self._screen.style.width):
             self._line(line, "dim")
 
     def task(self, done: Worked) -> None:
@@ -268,7 +268,7 @@ class Said:
         why = f"  for {done.why}" if done.outcome == "waiting" and done.why else f"  {done.why}" if done.why else ""
         named = f"{tenant}{done.id}" + (f" ({done.agent})" if done.agent else "")
         whole = f"{word:<10} {clean(named)}{took}{clean(why)}"
-        width = self._screen.look.width
+        width = self._screen.style.width
         self._line(cut(whole, width - len(self._who) if width else 0), TONES.get(done.outcome, "plain"))
         if done.outcome == "quarantined":
             path = split(self._wanted.target or "")[0]
@@ -313,10 +313,10 @@ class Said:
         """A line for people, on stderr."""
         if self._place.for_programs:
             return
-        look = self._screen.look
-        at = "" if look.terminal else f"{time.strftime('%H:%M:%S', time.gmtime())}  "
+        style = self._screen.style
+        at = "" if style.terminal else f"{time.strftime('%H:%M:%S', time.gmtime())}  "
         with suppress(OSError):  # if nobody reads any more, tasks go on all the same
-            self._screen.line(f"{at}{self._who}{look.paint(text, tone)}")
+            self._screen.line(f"{at}{self._who}{style.paint(text, tone)}")
 
     def _json(self, facts: dict[str, Any]) -> None:
         """A line for programs, on stdout."""

@@ -47,14 +47,14 @@ from holdfast.core.codec.records import (
     Draft as Draft,
     Group as Group,
     Head as Head,
+    LoggedEvent as LoggedEvent,
     Origin as Origin,
-    Record as Record,
     Snapshot as Snapshot,
     Stored as Stored,
     Summary as Summary,
-    Take as Take,
+    UniqueKey as UniqueKey,
     Write as Write,
-    joined as joined,
+    merge_writes as merge_writes,
     moment as moment,
 )
 from holdfast.core.codec.secrets import (

@@ -48,7 +48,7 @@ class Blob(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Record(Struct, frozen=True):
+class LoggedEvent(Struct, frozen=True):
     """An event at its place in a log, as people read it."""
 
     log: str
@@ -132,7 +132,7 @@ class Write(Struct, frozen=True, gc=False):
     snapshot: Snapshot | None = None
 
 
-def joined(writes: Sequence[Write]) -> tuple[Write, ...]:
+def merge_writes(writes: Sequence[Write]) -> tuple[Write, ...]:
     """One write a log: of a group, each log is written to once, with all that there is to say to it."""
     if len(writes) < 2:
         return tuple(writes)
@@ -155,7 +155,7 @@ def _followed(one: Write, two: Write) -> Write:
     )
 
 
-class Take(Struct, frozen=True, gc=False):
+class UniqueKey(Struct, frozen=True, gc=False):
     """A unique key and the call that takes it."""
 
     key: str
@@ -168,8 +168,8 @@ class Group(Struct, frozen=True, gc=False):
     """What is written together, or not at all."""
 
     writes: tuple[Write, ...]
-    takes: tuple[Take, ...] = ()
-    frees: tuple[str, ...] = ()
+    unique_keys: tuple[UniqueKey, ...] = ()
+    freed_keys: tuple[str, ...] = ()
 
 
 def moment(at_us: int) -> datetime:

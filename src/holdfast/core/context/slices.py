@@ -20,7 +20,7 @@ INLINE_SHARE = 4
 """An artifact larger than the limit divided by this stands by reference."""
 
 
-class Artifact(Struct, frozen=True, gc=False, omit_defaults=True):
+class SliceArtifact(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the task has made: its data as text if it may be shown in full, else only where it is."""
 
     id: str
@@ -31,7 +31,7 @@ class Artifact(Struct, frozen=True, gc=False, omit_defaults=True):
     text: str = ""
 
 
-class Fact(Struct, frozen=True, gc=False, omit_defaults=True):
+class SliceFact(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the task has learned; the value is any JSON."""
 
     key: str
@@ -45,9 +45,9 @@ class ContextSlice(Struct, frozen=True):
     goal: str
     step: str
     questions: tuple[str, ...] = ()
-    artifacts: tuple[Artifact, ...] = ()
+    artifacts: tuple[SliceArtifact, ...] = ()
     """Those that are named; one with `text` is shown in full, one without `summary` by its id alone."""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[SliceFact, ...] = ()
     left_out_artifacts: tuple[str, ...] = ()
     left_out_facts: tuple[str, ...] = ()
     size: int = 0
@@ -69,8 +69,8 @@ def slice_context(
     goal: str,
     step: str,
     questions: Sequence[str] = (),
-    artifacts: Sequence[Artifact] = (),
-    facts: Sequence[Fact] = (),
+    artifacts: Sequence[SliceArtifact] = (),
+    facts: Sequence[SliceFact] = (),
     *,
     max_bytes: int | None = None,
     max_tokens: int | None = None,
@@ -110,9 +110,11 @@ class _Slicer:
         self._limit = limit
         self._room = limit
         self._chosen: list[tuple[str, int]] = []  # ("artifact" or "fact", its position), the most important first
-        self._shown: dict[int, Artifact] = {}
+        self._shown: dict[int, SliceArtifact] = {}
 
-    def filled(self, artifacts: Sequence[Artifact], facts: Sequence[Fact], most_inline: int | None) -> ContextSlice:
+    def filled(
+        self, artifacts: Sequence[SliceArtifact], facts: Sequence[SliceFact], most_inline: int | None
+    ) -> ContextSlice:
         self._begin(artifacts, facts)
         ours = [at for at, one in enumerate(artifacts) if one.step == self._least.step]
         inline = self._limit if most_inline is None else most_inline
@@ -132,7 +134,7 @@ class _Slicer:
             made = self._made(artifacts, facts)
         return made
 
-    def _begin(self, artifacts: Sequence[Artifact], facts: Sequence[Fact]) -> None:
+    def _begin(self, artifacts: Sequence[SliceArtifact], facts: Sequence[SliceFact]) -> None:
         """Set aside what is always there, the headings, and the line that says what is left out."""
         always = (self._least.text, "Artifacts:", "Facts:", _left_out_line(len(artifacts), len(facts)))
         self._room -= sum(self._measure(f"{text}\n") for text in always)
@@ -147,11 +149,11 @@ class _Slicer:
                 over=over,
             )
 
-    def _take_artifact(self, at: int, artifact: Artifact, inline: int) -> int:
+    def _take_artifact(self, at: int, artifact: SliceArtifact, inline: int) -> int:
         """Take an artifact as fully as fits; how many bytes of it are shown."""
         size = len(artifact.text.encode())
-        shorter = Artifact(artifact.id, artifact.type, artifact.summary, artifact.bytes, artifact.step)
-        bare = Artifact(artifact.id, artifact.type, "", artifact.bytes, artifact.step)
+        shorter = SliceArtifact(artifact.id, artifact.type, artifact.summary, artifact.bytes, artifact.step)
+        bare = SliceArtifact(artifact.id, artifact.type, "", artifact.bytes, artifact.step)
         small = bool(artifact.text) and size <= inline and self._measure(artifact.text) * INLINE_SHARE <= self._limit
         for shown in (*([artifact] if small else []), shorter, bare):
             if self._take("artifact", at, _artifact_line(shown)):
@@ -167,7 +169,7 @@ class _Slicer:
         self._chosen.append((kind, at))
         return True
 
-    def _made(self, artifacts: Sequence[Artifact], facts: Sequence[Fact]) -> ContextSlice:
+    def _made(self, artifacts: Sequence[SliceArtifact], facts: Sequence[SliceFact]) -> ContextSlice:
         """The slice of what is chosen, in the order it came."""
         shown = {at for kind, at in self._chosen if kind == "artifact"}
         told = {at for kind, at in self._chosen if kind == "fact"}
@@ -193,13 +195,13 @@ def _section(title: str, lines: list[str]) -> list[str]:
     return [f"{title}:", *lines] if lines else []
 
 
-def _artifact_line(artifact: Artifact) -> str:
+def _artifact_line(artifact: SliceArtifact) -> str:
     about = ", ".join(word for word in (artifact.type, f"{artifact.bytes:,} bytes", artifact.step) if word)
     line = f"- {artifact.id} ({about})" + (f": {artifact.summary}" if artifact.summary else "")
     return f"{line}\n{artifact.text}" if artifact.text else line
 
 
-def _fact_line(fact: Fact) -> str:
+def _fact_line(fact: SliceFact) -> str:
     value = fact.value if isinstance(fact.value, str) else codec.dump(fact.value).decode()
     return f"- {fact.key}: {value}" + (f" ({fact.source})" if fact.source else "")
 

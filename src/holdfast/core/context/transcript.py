@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.context.window import Summary
+from holdfast.core.context.window import WindowSummary
 from holdfast.core.messages import Image, Message, Other, Part, Text, ToolCall, ToolResult
 from holdfast.core.messages.tokens import MESSAGE_TOKENS, Counter, count, estimate
 
@@ -53,7 +53,7 @@ def brief(text: str, room: int, counter: Counter | None = None) -> str:
 
 
 def _size(text: str, counter: Counter | None) -> int:
-    return count(Summary(text, ()).message(), counter).tokens
+    return count(WindowSummary(text, ()).message(), counter).tokens
 
 
 def _line(message: Message) -> str:

@@ -33,7 +33,7 @@ LEAST_SUMMARY_TOKENS = 32
 """With less room than this nothing is summarised: it would say nothing."""
 
 
-class Summary(Struct, frozen=True):
+class WindowSummary(Struct, frozen=True):
     """What stands for messages that are no longer sent: a text, and the positions it covers."""
 
     text: str
@@ -56,7 +56,7 @@ class Window(Struct, frozen=True):
     """How the tokens were counted: the weakest of what is kept."""
     shortened: dict[int, int] = {}
     """Tool results that are not sent in full: position → the tokens the message may have."""
-    summary: Summary | None = None
+    summary: WindowSummary | None = None
     """The summary that is sent."""
     summarise: tuple[range, ...] = ()
     """What should be summarised now, beside what the summary covers already."""
@@ -69,7 +69,7 @@ class Window(Struct, frozen=True):
     @property
     def covers(self) -> tuple[range, ...]:
         """What the next summary covers, if it is made of the present one and of `summarise`."""
-        return joined(self.summary, self.summarise)
+        return merge_spans(self.summary, self.summarise)
 
     @property
     def uncovered(self) -> tuple[range, ...]:
@@ -95,7 +95,7 @@ def window(
     pinned: Collection[int] = (),
     strategy: Strategy = "drop_oldest",
     reserve: int = 0,
-    summary: Summary | None = None,
+    summary: WindowSummary | None = None,
     summary_tokens: int = SUMMARY_TOKENS,
     answers: Mapping[str, Message] | None = None,
 ) -> Window:
@@ -132,7 +132,7 @@ def summary_room(max_tokens: int, summary_tokens: int = SUMMARY_TOKENS) -> int:
     return room if room >= LEAST_SUMMARY_TOKENS else 0
 
 
-def joined(present: Summary | None, more: Sequence[range]) -> tuple[range, ...]:
+def merge_spans(present: WindowSummary | None, more: Sequence[range]) -> tuple[range, ...]:
     """What a summary covers that is made of the present one and of these."""
     return coalesced([*(present.covers if present is not None else ()), *more])
 
@@ -209,7 +209,7 @@ class _Plan:
         keep_last: int,
         pinned: Collection[int],
         answers: Mapping[str, Message] | None = None,
-        summary: Summary | None = None,
+        summary: WindowSummary | None = None,
     ) -> None:
         self.tally = tally
         self._max_tokens = max_tokens

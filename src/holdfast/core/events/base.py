@@ -52,12 +52,12 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     """One immutable fact.
 
-    `said` is the branch of the agent that said it, `.` for its own line; what comes from outside has none. With its
-    kind, its subject and how often that came before, it tells on replay that it was said already. The nonce keeps
-    the hash of an erased body from telling what it was.
+    `branch` is the branch of the agent whose immediate verb recorded it, `.` for the agent's own line; events from
+    outside have none. With the kind, the subject and how often that came before, it tells on replay that the event was
+    recorded already. The nonce keeps the hash of an erased body from telling what it was.
     """
 
-    said: str = field(name="@", default="")
+    branch: str = field(name="@", default="")
     nonce: str = field(name="~", default="")
 
     def __repr__(self) -> str:

@@ -9,7 +9,16 @@ from holdfast.core.codec import failures
 from holdfast.core.errors import Cancelled, LeaseLost, StepFailed, StoreError, Suspended, TurnLimit
 from holdfast.core.events import Event, Failure
 from holdfast.core.flows.doubt import settle_all
-from holdfast.core.flows.requests import Body, Branch, Desk, Idle, Part, Pin, Record, Want
+from holdfast.core.flows.requests import (
+    Append,
+    AwaitIdle,
+    Branch,
+    PinLinked,
+    RunBody,
+    StepRequest,
+    Subflow,
+    Surroundings,
+)
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import may_begin, step
 from holdfast.core.state.shapes import Undo
@@ -26,8 +35,8 @@ class Rules(Protocol):
     def max_turns(self) -> int | None: ...
 
 
-class Work(Desk, Protocol):
-    """A desk that knows of turns, and of how things are undone."""
+class Work(Surroundings, Protocol):
+    """Surroundings that know of turns, and of how things are undone."""
 
     @property
     def suspended(self) -> bool: ...
@@ -35,10 +44,10 @@ class Work(Desk, Protocol):
     def secrets(self) -> set[str]: ...
 
     def begin_turn(self) -> None: ...
-    def undoing(self, one: Undo) -> Want: ...
+    def undoing(self, one: Undo) -> StepRequest: ...
 
 
-def whole(work: Work, agent: Rules) -> Part:
+def task_flow(work: Work, agent: Rules) -> Subflow:
     """A task from its claim to its end or its next wait. Whatever interrupts it, the task is let go of."""
     try:
         yield from life(work, agent)
@@ -48,96 +57,96 @@ def whole(work: Work, agent: Rules) -> Part:
         raise
     except BaseException as stop:
         if not isinstance(stop, KeyboardInterrupt):
-            yield Idle()
-        if not work.suspended and not work.hot.ended:
-            yield Record((ev.TaskReleased(why=type(stop).__name__),))
+            yield AwaitIdle()
+        if not work.suspended and not work.state.ended:
+            yield Append((ev.TaskReleased(why=type(stop).__name__),))
         raise
 
 
-def life(work: Work, agent: Rules) -> Part:
+def life(work: Work, agent: Rules) -> Subflow:
     """Let the agent work until it is done, and end the task as that went."""
     try:
         result = yield from _turns(work, agent) if agent.loop else _once()
-        yield Idle()
-        if work.hot.undoing:
+        yield AwaitIdle()
+        if work.state.undoing:
             raise Cancelled
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
     except Cancelled:
-        ending = yield from unwind(work, work.hot.failure if work.hot.undoing else None)
+        ending = yield from unwind(work, work.state.failure if work.state.undoing else None)
     except StoreError:
         raise  # what the task did is not the question: nothing can be written
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
-        known = work.hot.failure if work.hot.undoing else failures.failure(error, secrets=tuple(work.secrets))
+        known = work.state.failure if work.state.undoing else failures.failure(error, secrets=tuple(work.secrets))
         ending = yield from unwind(work, known, failures.failed_step(error))
     yield from end(work, ending)
 
 
-def _once() -> Part:
-    return (yield Body())
+def _once() -> Subflow:
+    return (yield RunBody())
 
 
-def _turns(work: Work, agent: Rules) -> Part:
+def _turns(work: Work, agent: Rules) -> Subflow:
     """Call a looping agent once a turn until it returns anything but None."""
-    over = work.hot.turn == 0
+    over = work.state.turn == 0
     while True:
         if over:
             yield from next_turn(work, agent.max_turns, agent.name)
-        result = yield Body()
+        result = yield RunBody()
         if result is not None:
             return result
         over = True
 
 
-def next_turn(work: Work, most: int | None, name: str) -> Part:
+def next_turn(work: Work, most: int | None, name: str) -> Subflow:
     """Begin another turn, when everything of the last one is done."""
-    yield Idle()
+    yield AwaitIdle()
     while True:
-        turn = work.hot.turn
+        turn = work.state.turn
         if most is not None and turn >= most:
             raise TurnLimit(
                 f"{name!r} took {turn} turns", hint="raise max_turns= (max= in a block), then resume it; or end sooner"
             )
         yield from may_begin(work, None, f"turn {turn + 1}")
         yield from within_budget(work, f"turn {turn + 1}", None)
-        summary, pins = work.hot.summary, None
+        summary, pins = work.state.summary, None
         if summary.user is not None or summary.thread is not None:
             if work.unwritten:
-                yield Record()  # what the task itself changed and said is seen from the next turn on
-            pins = yield Pin()
-        if (yield Record((ev.TurnStarted(turn=turn + 1, pins=pins),), decided=True)):
+                yield Append()  # what the task itself changed and said is seen from the next turn on
+            pins = yield PinLinked()
+        if (yield Append((ev.TurnStarted(turn=turn + 1, pins=pins),), decided=True)):
             return work.begin_turn()
 
 
-def end(work: Work, ending: Event) -> Part:
+def end(work: Work, ending: Event) -> Subflow:
     """Write the last event, once no call is open: a task whose effects nobody knows has not ended."""
     while True:
         yield from settle_all(work, work.called)
-        if (yield Record((ending,), decided=True)):
+        if (yield Append((ending,), decided=True)):
             return
 
 
-def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Part:
+def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
     """Undo what was done, last things first; gives the event that ends the task."""
-    yield Idle()
+    yield AwaitIdle()
     if work.unwritten:
-        yield Record()
-    state_seq = work.hot.seq
+        yield Append()
+    state_seq = work.state.seq
     unable: list[str] = []
-    if work.hot.undo or work.hot.undoing:
+    if work.state.undo or work.state.undoing:
         yield from _begin_undo(work, failure)
-        branch = Branch("~undo", work.hot.seq, work.hot.turn)
-        for one in list(reversed(work.hot.undo)):
+        branch = Branch("~undo", work.state.seq, work.state.turn)
+        for one in list(reversed(work.state.undo)):
             try:
                 yield from step(work, branch, work.undoing(one))
             except StepFailed as error:
                 unable.append(f"{one.step or one.name} could not be undone: {error.message}")
     if failure is None:
-        by, why = work.hot.cancel or ("", "")
+        by, why = work.state.cancel or ("", "")
         return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
     return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq, step=step_key)
 
 
-def _begin_undo(work: Work, failure: Failure | None) -> Part:
-    while not work.hot.undoing:
+def _begin_undo(work: Work, failure: Failure | None) -> Subflow:
+    while not work.state.undoing:
         yield from settle_all(work, work.called)
-        yield Record((ev.UndoStarted(failure=failure),), decided=True)
+        yield Append((ev.UndoStarted(failure=failure),), decided=True)

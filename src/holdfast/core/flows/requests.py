@@ -8,35 +8,35 @@ from typing import Any, Protocol
 from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import events as ev
-from holdfast.core.codec import Take
+from holdfast.core.codec import UniqueKey
 from holdfast.core.durations import Retry
 from holdfast.core.events import Effect, Event, Fields, Usage
-from holdfast.core.state.shapes import Hot, Step
+from holdfast.core.state.shapes import State, Step
 
 
 class Now(Struct, frozen=True, gc=False):
     """The time, in microseconds."""
 
 
-class Record(Struct, frozen=True, gc=False):
+class Append(Struct, frozen=True, gc=False):
     """Write events, durable when answered with True.
 
     A `decided` one is answered with False if the log had moved on: decide again. A taken key is answered with KeyTaken.
-    What may be written `behind` the agent's back is written when the agent's checkpoint strategy says.
+    A `deferred` one may be written later, when the agent's checkpoint strategy says.
     """
 
     events: tuple[Event, ...] = ()
     decided: bool = False
-    takes: tuple[Take, ...] = ()
-    frees: tuple[str, ...] = ()
-    behind: bool = False
+    unique_keys: tuple[UniqueKey, ...] = ()
+    freed_keys: tuple[str, ...] = ()
+    deferred: bool = False
 
 
-class Act(Struct, frozen=True, gc=False):
+class Invoke(Struct, frozen=True, gc=False):
     """Call the user's function; answered with an Outcome."""
 
     key: str
-    want: Want
+    request: StepRequest
     attempt: int
     idempotency_key: str = ""
 
@@ -47,15 +47,15 @@ class Transact(Struct, frozen=True, gc=False):
     Answered with that Outcome, or with None if the log had moved on.
     """
 
-    act: Act
+    act: Invoke
     record: Callable[[Outcome], Event]
 
 
-class Ask(Struct, frozen=True, gc=False):
+class Reconcile(Struct, frozen=True, gc=False):
     """Ask the destination whether a call happened; answered with Happened, DidNotHappen, Unknown or Unfit."""
 
     step: Step
-    want: Want
+    request: StepRequest
 
 
 class Recall(Struct, frozen=True, gc=False):
@@ -64,16 +64,16 @@ class Recall(Struct, frozen=True, gc=False):
     key: str
 
 
-class Owner(Struct, frozen=True, gc=False):
+class FindOwner(Struct, frozen=True, gc=False):
     """Who has a unique key, and what became of that call; answered with an Owned, or None if nobody has it."""
 
     unique: str
 
 
-class Owned(Struct, frozen=True, gc=False):
+class KeyOwner(Struct, frozen=True, gc=False):
     """A unique key's owner. Without a step the call came to nothing; `gone` means its log was removed."""
 
-    take: Take
+    take: UniqueKey
     step: Step | None
     gone: bool = False
 
@@ -91,7 +91,7 @@ class Park(Struct, frozen=True, gc=False):
     wake_us: int | None = None
 
 
-class Child(Struct, frozen=True, gc=False):
+class RunChild(Struct, frozen=True, gc=False):
     """Let a child task begin, or go on, here, until it ends or waits."""
 
     id: str
@@ -100,27 +100,42 @@ class Child(Struct, frozen=True, gc=False):
     step: str
 
 
-class Body(Struct, frozen=True, gc=False):
+class RunBody(Struct, frozen=True, gc=False):
     """Call the agent's own function, for the whole task or for one turn; answered with what it returned."""
 
 
-class Payers(Struct, frozen=True, gc=False):
+class ReadPayers(Struct, frozen=True, gc=False):
     """The states of the tasks whose budgets this one uses up."""
 
     ids: tuple[str, ...]
 
 
-class Pin(Struct, frozen=True, gc=False):
+class PinLinked(Struct, frozen=True, gc=False):
     """How far the logs of the task's user and thread have come; they are read up to there."""
 
 
-class Idle(Struct, frozen=True, gc=False):
+class AwaitIdle(Struct, frozen=True, gc=False):
     """Wait until no branch of the task has anything under way."""
 
 
-Wish = Now | Record | Act | Transact | Ask | Recall | Owner | Sleep | Park | Child | Body | Idle | Payers | Pin
-Flow = Generator[Wish, Any, Raw]
-Part = Generator[Wish, Any, Any]
+Request = (
+    Now
+    | Append
+    | Invoke
+    | Transact
+    | Reconcile
+    | Recall
+    | FindOwner
+    | Sleep
+    | Park
+    | RunChild
+    | RunBody
+    | AwaitIdle
+    | ReadPayers
+    | PinLinked
+)
+Flow = Generator[Request, Any, Raw]
+Subflow = Generator[Request, Any, Any]
 """A piece of a flow."""
 
 
@@ -156,7 +171,7 @@ class Outcome(Struct, frozen=True, gc=False):
     started_us: int = 0
 
 
-class Want(Struct, frozen=True, kw_only=True, gc=False):
+class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     """A step somebody wants done."""
 
     name: str
@@ -192,7 +207,7 @@ class Branch:
     starts from it without a copy. `sketch` and `past` are what was worked out of that so far.
     """
 
-    __slots__ = ("_used", "branches", "last", "own", "owner", "past", "path", "said", "seen", "sketch", "turn")
+    __slots__ = ("_used", "branches", "immediates", "last", "own", "owner", "past", "path", "seen", "sketch", "turn")
 
     def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None) -> None:
         self.path = path
@@ -201,10 +216,10 @@ class Branch:
         self.own = own
         self.owner: Any = None
         self.branches = 0
-        self.said: dict[str, int] = {}
+        self.immediates: dict[str, int] = {}
         self.last: tuple[str, Raw] | None = None
-        self.sketch: Hot | None = None
-        self.past: Hot | None = None
+        self.sketch: State | None = None
+        self.past: State | None = None
         self._used: dict[str, int] = {}
 
     @property
@@ -238,11 +253,11 @@ class Stopping(Protocol):
     asked: bool
 
 
-class Desk(Protocol):
+class Surroundings(Protocol):
     """What flows read: the state as folded so far, and whether anything waits to be written."""
 
     @property
-    def hot(self) -> Hot: ...
+    def state(self) -> State: ...
 
     @property
     def unwritten(self) -> bool: ...
@@ -251,7 +266,7 @@ class Desk(Protocol):
     def stop(self) -> Stopping: ...
 
     @property
-    def called(self) -> dict[str, Want]: ...
+    def called(self) -> dict[str, StepRequest]: ...
 
     @property
     def underway(self) -> dict[str, Any]: ...

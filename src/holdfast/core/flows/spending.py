@@ -4,37 +4,43 @@ from __future__ import annotations
 
 from holdfast.core.errors import BudgetExceeded, UnknownPrice
 from holdfast.core.events import Usage
-from holdfast.core.flows.requests import Desk, Now, Park, Part, Payers, Want
+from holdfast.core.flows.requests import Now, Park, ReadPayers, StepRequest, Subflow, Surroundings
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 
 
-def within_budget(desk: Desk, key: str, want: Want | None) -> Part:
+def within_budget(surroundings: Surroundings, key: str, request: StepRequest | None) -> Subflow:
     """Go on if a step, or without one a turn, may begin. Otherwise fail, or wait until somebody allows more."""
-    what = "turn" if want is None else "call" if want.tool else "step"
-    estimate = None if want is None else want.estimate
-    while (desk.hot.budget is not None or desk.hot.payers) and not desk.hot.undoing:
+    what = "turn" if request is None else "call" if request.tool else "step"
+    estimate = None if request is None else request.estimate
+    while (surroundings.state.budget is not None or surroundings.state.payers) and not surroundings.state.undoing:
         now_us: int = yield Now()
-        paying = [desk.hot, *((yield Payers(desk.hot.payers)) if desk.hot.payers else ())]
-        _refuse_unpriced(desk, estimate, [hot for hot in paying if hot.budget is not None and hot.budget.cost])
-        others = [one for other, one in desk.underway.items() if other != key]
+        paying = [
+            surroundings.state,
+            *((yield ReadPayers(surroundings.state.payers)) if surroundings.state.payers else ()),
+        ]
+        _refuse_unpriced(
+            surroundings, estimate, [state for state in paying if state.budget is not None and state.budget.cost]
+        )
+        others = [one for other, one in surroundings.underway.items() if other != key]
         found = (
-            budget.reached(hot, now_us, what, estimate, child=hot is not desk.hot, underway=others) for hot in paying
+            budget.reached(state, now_us, what, estimate, child=state is not surroundings.state, underway=others)
+            for state in paying
         )
         over = next((one for one in found if one is not None), None)
         if over is None:
-            if want is not None:
-                desk.underway[key] = budget.Underway(bool(want.tool), estimate)
+            if request is not None:
+                surroundings.underway[key] = budget.Underway(bool(request.tool), estimate)
             return
         if not over.ask:
             raise BudgetExceeded(over.task, over.limit, over.used, over.of, over.ahead)
-        yield Park("budget", desk.hot.summary.deadline_us)
+        yield Park("budget", surroundings.state.summary.deadline_us)
 
 
-def _refuse_unpriced(desk: Desk, estimate: Usage | None, in_money: list[Hot]) -> None:
+def _refuse_unpriced(surroundings: Surroundings, estimate: Usage | None, in_money: list[State]) -> None:
     """Money cannot be counted without a price: neither what is ahead, nor what was answered."""
-    unknown = next((hot.spent.unpriced for hot in in_money if hot.spent.unpriced), "")
-    if in_money and estimate is not None and estimate.model and desk.priced(estimate).cost is None:
+    unknown = next((state.spent.unpriced for state in in_money if state.spent.unpriced), "")
+    if in_money and estimate is not None and estimate.model and surroundings.priced(estimate).cost is None:
         unknown = estimate.model
     if unknown:
         raise UnknownPrice(unknown)

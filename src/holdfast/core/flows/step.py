@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.codec import Take, failures
+from holdfast.core.codec import UniqueKey, failures
 from holdfast.core.errors import (
     ApprovalDenied,
     Cancelled,
@@ -28,117 +28,117 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Fields
 from holdfast.core.flows.doubt import settle, until
 from holdfast.core.flows.requests import (
-    Act,
+    Append,
     Branch,
-    Desk,
+    FindOwner,
     Flow,
+    Invoke,
+    KeyOwner,
     Now,
     Outcome,
-    Owned,
-    Owner,
     Park,
-    Part,
     Recall,
-    Record,
+    StepRequest,
+    Subflow,
+    Surroundings,
     Transact,
-    Want,
 )
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.state.fold import address
-from holdfast.core.state.shapes import ENDED, Hot, Step
+from holdfast.core.state.shapes import ENDED, State, Step
 
 
-def step(desk: Desk, branch: Branch, want: Want) -> Flow:
+def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
-    key = branch.key(want.name)
-    if want.effect == "once":
-        desk.called[key] = want  # whoever has to settle it later needs to know how
+    key = branch.key(request.name)
+    if request.effect == "once":
+        surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
-        hot = desk.hot
-        known = hot.steps_of(branch.turn).get(key)
+        state = surroundings.state
+        known = state.steps_of(branch.turn).get(key)
         if known is not None and known.done:
-            if _changed(known, want):
-                yield Record((ev.StepVoided(key=key, why="its input changed"),), decided=True)
+            if _changed(known, request):
+                yield Append((ev.StepVoided(key=key, why="its input changed"),), decided=True)
                 continue
-            return found(hot, branch, known)
-        if want.effect == "once" and known is not None and known.status in ("running", "doubt"):
-            yield from settle(desk, known, want)
+            return recorded_result(state, branch, known)
+        if request.effect == "once" and known is not None and known.status in ("running", "doubt"):
+            yield from settle(surroundings, known, request)
             continue
-        refuse_to_begin(desk, hot, branch, key)
-        if hot.summary.deadline_us is not None:
-            yield from before_deadline(hot)
-        if hot.budget is not None or hot.payers:
-            yield from within_budget(desk, key, want)
-        if want.tool and (yield from _answered_elsewhere(desk, key, known, want)):
-            desk.underway.pop(key, None)
+        refuse_to_begin(surroundings, state, branch, key)
+        if state.summary.deadline_us is not None:
+            yield from before_deadline(state)
+        if state.budget is not None or state.payers:
+            yield from within_budget(surroundings, key, request)
+        if request.tool and (yield from _answered_elsewhere(surroundings, key, known, request)):
+            surroundings.underway.pop(key, None)
             continue
         attempt = 1
         if known is not None and known.status == "retrying":
             yield from until(known.retry_us)
-            yield from may_begin(desk, branch, key)
+            yield from may_begin(surroundings, branch, key)
             attempt = known.attempts + 1
         try:
-            if want.tool:
-                result = yield from _attempt(desk, key, attempt, known, want)
+            if request.tool:
+                result = yield from _attempt(surroundings, key, attempt, known, request)
             else:
-                result = yield from _plain_attempt(key, attempt, want)
+                result = yield from _plain_attempt(key, attempt, request)
         finally:
-            if desk.underway:
-                desk.underway.pop(key, None)
+            if surroundings.underway:
+                surroundings.underway.pop(key, None)
         if result is not None:
             branch.last = (key, result)
             return result
 
 
-def found(hot: Hot, branch: Branch, known: Step) -> Raw:
+def recorded_result(state: State, branch: Branch, known: Step) -> Raw:
     """What a recorded step gave, from the first time on; the branch sees as far as that."""
-    if not known.behind:
-        branch.see(hot.joined(known.last_seq) if hot.forked_from else known.last_seq)
+    if not known.deferred:
+        branch.see(state.joined(known.last_seq) if state.forked_from else known.last_seq)
     if known.status == "failed":
-        if hot.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
+        if state.cancel is not None and known.failure is not None and known.failure.code == "cancelled":
             raise Cancelled  # a child that was cancelled with its parent
         raise _failed(known)
     branch.last = (known.key, known.result)
     return known.result
 
 
-def _answered_elsewhere(desk: Desk, key: str, known: Step | None, want: Want) -> Part:
+def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
     """Whether the call need not, or may not, be made now: rolled back, only replayed, or not approved yet."""
-    hot = desk.hot
-    kept = hot.kept.get(idempotency_key(hot, key, want)) if known is None and hot.kept else None
+    state = surroundings.state
+    kept = state.kept.get(idempotency_key(state, key, request)) if known is None and state.kept else None
     if kept is not None:
-        yield Record(_again(key, kept, want, f"{kept.key} before the rollback"), decided=True)
+        yield Append(_again(key, kept, request, f"{kept.key} before the rollback"), decided=True)
         return True
-    if hot.effects == "recorded":
-        return (yield from _replayed(desk, key, want))
-    if hot.mock and want.mock is UNSET:
-        raise NoMock(want.tool, key)
-    unsure_upto = -1 if hot.divergence is None else hot.divergence.unsure_upto
-    if known is None and hot.turn <= unsure_upto and want.effect == "once" and not hot.mock:
-        return (yield from _doubted(desk, key, want))
-    forked = hot.effects == "ask" and want.effect == "once" and not hot.mock
-    if want.approval or (want.risk and want.risk in hot.risks) or forked:
-        return not (yield from _approved(desk, key, want))
+    if state.effects == "recorded":
+        return (yield from _replayed(surroundings, key, request))
+    if state.mock and request.mock is UNSET:
+        raise NoMock(request.tool, key)
+    unsure_upto = -1 if state.divergence is None else state.divergence.unsure_upto
+    if known is None and state.turn <= unsure_upto and request.effect == "once" and not state.mock:
+        return (yield from _doubted(surroundings, key, request))
+    forked = state.effects == "ask" and request.effect == "once" and not state.mock
+    if request.approval or (request.risk and request.risk in state.risks) or forked:
+        return not (yield from _approved(surroundings, key, request))
     return False
 
 
-def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want) -> Part:
-    """One try: announced if it cannot be repeated, then made, then recorded. Gives what was recorded behind."""
-    same = _identity(desk.hot, key, known, want)
-    if not (yield from _announced(desk, same, attempt, want)):
+def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest) -> Subflow:
+    """Make one attempt: announce it if it can't be repeated, call, record. Return the value of a deferred record."""
+    same = _identity(surroundings.state, key, known, request)
+    if not (yield from _announced(surroundings, same, attempt, request)):
         return None
-    act = Act(key, want, attempt, same["idempotency_key"])
+    act = Invoke(key, request, attempt, same["idempotency_key"])
     ended: dict[str, Any] = {**same, "attempts": attempt}
-    if desk.hot.mock:
+    if surroundings.state.mock:
         ended["source"] = "mock"
 
     def completed(outcome: Outcome) -> Event:
         assert outcome.value is not None
-        undo = "" if want.effect == "once" else want.undo
+        undo = "" if request.effect == "once" else request.undo
         given: dict[str, Any] = {**ended, "started_us": outcome.started_us, "usage": outcome.usage}
         return ev.StepCompleted(**given, result=outcome.value, undo=undo)
 
-    if want.effect == "transaction" and not desk.hot.mock:
+    if request.effect == "transaction" and not surroundings.state.mock:
         outcome: Outcome | None = yield Transact(act, completed)
         if outcome is None or outcome.value is not None:
             return None
@@ -146,105 +146,107 @@ def _attempt(desk: Desk, key: str, attempt: int, known: Step | None, want: Want)
         outcome = yield act
     assert outcome is not None
     if outcome.value is not None:
-        behind = want.effect in ("read", "idempotent") and not want.unique
-        answer = yield Record((completed(outcome),), behind=behind)
-        return outcome.value if answer == "behind" else None
-    if outcome.timed_out and want.effect == "once":
-        yield Record((ev.StepDoubted(key=key, why="no answer in time"),))
+        deferred = request.effect in ("read", "idempotent") and not request.unique
+        answer = yield Append((completed(outcome),), deferred=deferred)
+        return outcome.value if answer == "deferred" else None
+    if outcome.timed_out and request.effect == "once":
+        yield Append((ev.StepDoubted(key=key, why="no answer in time"),))
         return None
     assert outcome.error is not None
-    yield from _after_failure(outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, want)
+    yield from _after_failure(
+        outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, request
+    )
     return None
 
 
-def _identity(hot: Hot, key: str, known: Step | None, want: Want) -> dict[str, Any]:
+def _identity(state: State, key: str, known: Step | None, request: StepRequest) -> dict[str, Any]:
     """What every event about a call says of it. A call that is known keeps its key."""
-    inherited = known is not None and codec.same_fields(known.input, want.input) and known.idempotency_key
-    same: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "tool": want.tool}
-    return same | {"effect": want.effect, "idempotency_key": inherited or idempotency_key(hot, key, want)}
+    inherited = known is not None and codec.same_fields(known.input, request.input) and known.idempotency_key
+    same: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "tool": request.tool}
+    return same | {"effect": request.effect, "idempotency_key": inherited or idempotency_key(state, key, request)}
 
 
-def _doubted(desk: Desk, key: str, want: Want) -> Part:
+def _doubted(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """The log has lost events, perhaps those of this very call: it is not made before that is settled."""
-    if (yield from _announced(desk, _identity(desk.hot, key, None, want), 1, want)):
-        yield Record((ev.StepDoubted(key=key, why="the log lost events, perhaps those of this call"),), decided=True)
+    if (yield from _announced(surroundings, _identity(surroundings.state, key, None, request), 1, request)):
+        yield Append((ev.StepDoubted(key=key, why="the log lost events, perhaps those of this call"),), decided=True)
     return True
 
 
-def _plain_attempt(key: str, attempt: int, want: Want) -> Part:
+def _plain_attempt(key: str, attempt: int, request: StepRequest) -> Subflow:
     """One try of a plain step, which is nothing but done and recorded."""
-    if want.estimate is not None:
-        given: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempt": attempt}
-        if not (yield Record((ev.StepStarted(**given, estimate=want.estimate),), decided=True)):
+    if request.estimate is not None:
+        given: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempt": attempt}
+        if not (yield Append((ev.StepStarted(**given, estimate=request.estimate),), decided=True)):
             return None
-    outcome: Outcome = yield Act(key, want, attempt)
+    outcome: Outcome = yield Invoke(key, request, attempt)
     if outcome.value is not None:
         done = ev.StepCompleted(
             key=key,
-            name=want.name,
-            input=want.input,
+            name=request.name,
+            input=request.input,
             attempts=attempt,
             started_us=outcome.started_us,
             result=outcome.value,
             usage=outcome.usage,
         )
-        behind = yield Record((done,), behind=True)
-        return outcome.value if behind == "behind" else None
+        answer = yield Append((done,), deferred=True)
+        return outcome.value if answer == "deferred" else None
     assert outcome.error is not None
-    ended: dict[str, Any] = {"key": key, "name": want.name, "input": want.input, "attempts": attempt}
+    ended: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempts": attempt}
     ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
-    yield from _after_failure(outcome.error, ended, want)
+    yield from _after_failure(outcome.error, ended, request)
     return None
 
 
-def _announced(desk: Desk, same: dict[str, Any], attempt: int, want: Want) -> Part:
+def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, request: StepRequest) -> Subflow:
     """Make sure that everything is durable before a call begins, and that a call made once only is announced."""
-    if want.effect != "once" and not want.unique:
-        if want.effect != "read" and desk.unwritten:
-            yield Record()
+    if request.effect != "once" and not request.unique:
+        if request.effect != "read" and surroundings.unwritten:
+            yield Append()
         return True
-    event = ev.StepStarted(**same, attempt=attempt, unique=want.unique, risk=want.risk, undo=want.undo)
-    if not want.unique:
-        return (yield Record((event,), decided=True))
-    place = _place(desk.hot, same["key"])
-    takes = (Take(want.unique, desk.hot.summary.id, place, _fingerprint(want)),)
-    answer = yield Record((event,), decided=True, takes=takes)
+    event = ev.StepStarted(**same, attempt=attempt, unique=request.unique, risk=request.risk, undo=request.undo)
+    if not request.unique:
+        return (yield Append((event,), decided=True))
+    place = _place(surroundings.state, same["key"])
+    keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, _fingerprint(request)),)
+    answer = yield Append((event,), decided=True, unique_keys=keys)
     if isinstance(answer, KeyTaken):
-        if not (yield from _owner_is_gone(desk, place, same, want)):
+        if not (yield from _owner_is_gone(surroundings, place, same, request)):
             return False
-        answer = yield Record((event,), decided=True, takes=takes, frees=(want.unique,))
+        answer = yield Append((event,), decided=True, unique_keys=keys, freed_keys=(request.unique,))
     return answer is True
 
 
-def _owner_is_gone(desk: Desk, place: str, same: dict[str, Any], want: Want) -> Part:
+def _owner_is_gone(surroundings: Surroundings, place: str, same: dict[str, Any], request: StepRequest) -> Subflow:
     """Somebody has the unique key: True if it is free to take after all, else their outcome is ours, or we wait."""
-    owned: Owned | None = yield Owner(want.unique)
+    owned: KeyOwner | None = yield FindOwner(request.unique)
     if owned is None:
         return True
     owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
-    if owned.take.input_hash != _fingerprint(want):
-        raise EffectConflict(want.unique, owner, "which has other arguments")
-    if (owned.take.log, owned.take.step) == (desk.hot.summary.id, place):
+    if owned.take.input_hash != _fingerprint(request):
+        raise EffectConflict(request.unique, owner, "which has other arguments")
+    if (owned.take.log, owned.take.step) == (surroundings.state.summary.id, place):
         return True
     if owned.gone:
-        raise EffectConflict(want.unique, owner, "which was removed with its result")
+        raise EffectConflict(request.unique, owner, "which was removed with its result")
     if owned.step is None or owned.step.status == "void":
         return True
     if owned.step.done:
         source = f"{owned.take.log}/{owned.take.step}"
-        yield Record(_again(same["key"], owned.step, want, source), decided=True)
+        yield Append(_again(same["key"], owned.step, request, source), decided=True)
     else:
-        yield from _wait_for_owner(want.unique)
+        yield from _wait_for_owner(request.unique)
     return False
 
 
-def _wait_for_owner(unique: str) -> Part:
+def _wait_for_owner(unique: str) -> Subflow:
     """The other call is under way, or in doubt. Look again soon, then less often; then the task waits for it."""
     begun_us: int = yield Now()
     now_us, pause_us = begun_us, limits.UNIQUE_POLL_US
     while True:
         yield from until(now_us + pause_us)
-        owned: Owned | None = yield Owner(unique)
+        owned: KeyOwner | None = yield FindOwner(unique)
         if owned is None or owned.step is None or not owned.step.open:
             return
         now_us = yield Now()
@@ -254,47 +256,53 @@ def _wait_for_owner(unique: str) -> Part:
         pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 
 
-def _after_failure(error: Exception, ended: dict[str, Any], want: Want) -> Part:
+def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest) -> Subflow:
     """Record that a try failed, and whether another one is due. What is sure not to be done frees its key."""
-    failure = failures.failure(error, secrets=want.secrets)
-    frees = (want.unique,) if want.unique and isinstance(error, NotDone) else ()
+    failure = failures.failure(error, secrets=request.secrets)
+    freed_keys = (request.unique,) if request.unique and isinstance(error, NotDone) else ()
     attempt: int = ended["attempts"]
-    if attempt < want.retry.attempts and _may_repeat(error, want):
+    if attempt < request.retry.attempts and _may_repeat(error, request):
         now_us: int = yield Now()
-        retry_us = now_us + int(want.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
+        retry_us = now_us + int(request.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
         same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
-        yield Record((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), frees=frees)
+        yield Append((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), freed_keys=freed_keys)
     else:
-        safe = want.effect == "once" and _may_repeat(error, want)
-        yield Record((ev.StepFailed(**ended, failure=failure, safe=safe),), frees=frees)
+        safe = request.effect == "once" and _may_repeat(error, request)
+        yield Append((ev.StepFailed(**ended, failure=failure, safe=safe),), freed_keys=freed_keys)
 
 
-def _again(key: str, known: Step, want: Want, source: str) -> tuple[Event, ...]:
+def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Event, ...]:
     """An outcome the world has seen already: the call is not made again, its outcome is recorded again."""
-    same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect, "source": source}
-    same |= {"input": want.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
+    same: dict[str, Any] = {
+        "key": key,
+        "name": request.name,
+        "tool": request.tool,
+        "effect": request.effect,
+        "source": source,
+    }
+    same |= {"input": request.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
     if known.failure is not None:
         return (ev.StepFailed(**same, failure=known.failure),)
     return (ev.StepCompleted(**same, result=known.result),)
 
 
-def _replayed(desk: Desk, key: str, want: Want) -> Part:
+def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """A fork that touches nothing: what the parent's log says, else the tool's mock."""
     theirs: Step | None = yield Recall(key)
-    parent = desk.hot.forked_from
-    if theirs is not None and theirs.done and codec.same_fields(theirs.input, want.input):
-        yield Record(_again(key, theirs, want, f"{parent}/{key}"), decided=True)
-    elif want.mock is not UNSET:
-        outcome: Outcome = yield Act(key, want, 1, idempotency_key(desk.hot, key, want))
-        same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "effect": want.effect}
-        same |= {"input": want.input, "source": "mock"}
+    parent = surroundings.state.forked_from
+    if theirs is not None and theirs.done and codec.same_fields(theirs.input, request.input):
+        yield Append(_again(key, theirs, request, f"{parent}/{key}"), decided=True)
+    elif request.mock is not UNSET:
+        outcome: Outcome = yield Invoke(key, request, 1, idempotency_key(surroundings.state, key, request))
+        same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "effect": request.effect}
+        same |= {"input": request.input, "source": "mock"}
         if outcome.value is not None:
-            yield Record((ev.StepCompleted(**same, result=outcome.value),))
+            yield Append((ev.StepCompleted(**same, result=outcome.value),))
         else:
             assert outcome.error is not None
-            yield Record((ev.StepFailed(**same, failure=failures.failure(outcome.error)),))
+            yield Append((ev.StepFailed(**same, failure=failures.failure(outcome.error)),))
     else:
         raise NotRecorded(key, parent)
     return True
@@ -303,10 +311,10 @@ def _replayed(desk: Desk, key: str, want: Want) -> Part:
 # Approvals
 
 
-def _approved(desk: Desk, key: str, want: Want) -> Part:
+def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """Whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
-    bound = idempotency_key(desk.hot, key, want)
-    known = desk.hot.approvals.get(key)
+    bound = idempotency_key(surroundings.state, key, request)
+    known = surroundings.state.approvals.get(key)
     now_us: int = yield Now()
     if known is not None and known.bound == bound:
         if known.status == "used" or (known.status == "given" and (known.until_us is None or now_us < known.until_us)):
@@ -316,56 +324,62 @@ def _approved(desk: Desk, key: str, want: Want) -> Part:
             failure = ev.Failure(
                 "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
             )
-            same: dict[str, Any] = {"key": key, "name": want.name, "tool": want.tool, "input": want.input}
-            yield Record((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
+            same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "input": request.input}
+            yield Append((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
             return False
         if known.status == "asked":
-            yield from person_answers(desk, key, known.wake_us, now_us)
+            yield from person_answers(surroundings, key, known.wake_us, now_us)
             return False
-    wake_us = None if want.approval_seconds is None else now_us + int(want.approval_seconds * 1_000_000)
-    asked: dict[str, Any] = {"key": key, "name": want.name, "bound": bound, "tool": want.tool, "risk": want.risk}
-    yield Record((ev.ApprovalAsked(**asked, input=want.input, wake_us=wake_us),), decided=True)
+    wake_us = None if request.approval_seconds is None else now_us + int(request.approval_seconds * 1_000_000)
+    asked: dict[str, Any] = {
+        "key": key,
+        "name": request.name,
+        "bound": bound,
+        "tool": request.tool,
+        "risk": request.risk,
+    }
+    yield Append((ev.ApprovalAsked(**asked, input=request.input, wake_us=wake_us),), decided=True)
     return False
 
 
-def person_answers(desk: Desk, key: str, wake_us: int | None, now_us: int) -> Part:
+def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int) -> Subflow:
     """Wait for a person's consent; silence until the time is up is a no."""
     if wake_us is not None and now_us >= wake_us:
         late = ev.ApprovalRefused(key=key, why="nobody answered in time", expired=True)
-        yield Record((late,), decided=True)
+        yield Append((late,), decided=True)
     else:
-        yield from may_begin(desk, None, key)
-        yield Park("person", earliest(wake_us, desk.hot.summary.deadline_us))
+        yield from may_begin(surroundings, None, key)
+        yield Park("person", earliest(wake_us, surroundings.state.summary.deadline_us))
 
 
 # What all flows share
 
 
-def may_begin(desk: Desk, branch: Branch | None, key: str) -> Part:
+def may_begin(surroundings: Surroundings, branch: Branch | None, key: str) -> Subflow:
     """Refuse to begin anything once the task has ended or was cancelled, is being undone, or after its deadline."""
-    refuse_to_begin(desk, desk.hot, branch, key)
-    yield from before_deadline(desk.hot)
+    refuse_to_begin(surroundings, surroundings.state, branch, key)
+    yield from before_deadline(surroundings.state)
 
 
-def refuse_to_begin(desk: Desk, hot: Hot, branch: Branch | None, key: str) -> None:
+def refuse_to_begin(surroundings: Surroundings, state: State, branch: Branch | None, key: str) -> None:
     """Refuse what needs no look at the clock."""
-    if hot.summary.status in ENDED:
-        raise TaskFinished(hot.summary.id, hot.summary.status, f"step {key!r}")
-    if desk.stop.asked:
+    if state.summary.status in ENDED:
+        raise TaskFinished(state.summary.id, state.summary.status, f"step {key!r}")
+    if surroundings.stop.asked:
         raise Stopped
-    if (hot.cancel is not None or hot.undoing) and (branch is None or not branch.path.startswith("~undo")):
+    if (state.cancel is not None or state.undoing) and (branch is None or not branch.path.startswith("~undo")):
         raise Cancelled
-    if branch is not None and branch.turn != hot.turn:
-        raise StepChanged(key, "nothing before the first turn", f"a new step in turn {hot.turn}")
+    if branch is not None and branch.turn != state.turn:
+        raise StepChanged(key, "nothing before the first turn", f"a new step in turn {state.turn}")
 
 
-def before_deadline(hot: Hot) -> Part:
+def before_deadline(state: State) -> Subflow:
     """Refuse what comes after the deadline."""
-    deadline_us = hot.summary.deadline_us
-    if deadline_us is not None and not hot.undoing:
+    deadline_us = state.summary.deadline_us
+    if deadline_us is not None and not state.undoing:
         now_us: int = yield Now()
         if now_us >= deadline_us:
-            raise TimeLimit(f"the deadline of task {hot.summary.id!r} has passed", hint="resume it with a new one")
+            raise TimeLimit(f"the deadline of task {state.summary.id!r} has passed", hint="resume it with a new one")
 
 
 def earliest(*times: int | None) -> int | None:
@@ -373,28 +387,28 @@ def earliest(*times: int | None) -> int | None:
     return min((one for one in times if one is not None), default=None)
 
 
-def idempotency_key(hot: Hot, key: str, want: Want) -> str:
+def idempotency_key(state: State, key: str, request: StepRequest) -> str:
     """A key that stays the same however often a call is tried: task, step, tool and arguments."""
-    if not want.tool:
+    if not request.tool:
         return ""
-    return f"{hot.summary.id}:{_place(hot, key)}:{want.tool}:{_fingerprint(want)[:16]}"
+    return f"{state.summary.id}:{_place(state, key)}:{request.tool}:{_fingerprint(request)[:16]}"
 
 
-def _place(hot: Hot, key: str) -> str:
-    return address(hot.turn, key) if hot.turn else key
+def _place(state: State, key: str) -> str:
+    return address(state.turn, key) if state.turn else key
 
 
-def _fingerprint(want: Want) -> str:
-    return codec.fingerprint(want.input)
+def _fingerprint(request: StepRequest) -> str:
+    return codec.fingerprint(request.input)
 
 
-def _changed(known: Step, want: Want) -> bool:
+def _changed(known: Step, request: StepRequest) -> bool:
     """Whether a recorded step must be done again, because it was another one."""
-    if codec.same_fields(known.input, want.input) or want.on_change == "keep":
+    if codec.same_fields(known.input, request.input) or request.on_change == "keep":
         return False
-    if want.on_change == "rerun":
+    if request.on_change == "rerun":
         return True
-    raise StepChanged(known.key, _shown(known.input), _shown(want.input))
+    raise StepChanged(known.key, _shown(known.input), _shown(request.input))
 
 
 def _shown(input: Fields) -> str:
@@ -410,7 +424,11 @@ def _failed(step: Step) -> StepFailed:
     return StepFailed(step.key, step.attempts, failure.type, failure.message)
 
 
-def _may_repeat(error: Exception, want: Want) -> bool:
+def _may_repeat(error: Exception, request: StepRequest) -> bool:
     if isinstance(error, NotDone):
         return True
-    return isinstance(error, want.retry_on) if want.effect == "once" else isinstance(error, want.retry_on or Exception)
+    return (
+        isinstance(error, request.retry_on)
+        if request.effect == "once"
+        else isinstance(error, request.retry_on or Exception)
+    )

@@ -30,7 +30,7 @@ from holdfast.core.messages.message import (
     ToolCall as ToolCall,
     ToolResult as ToolResult,
     answer as answer,
-    whole as whole,
+    complete as complete,
 )
 from holdfast.core.messages.provider_rules import (
     problems as problems,

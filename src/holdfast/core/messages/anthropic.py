@@ -27,12 +27,12 @@ from holdfast.core.messages.message import (
     an_id,
     an_object,
     beyond,
+    complete,
     merged,
     optional_text,
     own,
     refuse,
     stand_in,
-    whole,
 )
 from holdfast.core.messages.openai_chat import a_role
 
@@ -138,9 +138,9 @@ def _block(block: Mapping[str, Any], path: str) -> Part:
         case "tool_result":
             return _result(block, path)
         case "thinking" | "redacted_thinking":
-            return Reasoning(optional_text(block, "thinking"), whole(block, FORM))
+            return Reasoning(optional_text(block, "thinking"), complete(block, FORM))
         case kind:
-            return Other(kind, optional_text(block, "text"), extra=whole(block, FORM))
+            return Other(kind, optional_text(block, "text"), extra=complete(block, FORM))
 
 
 def _image(block: Mapping[str, Any], path: str) -> Image:

@@ -154,10 +154,10 @@ def answer(call: ToolCall, text: str, *, is_error: bool = False) -> Message:
 def beyond(given: Mapping[str, Any], base: Mapping[str, Any], form: Form) -> Extra | None:
     """What a provider's object holds that the neutral form does not write."""
     fields = _beyond(given, base)
-    return whole(fields, form) if fields else None
+    return complete(fields, form) if fields else None
 
 
-def whole(given: Mapping[str, Any], form: Form) -> Extra:
+def complete(given: Mapping[str, Any], form: Form) -> Extra:
     """All of a provider's object."""
     return Extra(form, codec.raw(codec.dump(given)))
 
@@ -170,7 +170,9 @@ def merged(base: dict[str, Any], extra: Extra | None, form: Form) -> dict[str, A
 def both(first: Extra | None, second: Extra | None, form: Form) -> Extra | None:
     """What two messages that become one had beyond the neutral form, as far as this provider has it."""
     ours = [extra for extra in (first, second) if extra is not None and extra.form == form]
-    return whole(_merged(ours[0].decoded(), ours[1].decoded()), form) if len(ours) == 2 else ours[0] if ours else None
+    return (
+        complete(_merged(ours[0].decoded(), ours[1].decoded()), form) if len(ours) == 2 else ours[0] if ours else None
+    )
 
 
 def own(part: Reasoning | Other, form: Form) -> dict[str, Any] | None:

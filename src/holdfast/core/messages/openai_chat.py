@@ -24,12 +24,12 @@ from holdfast.core.messages.message import (
     an_id,
     an_object,
     beyond,
+    complete,
     merged,
     optional_text,
     own,
     refuse,
     stand_in,
-    whole,
 )
 
 FORM = "chat"
@@ -101,7 +101,7 @@ def _block(block: Mapping[str, Any], path: str) -> Content:
             known = {"type": 0, "image_url": {"url": 0, "detail": 0}}
             return Image(found.url, detail=found.detail, extra=beyond(block, known, FORM))
         case kind:
-            return Other(kind, optional_text(block, kind) or optional_text(block, "text"), extra=whole(block, FORM))
+            return Other(kind, optional_text(block, kind) or optional_text(block, "text"), extra=complete(block, FORM))
 
 
 def _call(call: Mapping[str, Any], path: str) -> ToolCall:
@@ -123,7 +123,7 @@ def _reasoning(thoughts: Mapping[str, Any]) -> tuple[Reasoning, ...]:
     if not thoughts:
         return ()
     said = next((text for text in thoughts.values() if isinstance(text, str)), "")
-    return (Reasoning(said, whole(thoughts, FORM)),)
+    return (Reasoning(said, complete(thoughts, FORM)),)
 
 
 def _says_something(message: Message) -> bool:

@@ -23,12 +23,12 @@ from holdfast.core.messages.message import (
     an_id,
     an_object,
     beyond,
+    complete,
     merged,
     optional_text,
     own,
     refuse,
     stand_in,
-    whole,
 )
 from holdfast.core.messages.openai_chat import a_role, error_text
 
@@ -57,8 +57,8 @@ def parse(item: Mapping[str, Any], path: str) -> tuple[Message, ...]:
     if kind == "reasoning":
         summary = a_list(item.get("summary"), f"{path}.summary")
         said = [optional_text(an_object(part, f"{path}.summary"), "text") for part in summary]
-        return (Message("assistant", (Reasoning("\n".join(said), whole(item, FORM)),)),)
-    return (Message("assistant", (Other(kind, apart=True, extra=whole(item, FORM)),)),)
+        return (Message("assistant", (Reasoning("\n".join(said), complete(item, FORM)),)),)
+    return (Message("assistant", (Other(kind, apart=True, extra=complete(item, FORM)),)),)
 
 
 def render(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def _block(block: Mapping[str, Any], path: str) -> Content:
             found = [optional_text(block, name) for name in ("image_url", "file_id", "detail")]
             return Image(*found, extra=beyond(block, known, FORM))
         case kind:
-            return Other(kind, optional_text(block, kind) or optional_text(block, "text"), extra=whole(block, FORM))
+            return Other(kind, optional_text(block, kind) or optional_text(block, "text"), extra=complete(block, FORM))
 
 
 def _items(message: Message, custom: set[str]) -> list[dict[str, Any]]:

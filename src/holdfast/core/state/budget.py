@@ -16,7 +16,7 @@ from holdfast.core import events as ev, limits
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Limits, Usage
-from holdfast.core.state.shapes import Hot, Lost, Step
+from holdfast.core.state.shapes import Lost, State, Step
 
 PRESSURE = 0.8
 """The share of any limit at which the flag `budget_pressure` is raised."""
@@ -92,14 +92,14 @@ class Over(NamedTuple):
 # What was used
 
 
-def used(hot: Hot, now_us: int) -> dict[str, float]:
+def used(state: State, now_us: int) -> dict[str, float]:
     """How much of everything that a budget limits. Unknown spend counts as estimated."""
-    spent = hot.spent
-    held_us = hot.held_us + (max(0, now_us - hot.held_since_us) if hot.held_since_us else 0)
+    spent = state.spent
+    held_us = state.held_us + (max(0, now_us - state.held_since_us) if state.held_since_us else 0)
     return {
-        "turns": hot.turn,
-        "steps": hot.steps_done,
-        "calls": hot.calls_done + spent.calls,
+        "turns": state.turn,
+        "steps": state.steps_done,
+        "calls": state.calls_done + spent.calls,
         "wall_time": held_us / 1_000_000,
         "tokens": spent.input_tokens + spent.output_tokens + spent.lost_tokens,
         "cost": spent.cost + spent.lost_cost,
@@ -131,7 +131,7 @@ class Underway(NamedTuple):
 
 
 def reached(
-    hot: Hot,
+    state: State,
     now_us: int,
     what: str,
     estimate: Usage | None = None,
@@ -143,17 +143,17 @@ def reached(
 
     What other branches have begun counts as if it were done.
     """
-    if hot.budget is None:
+    if state.budget is None:
         return None
-    so_far = used(hot, now_us)
-    for name, most in allowed(hot.budget):
+    so_far = used(state, now_us)
+    for name, most in allowed(state.budget):
         begins = _FOR.get(name, what)
         concerned = begins in (what, "step" if what == "call" else what) and (not child or name in _OF_THE_TREE)
         ahead = _ahead(name, estimate)
         reserved = sum(_reserved(name, one) for one in underway) if concerned and not child else 0
         begun = so_far[name] + reserved
         if concerned and (begun >= most or begun + ahead > most):
-            return Over(hot.summary.id, name, begun, most, ahead, hot.budget.on_exceed == "ask")
+            return Over(state.summary.id, name, begun, most, ahead, state.budget.on_exceed == "ask")
     return None
 
 
@@ -174,10 +174,10 @@ def _reserved(name: str, one: Underway) -> float:
 # The fold
 
 
-def spend(hot: Hot, usage: Usage, calls: int = 0) -> None:
+def spend(state: State, usage: Usage, calls: int = 0) -> None:
     """Usage that was reported, by the task itself or by one of its children."""
-    spent = hot.spent
-    hot.spent = replace(
+    spent = state.spent
+    state.spent = replace(
         spent,
         input_tokens=spent.input_tokens + usage.input_tokens,
         output_tokens=spent.output_tokens + usage.output_tokens,
@@ -191,11 +191,11 @@ def _tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.output_tokens
 
 
-def lose(hot: Hot, step: str, why: str, estimate: Usage, at_us: int) -> None:
+def lose(state: State, step: str, why: str, estimate: Usage, at_us: int) -> None:
     """Something went out whose usage is not on record."""
-    spent = hot.spent
+    spent = state.spent
     lost = Lost(step, why, estimate, at_us)
-    hot.spent = replace(
+    state.spent = replace(
         spent,
         lost=(*spent.lost, lost)[-limits.MAX_LOST_SHOWN :],
         lost_count=spent.lost_count + 1,
@@ -204,35 +204,35 @@ def lose(hot: Hot, step: str, why: str, estimate: Usage, at_us: int) -> None:
     )
 
 
-def announced_again(hot: Hot, earlier: Step | None, at_us: int) -> None:
+def announced_again(state: State, earlier: Step | None, at_us: int) -> None:
     """A step is tried again that was under way when its holder was lost."""
     if earlier is not None and earlier.estimate is not None and earlier.status == "running":
-        lose(hot, earlier.key, "its holder was lost before the answer was recorded", earlier.estimate, at_us)
+        lose(state, earlier.key, "its holder was lost before the answer was recorded", earlier.estimate, at_us)
 
 
-def failed(hot: Hot, begun: Step | None, event: ev.AttemptFailed | ev.StepFailed, at_us: int) -> None:
+def failed(state: State, begun: Step | None, event: ev.AttemptFailed | ev.StepFailed, at_us: int) -> None:
     """A try failed: what it reported counts; if it reported nothing, its estimate may have been spent."""
     if event.usage is not None:
-        spend(hot, event.usage)
+        spend(state, event.usage)
     elif begun is not None and begun.estimate is not None and begun.status == "running":
-        lose(hot, event.key, f"it failed without telling: {event.failure.type}", begun.estimate, at_us)
+        lose(state, event.key, f"it failed without telling: {event.failure.type}", begun.estimate, at_us)
 
 
-def hold(hot: Hot, event: ev.Event, at_us: int) -> None:
+def hold(state: State, event: ev.Event, at_us: int) -> None:
     """Somebody takes the task, or lets go of it. A holder that was lost held it until its last event."""
-    if hot.held_since_us:
-        until_us = hot.updated_us if isinstance(event, ev.TaskClaimed | ev.TaskDiverged) else at_us
-        hot.held_us += max(0, until_us - hot.held_since_us)
-    hot.held_since_us = at_us if isinstance(event, ev.TaskClaimed) else 0
+    if state.held_since_us:
+        until_us = state.updated_us if isinstance(event, ev.TaskClaimed | ev.TaskDiverged) else at_us
+        state.held_us += max(0, until_us - state.held_since_us)
+    state.held_since_us = at_us if isinstance(event, ev.TaskClaimed) else 0
     if isinstance(event, _ENDINGS):
-        for step, estimate in forsaken(hot):
-            lose(hot, step.key, "the task ended before its answer was recorded", estimate, at_us)
-            hot.steps[step.key] = replace(step, estimate=None)
+        for step, estimate in forsaken(state):
+            lose(state, step.key, "the task ended before its answer was recorded", estimate, at_us)
+            state.steps[step.key] = replace(step, estimate=None)
 
 
-def forsaken(hot: Hot) -> list[tuple[Step, Usage]]:
+def forsaken(state: State) -> list[tuple[Step, Usage]]:
     """Steps that were announced with an estimate and have no outcome."""
-    announced = ((step, step.estimate) for step in hot.steps.values() if step.status == "running")
+    announced = ((step, step.estimate) for step in state.steps.values() if step.status == "running")
     return [(step, estimate) for step, estimate in announced if estimate is not None]
 
 
@@ -240,31 +240,31 @@ _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 HOLDING = frozenset((ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.TaskDiverged, *_ENDINGS))
 
 
-def press(hot: Hot, at_us: int) -> None:
+def press(state: State, at_us: int) -> None:
     """Raise the flag when a limit is nearly reached, once for each limit."""
-    assert hot.budget is not None
-    so_far = used(hot, at_us)
-    for name, most in allowed(hot.budget):
-        if so_far[name] >= PRESSURE * most and so_far[name] and name not in hot.pressed:
-            hot.pressed = (*hot.pressed, name)
-            if FLAG not in hot.flags:
-                hot.flags.append(FLAG)
+    assert state.budget is not None
+    so_far = used(state, at_us)
+    for name, most in allowed(state.budget):
+        if so_far[name] >= PRESSURE * most and so_far[name] and name not in state.pressed:
+            state.pressed = (*state.pressed, name)
+            if FLAG not in state.flags:
+                state.flags.append(FLAG)
 
 
-def raised(hot: Hot, event: ev.BudgetRaised) -> None:
+def raised(state: State, event: ev.BudgetRaised) -> None:
     """New limits take the place of those they name."""
-    before = hot.budget or Limits()
+    before = state.budget or Limits()
     given = {name: getattr(event.limits, name) for name in Limits.__struct_fields__}
     changed = {name: value for name, value in given.items() if value is not None and name != "on_exceed"}
     if changed:
-        hot.budget = replace(before, **changed)
+        state.budget = replace(before, **changed)
         names = {name.replace("wall_us", "wall_time") for name in changed}
-        hot.pressed = tuple(name for name in hot.pressed if name not in names)
-        if not hot.pressed:
-            hot.flags = [flag for flag in hot.flags if flag != FLAG]
+        state.pressed = tuple(name for name in state.pressed if name not in names)
+        if not state.pressed:
+            state.flags = [flag for flag in state.flags if flag != FLAG]
 
 
-def carried(back: Hot, now: Hot, at_us: int) -> None:
+def carried(back: State, now: State, at_us: int) -> None:
     """A rollback undoes no spending."""
     for name in ("budget", "payers", "spent", "calls_done", "steps_done", "held_us", "held_since_us", "pressed"):
         setattr(back, name, getattr(now, name))
@@ -272,12 +272,12 @@ def carried(back: Hot, now: Hot, at_us: int) -> None:
         announced_again(back, step, at_us)
 
 
-def shares(hot: Hot, events: Sequence[ev.Event]) -> Iterator[ev.ChildSpent]:
+def shares(state: State, events: Sequence[ev.Event]) -> Iterator[ev.ChildSpent]:
     """What those who pay for a task are told when it writes these events."""
-    child = hot.summary.id
+    child = state.summary.id
     told = {event.key for event in events if isinstance(event, _SPENDING)}
     for event in events:
-        begun = hot.steps.get(event.key) if isinstance(event, _SPENDING) else None
+        begun = state.steps.get(event.key) if isinstance(event, _SPENDING) else None
         estimate = None if begun is None or begun.status != "running" else begun.estimate
         match event:
             case ev.StepStarted() if estimate is not None:
@@ -293,7 +293,7 @@ def shares(hot: Hot, events: Sequence[ev.Event]) -> Iterator[ev.ChildSpent]:
                 if event.usage is None and estimate is not None:
                     yield ev.ChildSpent(child=child, usage=estimate, lost=True)
             case ev.TaskCompleted() | ev.TaskFailed() | ev.TaskCancelled():
-                left = (estimate for step, estimate in forsaken(hot) if step.key not in told)
+                left = (estimate for step, estimate in forsaken(state) if step.key not in told)
                 yield from (ev.ChildSpent(child=child, usage=one, lost=True) for one in left)
             case _:
                 pass

@@ -15,7 +15,7 @@ from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import KIND, Effect, Event, Failure, Limits
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.state.shapes import Hot, Step, StepStatus
+from holdfast.core.state.shapes import State, Step, StepStatus
 
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -81,7 +81,7 @@ class KnownFailure(Failure, frozen=True, forbid_unknown_fields=True):
     group: tuple[KnownFailure, ...] = ()
 
 
-class ToolCall(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class ContractCall(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a tool and what became of it."""
 
     key: str
@@ -114,7 +114,7 @@ class Contract(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unk
     turn: Count = 0
     decisions: list[Decision] = []
     messages: list[Any] = []
-    tool_calls: list[ToolCall] = []
+    tool_calls: list[ContractCall] = []
     final_answer: Any = field(default=UNSET)
     error: KnownFailure | None = None
     state: dict[str, Any] = {}
@@ -214,7 +214,7 @@ def _refuse_twice(section: str, given: Iterable[str]) -> None:
         seen.add(name)
 
 
-def _check_call(call: ToolCall, last: int, turn: int) -> None:
+def _check_call(call: ContractCall, last: int, turn: int) -> None:
     wrong = ""
     if not last <= call.turn <= turn:
         wrong = f"is of turn {call.turn}, which is not between {last} and {turn}"
@@ -274,7 +274,7 @@ def _budget(limits: Limits) -> ContractBudget:
     return ContractBudget(**{theirs: getattr(limits, ours) for ours, theirs in _SAME.items()}, max_wall_time_ms=wall_ms)
 
 
-def whole(reading: Reading) -> list[Event]:
+def fold_contract(reading: Reading) -> list[Event]:
     """The events of a state that stands alone: what is known, and the life that is told of."""
     contract = reading.contract
     fields, then = beginning(reading)
@@ -326,7 +326,7 @@ def _standing(phase: str) -> Moves | None:
     return Moves(DEFAULT.moves, phase, DEFAULT.events) if phase in DEFAULT.moves else Moves({phase: ()}, phase)
 
 
-def _called(call: ToolCall) -> Iterator[Event]:
+def _called(call: ContractCall) -> Iterator[Event]:
     """How a call came to be what it is, as short as it can be told."""
     same: dict[str, Any] = {name: getattr(call, name) for name in ("key", "tool", "effect", "idempotency_key")}
     same |= {"name": call.tool, "input": {name: codec.pack(value) for name, value in call.arguments.items()}}
@@ -351,7 +351,7 @@ def _called(call: ToolCall) -> Iterator[Event]:
 
 
 def document(
-    hot: Hot,
+    state: State,
     value: Callable[[Raw], Any],
     *,
     decisions: Sequence[Mapping[str, Any]],
@@ -360,30 +360,30 @@ def document(
 ) -> dict[str, Any]:
     """A state as a contract: the sections everybody knows, and of the others those that have something to say."""
     known: dict[str, Any] = {
-        "goal": hot.goal,
-        "constraints": {} if hot.constraints is UNSET else value(hot.constraints),
-        "budget": {} if hot.budget is None else codec.as_json(_budget(hot.budget)),
-        "plan": [step.text for step in hot.plan],
+        "goal": state.goal,
+        "constraints": {} if state.constraints is UNSET else value(state.constraints),
+        "budget": {} if state.budget is None else codec.as_json(_budget(state.budget)),
+        "plan": [step.text for step in state.plan],
         "known_facts": [
-            {"key": key, "value": value(fact.value), "source": fact.source} for key, fact in hot.facts.items()
+            {"key": key, "value": value(fact.value), "source": fact.source} for key, fact in state.facts.items()
         ],
-        "open_questions": list(hot.questions),
-        "artifacts": [_artifact(id, one, value) for id, one in hot.artifacts.items()],
-        "risk_flags": list(hot.flags),
+        "open_questions": list(state.questions),
+        "artifacts": [_artifact(id, one, value) for id, one in state.artifacts.items()],
+        "risk_flags": list(state.flags),
     }
     further: dict[str, Any] = {
-        "plan_done": list(dict.fromkeys(step.text for step in hot.plan if step.done)),
-        "notes": {key: value(raw) for key, raw in hot.notes.items()},
-        "stage": hot.summary.stage,
-        "phase": "" if hot.phases is None and hot.phase == DEFAULT.start else hot.phase,
-        "turn": hot.turn,
+        "plan_done": list(dict.fromkeys(step.text for step in state.plan if step.done)),
+        "notes": {key: value(raw) for key, raw in state.notes.items()},
+        "stage": state.summary.stage,
+        "phase": "" if state.phases is None and state.phase == DEFAULT.start else state.phase,
+        "turn": state.turn,
         "decisions": [dict(made) for made in decisions],
         "messages": list(messages),
         "tool_calls": [_call(turn, step, value) for turn, step in calls],
-        "error": None if hot.failure is None else codec.as_json(hot.failure),
-        "state": {name: value(raw) for name, raw in hot.bag.items()},
+        "error": None if state.failure is None else codec.as_json(state.failure),
+        "state": {name: value(raw) for name, raw in state.bag.items()},
     }
-    ended = {} if hot.result is UNSET else {"final_answer": value(hot.result)}
+    ended = {} if state.result is UNSET else {"final_answer": value(state.result)}
     return known | {name: one for name, one in further.items() if one not in _NOTHING} | ended
 
 

@@ -13,45 +13,45 @@ from holdfast.core.codec import Stored
 from holdfast.core.events import Event
 from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
-from holdfast.core.state.shapes import Approval, Divergence, Hot, Signal, Step, Undo, Wait
+from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
 from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
 
 
-def fold(hot: Hot | None, log: str, rows: Iterable[Stored]) -> Hot | None:
-    """The state after `rows`, which follow what `hot` has seen. Neither argument is changed."""
-    grown = None if hot is None else hot.copy()
+def fold(state: State | None, log: str, rows: Iterable[Stored]) -> State | None:
+    """The state after `rows`, which follow what `state` has seen. Neither argument is changed."""
+    grown = None if state is None else state.copy()
     for row in rows:
         grown = evolve(grown, log, row.seq, row.at_us, codec.decode(row.kind, row.body))
     return grown
 
 
-def evolve(hot: Hot | None, log: str, seq: int, at_us: int, event: Event) -> Hot:
+def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) -> State:
     """Apply one event in place. The first event makes the state; a rollback gives another one."""
     cls = type(event)
-    if hot is None or cls in _REPLACING:
-        hot = _begin(hot, log, event, at_us)
+    if state is None or cls in _REPLACING:
+        state = _begin(state, log, event, at_us)
     else:
         change = _CHANGES.get(cls)
         if change is not None:
-            change(hot, event, seq, at_us)
+            change(state, event, seq, at_us)
         if cls in SUMMARISED:
             if cls in budget.HOLDING:
-                budget.hold(hot, event, at_us)
-            hot.summary = summarise(hot.summary, log, event, at_us)
-        if event.said:
-            identity = saying(event.said, event)
-            hot.said[identity] = hot.said.get(identity, 0) + 1
-        if hot.budget is not None and hot.begun:
-            budget.press(hot, at_us)
-    hot.seq = seq
-    hot.updated_us = at_us
-    return hot
+                budget.hold(state, event, at_us)
+            state.summary = summarise(state.summary, log, event, at_us)
+        if event.branch:
+            identity = identity_of(event.branch, event)
+            state.immediates[identity] = state.immediates.get(identity, 0) + 1
+        if state.budget is not None and state.begun:
+            budget.press(state, at_us)
+    state.seq = seq
+    state.updated_us = at_us
+    return state
 
 
-def saying(branch: str, event: Event) -> str:
+def identity_of(branch: str, event: Event) -> str:
     """What an agent says, apart from how often: which branch, what kind of thing, about what.
 
-    >>> saying(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
+    >>> identity_of(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
     '. FactLearned city'
     """
     return f"{branch} {type(event).__name__} {getattr(event, _SUBJECTS.get(type(event), ''), '')}"
@@ -71,16 +71,16 @@ _SUBJECTS: dict[type[Event], str] = {
 # The first event, and those that start over
 
 
-def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
+def _begin(state: State | None, log: str, event: Event, at_us: int) -> State:
     match event:
-        case ev.TaskForked() if hot is not None:
-            return _forked(hot, log, event, at_us)
-        case ev.RolledBack() if hot is not None:
-            restored: Hot = codec.load(event.hot, Hot)
+        case ev.TaskForked() if state is not None:
+            return _forked(state, log, event, at_us)
+        case ev.RolledBack() if state is not None:
+            restored: State = codec.load(event.hot, State)
             restored.summary = replace(restored.summary, changed_us=at_us)
             return restored
         case ev.TaskCreated():
-            return Hot(
+            return State(
                 summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
                 phase=(event.phases or DEFAULT).start,
@@ -88,7 +88,7 @@ def _begin(hot: Hot | None, log: str, event: Event, at_us: int) -> Hot:
             )
         case _:
             salt: str = getattr(event, "salt", "")
-            return Hot(summary=first_summary(log, event, at_us), log_created_us=at_us, salt=salt)
+            return State(summary=first_summary(log, event, at_us), log_created_us=at_us, salt=salt)
 
 
 _FROM_CREATION = (
@@ -97,16 +97,16 @@ _FROM_CREATION = (
 )
 
 
-def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
+def _forked(state: State, log: str, event: ev.TaskForked, at_us: int) -> State:
     """A fork inherits what is known and what was done; not the claim, the end, the waits or the deadline."""
-    fork = hot.copy()
-    fork.summary = forked_summary(hot.summary, log, event, at_us)
-    fork.seed = event.seed or hot.seed
+    fork = state.copy()
+    fork.summary = forked_summary(state.summary, log, event, at_us)
+    fork.seed = event.seed or state.seed
     fork.effects = event.effects
     fork.log_created_us = at_us
     fork.result, fork.failure, fork.cancel = UNSET, None, None
     fork.forked_from, fork.forked_at = event.parent, event.at
-    last = max((step.last_seq for step in hot.steps.values() if step.done), default=hot.turn_seq or hot.begun)
+    last = max((step.last_seq for step in state.steps.values() if step.done), default=state.turn_seq or state.begun)
     fork.joint = (last, event.at + 1)
     fork.undoing = False
     fork.payers, fork.held_since_us = (), 0
@@ -118,13 +118,13 @@ def _forked(hot: Hot, log: str, event: ev.TaskForked, at_us: int) -> Hot:
 _REPLACING = {ev.TaskForked, ev.RolledBack}
 
 
-# What each event changes, hot kinds first
+# What each event changes, frequent kinds first
 
 
-def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> None:
-    begun = hot.steps.get(event.key)
+def _step_completed(state: State, event: ev.StepCompleted, seq: int, at_us: int) -> None:
+    begun = state.steps.get(event.key)
     if begun is None:
-        hot.steps[event.key] = Step(
+        state.steps[event.key] = Step(
             event.key,
             event.name,
             "completed",
@@ -139,29 +139,29 @@ def _step_completed(hot: Hot, event: ev.StepCompleted, seq: int, at_us: int) -> 
             event.tool,
             event.effect,
             event.idempotency_key,
-            behind=event.behind,
+            deferred=event.behind,
         )
     else:
         done: dict[str, Any] = {"attempts": event.attempts, "result": event.result, "failure": None}
-        done["behind"] = event.behind
-        hot.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
-    hot.steps_done += 1
+        done["deferred"] = event.behind
+        state.steps[event.key] = replace(begun, status="completed", last_seq=seq, ended_us=at_us, **done)
+    state.steps_done += 1
     if event.tool:
-        hot.calls_done += 1
+        state.calls_done += 1
     if event.usage is not None:
-        budget.spend(hot, event.usage)
+        budget.spend(state, event.usage)
     undo = event.undo or (begun.undo if begun is not None else "")
     if undo:
-        _to_undo(hot, event, undo, event.result)
-    if hot.approvals:
-        _use_approval(hot, event.key)
+        _to_undo(state, event, undo, event.result)
+    if state.approvals:
+        _use_approval(state, event.key)
 
 
-def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None:
-    earlier = hot.steps.get(event.key)
-    budget.announced_again(hot, earlier, at_us)
+def _step_started(state: State, event: ev.StepStarted, seq: int, at_us: int) -> None:
+    earlier = state.steps.get(event.key)
+    budget.announced_again(state, earlier, at_us)
     copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "unique", "risk", "undo", "estimate")
-    hot.steps[event.key] = Step(
+    state.steps[event.key] = Step(
         **{name: getattr(event, name) for name in copied},
         status="running",
         first_seq=seq if earlier is None else earlier.first_seq,
@@ -171,38 +171,38 @@ def _step_started(hot: Hot, event: ev.StepStarted, seq: int, at_us: int) -> None
         failures=() if earlier is None else earlier.failures,
         announced_us=at_us,
     )
-    _use_approval(hot, event.key)
+    _use_approval(state, event.key)
 
 
-def _to_undo(hot: Hot, step: Step | ev.StepCompleted, name: str, result: Raw) -> None:
+def _to_undo(state: State, step: Step | ev.StepCompleted, name: str, result: Raw) -> None:
     """Something was done that can be undone. The list outlives the turn, and a rollback too."""
-    place = address(hot.turn, step.key) if hot.turn else step.key
-    hot.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result))
+    place = address(state.turn, step.key) if state.turn else step.key
+    state.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result))
 
 
-def _use_approval(hot: Hot, key: str) -> None:
-    approval = hot.approvals.get(key)
+def _use_approval(state: State, key: str) -> None:
+    approval = state.approvals.get(key)
     if approval is not None and approval.status == "given":
-        hot.approvals[key] = replace(approval, status="used")
+        state.approvals[key] = replace(approval, status="used")
 
 
-def _attempt_failed(hot: Hot, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
-    begun = hot.steps.get(event.key)
-    budget.failed(hot, begun, event, at_us)
+def _attempt_failed(state: State, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
+    begun = state.steps.get(event.key)
+    budget.failed(state, begun, event, at_us)
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key")
         given = {name: getattr(event, name) for name in copied}
         begun = Step(**given, status="retrying", first_seq=seq, last_seq=seq, started_us=at_us)
     failed = {"failure": event.failure, "failures": (*begun.failures, event.failure)}
     retry = {"attempts": event.attempt, "retry_us": event.retry_us}
-    hot.steps[event.key] = replace(begun, status="retrying", last_seq=seq, **failed, **retry)
+    state.steps[event.key] = replace(begun, status="retrying", last_seq=seq, **failed, **retry)
 
 
-def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
-    begun = hot.steps.get(event.key)
-    budget.failed(hot, begun, event, at_us)
+def _step_failed(state: State, event: ev.StepFailed, seq: int, at_us: int) -> None:
+    begun = state.steps.get(event.key)
+    budget.failed(state, begun, event, at_us)
     if event.tool and event.attempts:
-        hot.calls_done += 1
+        state.calls_done += 1
     outcome: dict[str, Any] = {
         "status": "failed",
         "last_seq": seq,
@@ -213,76 +213,76 @@ def _step_failed(hot: Hot, event: ev.StepFailed, seq: int, at_us: int) -> None:
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "attempts")
         given = {name: getattr(event, name) for name in copied}
-        hot.steps[event.key] = Step(**given, first_seq=seq, started_us=event.started_us or at_us, **outcome)
+        state.steps[event.key] = Step(**given, first_seq=seq, started_us=event.started_us or at_us, **outcome)
     else:
-        hot.steps[event.key] = replace(begun, attempts=event.attempts, **outcome)
+        state.steps[event.key] = replace(begun, attempts=event.attempts, **outcome)
 
 
-def _step_doubted(hot: Hot, event: ev.StepDoubted, seq: int, at_us: int) -> None:
-    if event.key in hot.steps:
-        hot.steps[event.key] = replace(hot.steps[event.key], status="doubt", last_seq=seq)
+def _step_doubted(state: State, event: ev.StepDoubted, seq: int, at_us: int) -> None:
+    if event.key in state.steps:
+        state.steps[event.key] = replace(state.steps[event.key], status="doubt", last_seq=seq)
 
 
-def _step_settled(hot: Hot, event: ev.StepSettled, seq: int, at_us: int) -> None:
-    settled = hot.steps.get(event.key)
+def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> None:
+    settled = state.steps.get(event.key)
     if settled is None:
         return  # its announcement was erased
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
-        hot.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
-        hot.steps_done += 1
-        hot.calls_done += 1
+        state.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
+        state.steps_done += 1
+        state.calls_done += 1
         if settled.undo:
-            _to_undo(hot, settled, settled.undo, result)
+            _to_undo(state, settled, settled.undo, result)
     else:
-        hot.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us)
+        state.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us)
 
 
-def _turn_started(hot: Hot, event: ev.TurnStarted, seq: int, at_us: int) -> None:
+def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> None:
     """A new turn starts with no steps of its own; what is still open keeps its address (`3/pay#1`)."""
-    if hot.turn == 0:
-        hot.prelude = {key: step for key, step in hot.steps.items() if step.done}
-        hot.prelude_said = hot.said
-    still_open = [step for step in hot.steps.values() if step.open]
-    addressed = [replace(step, key=address(hot.turn, step.key)) for step in still_open]
-    hot.steps = {step.key: step for step in addressed}
-    hot.said = {}
-    hot.approvals = {}
-    hot.turn = event.turn
-    hot.turn_seq = seq
-    _pin(hot, event.pins)
+    if state.turn == 0:
+        state.prelude = {key: step for key, step in state.steps.items() if step.done}
+        state.prelude_immediates = state.immediates
+    still_open = [step for step in state.steps.values() if step.open]
+    addressed = [replace(step, key=address(state.turn, step.key)) for step in still_open]
+    state.steps = {step.key: step for step in addressed}
+    state.immediates = {}
+    state.approvals = {}
+    state.turn = event.turn
+    state.turn_seq = seq
+    _pin(state, event.pins)
 
 
-def _task_claimed(hot: Hot, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
+def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
     """What the agent sees at first is what was known when somebody first took the task."""
-    if not hot.begun:
-        hot.begun = seq
-        _pin(hot, event.pins)
-    hot.attempts += 1
+    if not state.begun:
+        state.begun = seq
+        _pin(state, event.pins)
+    state.attempts += 1
     if event.taken == "lease":
-        hot.silent_seq = seq
-    _count_deaths(hot, event.holder)
+        state.silent_seq = seq
+    _count_deaths(state, event.holder)
 
 
-def _task_suspended(hot: Hot, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
-    hot.wait_note = event.note
+def _task_suspended(state: State, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
+    state.wait_note = event.note
 
 
-def _count_deaths(hot: Hot, holder: str) -> None:
+def _count_deaths(state: State, holder: str) -> None:
     """How many holders in a row were lost without a step being done in between. Being let go of is no step."""
-    if hot.summary.status == "running" and hot.summary.holder not in (None, holder):
-        hot.deaths = hot.deaths + 1 if hot.died_at == hot.steps_done else 1
-        hot.died_at = hot.steps_done
-    elif hot.summary.status != "pending" or hot.died_at != hot.steps_done:
-        hot.deaths = 0
+    if state.summary.status == "running" and state.summary.holder not in (None, holder):
+        state.deaths = state.deaths + 1 if state.died_at == state.steps_done else 1
+        state.died_at = state.steps_done
+    elif state.summary.status != "pending" or state.died_at != state.steps_done:
+        state.deaths = 0
 
 
-def _pin(hot: Hot, pins: ev.Pins | None) -> None:
+def _pin(state: State, pins: ev.Pins | None) -> None:
     """From here on more is seen of what the user and the thread have come to."""
     if pins is not None:
-        hot.pins = pins
-        if not hot.forked_from and not hot.mock:  # else they are in no log but its own
-            hot.user_changes = ()
+        state.pins = pins
+        if not state.forked_from and not state.mock:  # else they are in no log but its own
+            state.user_changes = ()
 
 
 def address(turn: int, key: str) -> str:
@@ -294,81 +294,81 @@ def address(turn: int, key: str) -> str:
     return key if key.split("/", 1)[0].isdigit() else f"{turn}/{key}"
 
 
-def _wait_started(hot: Hot, event: ev.WaitStarted, seq: int, at_us: int) -> None:
+def _wait_started(state: State, event: ev.WaitStarted, seq: int, at_us: int) -> None:
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
-    hot.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
+    state.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
 
 
-def _wait_ended(hot: Hot, event: ev.WaitEnded, seq: int, at_us: int) -> None:
+def _wait_ended(state: State, event: ev.WaitEnded, seq: int, at_us: int) -> None:
     """A wait is a step too: what ended it is its result."""
-    wait = hot.waits.pop(event.key, None)
+    wait = state.waits.pop(event.key, None)
     if wait is None:
         return  # its beginning was erased
     if wait.kind == "signal" and not event.expired:
-        named = (one for one in hot.signals if one.name == wait.name)
+        named = (one for one in state.signals if one.name == wait.name)
         taken = next((one for one in named if event.signal in (0, one.seq)), None)
-        hot.signals = [one for one in hot.signals if one is not taken]
+        state.signals = [one for one in state.signals if one is not taken]
     value = codec.JSON_NULL if event.value is UNSET else event.value
     status = "completed" if event.failure is None else "failed"
     ended: dict[str, Any] = {"result": value, "failure": event.failure, "effect": "read"}
-    hot.steps[event.key] = Step(event.key, wait.name, status, seq, seq, wait.since_us, at_us, **ended)
+    state.steps[event.key] = Step(event.key, wait.name, status, seq, seq, wait.since_us, at_us, **ended)
 
 
-def _approval_asked(hot: Hot, event: ev.ApprovalAsked, seq: int, at_us: int) -> None:
+def _approval_asked(state: State, event: ev.ApprovalAsked, seq: int, at_us: int) -> None:
     copied = ("key", "name", "bound", "tool", "risk", "input", "wake_us")
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
     given = {name: getattr(event, name) for name in copied}
-    hot.approvals[event.key] = Approval(**given, prompt=prompt, status="asked", seq=seq, asked_us=at_us)
+    state.approvals[event.key] = Approval(**given, prompt=prompt, status="asked", seq=seq, asked_us=at_us)
 
 
-def _approval_given(hot: Hot, event: ev.ApprovalGiven, seq: int, at_us: int) -> None:
-    asked = hot.approvals.get(event.key)
+def _approval_given(state: State, event: ev.ApprovalGiven, seq: int, at_us: int) -> None:
+    asked = state.approvals.get(event.key)
     if asked is not None:
         told: dict[str, Any] = {"by": event.by, "why": event.why, "until_us": event.until_us}
-        hot.approvals[event.key] = replace(asked, status="given", seq=seq, **told)
-        _approval_answered(hot, asked, Raw(b"true"), seq, at_us)
+        state.approvals[event.key] = replace(asked, status="given", seq=seq, **told)
+        _approval_answered(state, asked, Raw(b"true"), seq, at_us)
 
 
-def _approval_refused(hot: Hot, event: ev.ApprovalRefused, seq: int, at_us: int) -> None:
-    asked = hot.approvals.get(event.key)
+def _approval_refused(state: State, event: ev.ApprovalRefused, seq: int, at_us: int) -> None:
+    asked = state.approvals.get(event.key)
     if asked is not None:
-        hot.approvals[event.key] = replace(asked, status="refused", seq=seq, by=event.by, why=event.why)
-        _approval_answered(hot, asked, Raw(b"false"), seq, at_us)
+        state.approvals[event.key] = replace(asked, status="refused", seq=seq, by=event.by, why=event.why)
+        _approval_answered(state, asked, Raw(b"false"), seq, at_us)
 
 
-def _approval_answered(hot: Hot, asked: Approval, answer: Raw, seq: int, at_us: int) -> None:
+def _approval_answered(state: State, asked: Approval, answer: Raw, seq: int, at_us: int) -> None:
     """What the agent itself asked is a step, and the answer its result."""
     if not asked.tool:
         times = (seq, seq, asked.asked_us, at_us)
-        hot.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
+        state.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
 
 
-def _task_failed(hot: Hot, event: ev.TaskFailed, seq: int, at_us: int) -> None:
-    hot.failure = event.failure
-    hot.failed_at, hot.failed_step = event.state_seq or seq - 1, event.step
+def _task_failed(state: State, event: ev.TaskFailed, seq: int, at_us: int) -> None:
+    state.failure = event.failure
+    state.failed_at, state.failed_step = event.state_seq or seq - 1, event.step
 
 
-def _undo_started(hot: Hot, event: ev.UndoStarted, seq: int, at_us: int) -> None:
-    hot.undoing = True
-    hot.failure = event.failure
+def _undo_started(state: State, event: ev.UndoStarted, seq: int, at_us: int) -> None:
+    state.undoing = True
+    state.failure = event.failure
 
 
-def _signal_received(hot: Hot, event: ev.SignalReceived, seq: int, at_us: int) -> None:
-    hot.signals.append(Signal(event.name, event.value, event.by, seq))
+def _signal_received(state: State, event: ev.SignalReceived, seq: int, at_us: int) -> None:
+    state.signals.append(Signal(event.name, event.value, event.by, seq))
 
 
-def _task_reopened(hot: Hot, event: ev.TaskReopened, seq: int, at_us: int) -> None:
-    hot.result, hot.failure, hot.cancel = UNSET, None, None
-    ended_it = hot.steps.pop(event.void, None)
+def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -> None:
+    state.result, state.failure, state.cancel = UNSET, None, None
+    ended_it = state.steps.pop(event.void, None)
     if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
-        hot.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
+        state.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 
 
-def _task_diverged(hot: Hot, event: ev.TaskDiverged, seq: int, at_us: int) -> None:
+def _task_diverged(state: State, event: ev.TaskDiverged, seq: int, at_us: int) -> None:
     """Several may notice, each with what it knows: all of it counts."""
-    known = hot.divergence or Divergence(event.known_seq, event.head_seq)
+    known = state.divergence or Divergence(event.known_seq, event.head_seq)
     calls = dict.fromkeys((*known.calls, *(call.key for call in event.calls)))
-    hot.divergence = Divergence(
+    state.divergence = Divergence(
         max(known.known_seq, event.known_seq),
         min(known.head_seq, event.head_seq),
         tuple(calls),
@@ -376,34 +376,34 @@ def _task_diverged(hot: Hot, event: ev.TaskDiverged, seq: int, at_us: int) -> No
     )
 
 
-def _child_spent(hot: Hot, event: ev.ChildSpent, seq: int, at_us: int) -> None:
+def _child_spent(state: State, event: ev.ChildSpent, seq: int, at_us: int) -> None:
     if event.lost:
-        budget.lose(hot, event.child, "a child does not know what became of it", event.usage, at_us)
+        budget.lose(state, event.child, "a child does not know what became of it", event.usage, at_us)
     else:
-        budget.spend(hot, event.usage, event.calls)
+        budget.spend(state, event.usage, event.calls)
 
 
-def _checkpoint_made(hot: Hot, event: ev.CheckpointMade, seq: int, at_us: int) -> None:
+def _checkpoint_made(state: State, event: ev.CheckpointMade, seq: int, at_us: int) -> None:
     """A place to come back to; one an agent made is a step too, so that a replay passes it."""
-    hot.checkpoints[event.label] = seq
+    state.checkpoints[event.label] = seq
     if event.key:
-        hot.steps[event.key] = Step(event.key, "checkpoint", "completed", seq, seq, at_us, at_us, effect="read")
+        state.steps[event.key] = Step(event.key, "checkpoint", "completed", seq, seq, at_us, at_us, effect="read")
 
 
 def _drop(items: dict[str, Any], key: str) -> None:
     items.pop(key, None)
 
 
-def _set(name: str, source: str) -> Callable[[Hot, Any, int, int], None]:
+def _set(name: str, source: str) -> Callable[[State, Any, int, int], None]:
     """A change that only remembers one field of the event."""
 
-    def change(hot: Hot, event: Any, seq: int, at_us: int) -> None:
-        setattr(hot, name, getattr(event, source))
+    def change(state: State, event: Any, seq: int, at_us: int) -> None:
+        setattr(state, name, getattr(event, source))
 
     return change
 
 
-_CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
+_CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.StepCompleted: _step_completed,
     ev.StepStarted: _step_started,
     ev.TurnStarted: _turn_started,
@@ -414,15 +414,15 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
-    ev.StepVoided: lambda hot, e, seq, at: _drop(hot.steps, e.key),
+    ev.StepVoided: lambda state, e, seq, at: _drop(state.steps, e.key),
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,
     ev.ApprovalGiven: _approval_given,
     ev.ApprovalRefused: _approval_refused,
-    ev.CompensationAdded: lambda hot, e, seq, at: hot.undo.append(Undo(e.name, input=e.input)),
+    ev.CompensationAdded: lambda state, e, seq, at: state.undo.append(Undo(e.name, input=e.input)),
     ev.UndoStarted: _undo_started,
-    ev.BudgetRaised: lambda hot, e, seq, at: budget.raised(hot, e),
+    ev.BudgetRaised: lambda state, e, seq, at: budget.raised(state, e),
     ev.ChildSpent: _child_spent,
     ev.UserCreated: _set("salt", "salt"),
     ev.ThreadCreated: _set("salt", "salt"),
@@ -431,7 +431,7 @@ _CHANGES: dict[type[Event], Callable[[Hot, Any, int, int], None]] = {
     ev.PhaseSet: _set("phase", "phase"),
     ev.TaskCompleted: _set("result", "result"),
     ev.TaskFailed: _task_failed,
-    ev.CancelRequested: lambda hot, e, seq, at: setattr(hot, "cancel", (e.by, e.why)),
+    ev.CancelRequested: lambda state, e, seq, at: setattr(state, "cancel", (e.by, e.why)),
     ev.TaskReopened: _task_reopened,
     ev.TaskDiverged: _task_diverged,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from holdfast.core import codec
@@ -45,7 +45,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     retry_us: int = 0
     failures: tuple[Failure, ...] = ()
     undo: str = ""
-    behind: bool = False
+    deferred: bool = False
     announced_us: int = 0
     safe: bool = False
     estimate: Usage | None = None
@@ -185,8 +185,8 @@ class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
     unsure_upto: int = -1
 
 
-class Hot(Struct, omit_defaults=True, kw_only=True):
-    """The hot state of a task. Private to whoever evolves it; everybody else gets a copy."""
+class State(Struct, omit_defaults=True, kw_only=True):
+    """The state of a task: what it needs in order to go on. Only `evolve` changes it; everyone else gets a copy."""
 
     summary: Summary
     seq: int = 0
@@ -229,14 +229,14 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
     decisions: int = 0
     checkpoints: dict[str, int] = {}
     kept: dict[str, Step] = {}
-    said: dict[str, int] = {}
+    immediates: dict[str, int] = field(name="said", default_factory=dict)  # pyright: ignore
     steps_done: int = 0
     approvals: dict[str, Approval] = {}
     undo: list[Undo] = []
     undoing: bool = False
     block: bool = False
     prelude: dict[str, Step] = {}
-    prelude_said: dict[str, int] = {}
+    prelude_immediates: dict[str, int] = field(name="prelude_said", default_factory=dict)  # pyright: ignore
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
@@ -260,13 +260,13 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
         """Whether every call of a tool is answered by its mock."""
         return self.summary.mock
 
-    def copy(self) -> Hot:
+    def copy(self) -> State:
         """A state of its own: containers are copied, the frozen things in them are shared."""
         return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})
 
-    def sketch(self) -> Hot:
+    def sketch(self) -> State:
         """A state that what an agent says may be applied to: only what sayings change is copied."""
-        return replace(self, said={}, **{name: getattr(self, name).copy() for name in _SAID})
+        return replace(self, immediates={}, **{name: getattr(self, name).copy() for name in _SAID})
 
     def steps_of(self, turn: int) -> dict[str, Step]:
         """The steps of this turn; or, for a block that has gone on to its turns, those before the first."""
@@ -283,4 +283,4 @@ class Hot(Struct, omit_defaults=True, kw_only=True):
 
 
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
-_CONTAINERS = (*_SAID, "steps", "waits", "signals", "kept", "said", "approvals", "prelude", "prelude_said")
+_CONTAINERS = (*_SAID, "steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates")

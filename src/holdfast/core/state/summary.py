@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Summary
 from holdfast.core.events import Event
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 
 
 def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
@@ -19,7 +19,7 @@ def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Su
     if isinstance(event, ev.TaskForked):
         return forked_summary(summary, log, event, at_us)
     if isinstance(event, ev.RolledBack):
-        return replace(codec.load(event.hot, Hot).summary, changed_us=at_us)
+        return replace(codec.load(event.hot, State).summary, changed_us=at_us)
     changed = _summary_change(summary, event)
     return replace(summary, changed_us=at_us, **changed) if changed else summary
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.codec import Group, Record, Write
+from holdfast.core.codec import Group, LoggedEvent, Write
 from holdfast.core.errors import Conflict, InvalidValue
 from holdfast.core.events import Event
 from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Placed
 
 
-def append(logs: Logs, id: str, events: Sequence[Event], expect: int | None) -> list[Record]:
+def append(logs: Logs, id: str, events: Sequence[Event], expect: int | None) -> list[LoggedEvent]:
     """Write events, all or none, after the seq they must follow, or at the head."""
     if not events or len(events) > limits.MAX_EVENTS_PER_WRITE:
         raise InvalidValue(f"{len(events)} events cannot be written at once", hint="give 1 to 10,000")
@@ -49,10 +49,10 @@ def _refuse_odd(event: object) -> None:
         raise InvalidValue(f"{field} of {type(event).__name__} is a plain value", hint="pack it: holdfast.pack(value)")
 
 
-def _records(write: Write, placed: Placed) -> list[Record]:
+def _records(write: Write, placed: Placed) -> list[LoggedEvent]:
     """What was just written, at its place."""
-    records: list[Record] = []
+    records: list[LoggedEvent] = []
     for seq, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True), start=placed.first):
         assert draft.event is not None
-        records.append(Record(write.log, seq, draft.kind, draft.at_us, draft.event, digest))
+        records.append(LoggedEvent(write.log, seq, draft.kind, draft.at_us, draft.event, digest))
     return records

@@ -9,17 +9,17 @@ from holdfast.core.codec import Write
 from holdfast.core.errors import Conflict, TaskCollected
 from holdfast.core.events import Event
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 
-Decide = Callable[[Hot], Sequence[Event]]
+Decide = Callable[[State], Sequence[Event]]
 
 
-Frees = Callable[[Hot], tuple[str, ...]]
+FreedKeys = Callable[[State], tuple[str, ...]]
 
 
-def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> Log:
+def change(logs: Logs, id: str, decide: Decide, freed_keys: FreedKeys | None = None) -> Log:
     """Append what a decision about the present state asks for. If the log moves meanwhile, decide again."""
     log = logs.load(id)
     for _ in range(limits.MAX_APPEND_TRIES):
@@ -30,8 +30,8 @@ def change(logs: Logs, id: str, decide: Decide, frees: Frees | None = None) -> L
             also = () if parent is None else child_ended(logs, parent, id, events[-1])
             if log.state.payers:
                 told = list(budget.shares(log.state, events))
-                also += tuple(logs.beside(one, told, log.state.salt) for one in log.state.payers if told)
-            log.append(events, frees=() if frees is None else frees(log.state), also=also)
+                also += tuple(logs.write_at_head(one, told, log.state.salt) for one in log.state.payers if told)
+            log.append(events, freed_keys=() if freed_keys is None else freed_keys(log.state), also=also)
             log.remember()
         except Conflict:
             log.refresh()

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.codec import Head, Origin, Stored, Take
+from holdfast.core.codec import Head, Origin, Stored, UniqueKey
 from holdfast.core.errors import Conflict, Diverged, KeyTaken, LeaseLost, TaskNotFound, ValueDamaged
 from holdfast.core.events import Event, Fields
 from holdfast.core.state.fold import address, evolve
-from holdfast.core.state.shapes import Hot, Step
-from holdfast.engine.logs.heads import Known
+from holdfast.core.state.shapes import State, Step
+from holdfast.engine.logs.heads import KnownHead
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline
@@ -29,11 +29,11 @@ class Memory(NamedTuple):
 
     head: Head
     turn: int
-    hot: Hot | None = None
+    state: State | None = None
     first: ev.TaskCreated | None = None
 
 
-def behind(logs: Logs, log: Log) -> list[Stored]:
+def head_missing(logs: Logs, log: Log) -> list[Stored]:
     """The head of a log in memory is not in the store: freeze the task, unless its log was removed as a whole."""
     if logs.store.tombstone(log.name) is not None:
         return []
@@ -46,7 +46,7 @@ def behind(logs: Logs, log: Log) -> list[Stored]:
     raise error
 
 
-def confirm(logs: Logs, log: Log, known: Known) -> None:
+def confirm(logs: Logs, log: Log, known: KnownHead) -> None:
     """Before anything is written to a log that was just read: what was acknowledged here must be in it."""
     if not _has(logs, log.name, known.head):
         raise freeze(logs, log.name, Memory(known.head, known.turn))
@@ -92,30 +92,30 @@ def _freeze(logs: Logs, name: str, memory: Memory) -> Diverged:
     head, state = left.head.seq, left.state
     lost = _lost(logs, state, memory)
     if not _told(state, memory, lost):
-        left.append([_mark(logs, memory, lost, head), *lost.restored], takes=lost.takes)
+        left.append([_mark(logs, memory, lost, head), *lost.restored], unique_keys=lost.unique_keys)
     return Diverged(name, memory.head.seq, head, [call.key for call in lost.calls], block=state.block)
 
 
 def _frozen_anew(logs: Logs, name: str, memory: Memory) -> Diverged:
     """Nothing is left. If it is known how the task began, its id is taken again, so that nobody starts it unawares."""
-    first = memory.first or (None if memory.hot is None else _beginning(logs, memory.hot))
+    first = memory.first or (None if memory.state is None else _beginning(logs, memory.state))
     if first is None:
         return Diverged(name, memory.head.seq, 0, frozen=False)
     lost = _lost(logs, evolve(None, name, 1, logs.clock.now_us(), first), memory)
     events = [first, _mark(logs, memory, lost, 0), *lost.restored]
-    Log(logs, name).append(events, origin=Origin(), takes=lost.takes)
+    Log(logs, name).append(events, origin=Origin(), unique_keys=lost.unique_keys)
     return Diverged(name, memory.head.seq, 0, [call.key for call in lost.calls], block=first.block)
 
 
-def _beginning(logs: Logs, hot: Hot) -> ev.TaskCreated | None:
+def _beginning(logs: Logs, state: State) -> ev.TaskCreated | None:
     """The first event of a task again, from its state; a fork's past is another's, so it has none."""
-    if hot.forked_from:
+    if state.forked_from:
         return None
     own = ("seed", "salt", "version", "stages", "goal", "block", "budget", "payers", "phases", "constraints")
-    kept = {name: getattr(hot, name) for name in (*own, "risks", "contract", "state_version")}
+    kept = {name: getattr(state, name) for name in (*own, "risks", "contract", "state_version")}
     listed = ("agent", "user", "thread", "parent", "deadline_us", "queue", "priority", "mock")
-    kept |= {name: getattr(hot.summary, name) for name in listed}
-    return ev.TaskCreated(**kept, input=_whole(logs, hot.input) or {})
+    kept |= {name: getattr(state.summary, name) for name in listed}
+    return ev.TaskCreated(**kept, input=_whole(logs, state.input) or {})
 
 
 def _mark(logs: Logs, memory: Memory, lost: _Lost, head_seq: int) -> ev.TaskDiverged:
@@ -129,7 +129,7 @@ def _mark(logs: Logs, memory: Memory, lost: _Lost, head_seq: int) -> ev.TaskDive
     )
 
 
-def _told(left: Hot, memory: Memory, lost: _Lost) -> bool:
+def _told(left: State, memory: Memory, lost: _Lost) -> bool:
     """Whether the log says all of it already."""
     known = left.divergence
     if known is None or left.summary.waiting != "diverged" or known.known_seq < memory.head.seq:
@@ -145,19 +145,19 @@ class _Lost(NamedTuple):
 
     calls: list[ev.LostCall]
     restored: list[Event]
-    takes: tuple[Take, ...]
+    unique_keys: tuple[UniqueKey, ...]
     unsure_upto: int
 
 
-def _lost(logs: Logs, left: Hot, memory: Memory) -> _Lost:
-    hot = memory.hot
-    if hot is None:
+def _lost(logs: Logs, left: State, memory: Memory) -> _Lost:
+    state = memory.state
+    if state is None:
         return _Lost([], [], (), memory.turn)
-    unnamed = left.turn < hot.turn or bool(hot.kept.keys() - left.kept.keys())
+    unnamed = left.turn < state.turn or bool(state.kept.keys() - left.kept.keys())
     calls: list[ev.LostCall] = []
     restored: list[Event] = []
-    takes: list[Take] = []
-    for key, step, theirs in _unknown_to(logs, left, hot):
+    keys: list[UniqueKey] = []
+    for key, step, theirs in _unknown_to(logs, left, state):
         calls.append(ev.LostCall(key, step.tool, step.idempotency_key, step.status))
         input = _whole(logs, step.input)
         unnamed |= input is None
@@ -169,27 +169,27 @@ def _lost(logs: Logs, left: Hot, memory: Memory) -> _Lost:
         ):
             continue  # it is in doubt in another way
         restored += _again(key, step, input)
-        if step.unique and logs.store.taken(step.unique) is None:
-            place = address(hot.turn, step.key) if hot.turn else step.key
-            takes.append(Take(step.unique, left.summary.id, place, codec.fingerprint(input)))
-    return _Lost(calls, restored, tuple(takes), hot.turn if unnamed else -1)
+        if step.unique and logs.store.owner_of_key(step.unique) is None:
+            place = address(state.turn, step.key) if state.turn else step.key
+            keys.append(UniqueKey(step.unique, left.summary.id, place, codec.fingerprint(input)))
+    return _Lost(calls, restored, tuple(keys), state.turn if unnamed else -1)
 
 
-def _unknown_to(logs: Logs, left: Hot, hot: Hot) -> Iterator[tuple[str, Step, Step | None]]:
+def _unknown_to(logs: Logs, left: State, state: State) -> Iterator[tuple[str, Step, Step | None]]:
     """The calls of a state whose outcome a log does not know: under their keys there, and as they are known there."""
-    for step in hot.steps.values():
-        key = step.key if left.turn == hot.turn else address(hot.turn, step.key)
+    for step in state.steps.values():
+        key = step.key if left.turn == state.turn else address(state.turn, step.key)
         theirs = left.steps.get(key)
-        if theirs is None and left.turn > hot.turn:
+        if theirs is None and left.turn > state.turn:
             theirs = timeline.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
-        if _may_have_happened(hot, step) and (theirs is None or not theirs.done):
+        if _may_have_happened(state, step) and (theirs is None or not theirs.done):
             yield key, step, theirs
 
 
-def _may_have_happened(hot: Hot, step: Step) -> bool:
+def _may_have_happened(state: State, step: Step) -> bool:
     """Whether the world may have seen a call that it must not see again."""
     surely_not = step.status in ("void", "retrying") or (step.status == "failed" and (step.safe or not step.attempts))
-    return step.effect == "once" and bool(step.tool) and not hot.mock and not surely_not
+    return step.effect == "once" and bool(step.tool) and not state.mock and not surely_not
 
 
 def _again(key: str, step: Step, input: Fields) -> tuple[Event, Event]:

@@ -12,7 +12,7 @@ from holdfast.core.codec import Stored
 from holdfast.core.errors import Diverged, HoldfastError, LeaseLost
 from holdfast.core.events import Event
 from holdfast.core.state import rules
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
 from holdfast.engine.logs.logs import Logs
 
@@ -30,22 +30,22 @@ def keep_late(logs: Logs, id: str, events: Sequence[Event]) -> None:
     late = [observed(one, logs.store.holder()) for one in done]
     with contextlib.suppress(HoldfastError):
         if late:
-            change(logs, id, lambda hot: late)
+            change(logs, id, lambda state: late)
 
 
-def taken(hot: Hot, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:
-    """Why whoever held a task holds it no more, if what others wrote says so; `hot` is the state after it."""
+def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:
+    """Why whoever held a task holds it no more, if what others wrote says so; `state` is the state after it."""
     if any(row.kind == "task_diverged" for row in rows):
         try:
-            rules.refuse_diverged(hot)
+            rules.refuse_diverged(state)
         except Diverged as error:
             return error
     fence = next((row for row in rows if row.kind in ("task_claimed", "rolled_back", "task_diverged")), None)
-    return None if fence is None else LeaseLost(f"task {hot.summary.id!r} was taken over at seq {fence.seq}")
+    return None if fence is None else LeaseLost(f"task {state.summary.id!r} was taken over at seq {fence.seq}")
 
 
 def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:
     """Keep an answer nobody waited for any more. If even that is not possible, it is as if it had never come."""
     late = ev.StepObserved(key=key, result=UNSET if result is None else result, failure=failure)
     with contextlib.suppress(HoldfastError):
-        change(logs, id, lambda hot: (late,))
+        change(logs, id, lambda state: (late,))

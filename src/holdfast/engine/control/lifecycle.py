@@ -12,7 +12,7 @@ from holdfast.core.codec import Group
 from holdfast.core.errors import Conflict, InvalidValue
 from holdfast.core.events import Event, Limits
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide, change, child_ended
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
@@ -21,8 +21,8 @@ from holdfast.engine.logs.logs import Logs
 def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
     """Allow a task more, and let its children that wait for that look again."""
 
-    def decide(hot: Hot) -> Sequence[Event]:
-        before = {} if hot.budget is None else dict(budget.allowed(hot.budget))
+    def decide(state: State) -> Sequence[Event]:
+        before = {} if state.budget is None else dict(budget.allowed(state.budget))
         wanted = dict(budget.allowed(given))
         lower = next((name for name, most in wanted.items() if most <= before.get(name, 0)), None)
         if lower is not None or not (wanted or given.artifact_bytes):
@@ -35,12 +35,14 @@ def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
     return log
 
 
-def _look_again(logs: Logs, hot: Hot, by: str) -> None:
-    for wait in hot.waits.values():
+def _look_again(logs: Logs, state: State, by: str) -> None:
+    for wait in state.waits.values():
         if wait.kind == "child" and logs.store.origin(wait.name) is not None:
             child = logs.load(wait.name).state
             if child.summary.waiting == "budget":
-                change(logs, wait.name, lambda hot: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),))
+                change(
+                    logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),)
+                )
             _look_again(logs, child, by)
 
 
@@ -66,10 +68,10 @@ def child_again(logs: Logs, parent: str, child: str) -> None:
 def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
     """Ask a task to stop. One that nobody holds stops at once, unless it has children that still do something."""
 
-    def decide(hot: Hot) -> Sequence[Event]:
+    def decide(state: State) -> Sequence[Event]:
         asked = ev.CancelRequested(by=by, why=why)
-        open_calls = any(step.unsettled for step in hot.steps.values())
-        at_rest = hot.summary.status in ("pending", "waiting") and not open_calls and not hot.undo and alone
+        open_calls = any(step.unsettled for step in state.steps.values())
+        at_rest = state.summary.status in ("pending", "waiting") and not open_calls and not state.undo and alone
         return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
 
     return decide
@@ -78,9 +80,9 @@ def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
 def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
     """Let a failed task go on: the step that ended it is tried afresh."""
 
-    def decide(hot: Hot) -> Sequence[Event]:
-        failed = [step for step in hot.steps.values() if step.status == "failed"]
-        void = hot.failed_step if any(step.key == hot.failed_step for step in failed) else ""
+    def decide(state: State) -> Sequence[Event]:
+        failed = [step for step in state.steps.values() if step.status == "failed"]
+        void = state.failed_step if any(step.key == state.failed_step for step in failed) else ""
         return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us),)
 
     return decide

@@ -9,7 +9,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import PatchConflict, SeqOutOfRange, StateNotMigrated
 from holdfast.core.events import Changes, Event
 from holdfast.core.state import merge
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.logs.log import decoded
@@ -21,39 +21,41 @@ def patch(
 ) -> Decide:
     """Change what an agent knows. What others changed since `expect` must go together with it."""
 
-    def decide(hot: Hot) -> Sequence[Event]:
-        if expect is not None and expect < hot.seq:
-            rows = logs.rows(id, after=expect, upto=hot.seq)
+    def decide(state: State) -> Sequence[Event]:
+        if expect is not None and expect < state.seq:
+            rows = logs.rows(id, after=expect, upto=state.seq)
             found = merge.first_clash(changes, (decoded(log, row) for log, row in rows))
             if found is not None:
                 raise _patch_conflict(logs, id, expect, *found)
-        elif expect is not None and expect > hot.seq:
-            raise SeqOutOfRange(id, expect, hot.seq)
-        events = admitted(logs, hot, ev.StatePatched(patch=changes, by=by, why=why), agents)
-        _refuse_migrating(logs, hot, events)
+        elif expect is not None and expect > state.seq:
+            raise SeqOutOfRange(id, expect, state.seq)
+        events = check_against_model(logs, state, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        _refuse_migrating(logs, state, events)
         return events
 
     return decide
 
 
-def admitted(logs: Logs, hot: Hot, event: ev.StatePatched, agents: Mapping[str, Agent]) -> Sequence[Event]:
+def check_against_model(
+    logs: Logs, state: State, event: ev.StatePatched, agents: Mapping[str, Agent]
+) -> Sequence[Event]:
     """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
-    agent = None if hot.block else agents.get(hot.summary.agent)
+    agent = None if state.block else agents.get(state.summary.agent)
     if agent is None or agent.states is None:
         return (event,)
     from holdfast.engine.definitions import state_versions
 
-    return state_versions.admitted(agent.states, hot, event, logs.blob)
+    return state_versions.admit_patch(agent.states, state, event, logs.blob)
 
 
-def _refuse_migrating(logs: Logs, hot: Hot, events: Sequence[Event]) -> None:
+def _refuse_migrating(logs: Logs, state: State, events: Sequence[Event]) -> None:
     """An agent at work reads the version it knows; it would not know a newer one."""
-    holder = hot.summary.holder
-    if len(events) > 1 and hot.state_version and holder is not None and logs.store.alive(holder):
+    holder = state.summary.holder
+    if len(events) > 1 and state.state_version and holder is not None and logs.store.alive(holder):
         raise StateNotMigrated(
-            f"is of version {hot.state_version}, and an agent of that version is at work on it; nothing was written",
+            f"is of version {state.state_version}, and an agent of that version is at work on it; nothing was written",
             hint="patch it when the task waits or has ended, or with the older agent",
-            found=hot.state_version,
+            found=state.state_version,
         )
 
 

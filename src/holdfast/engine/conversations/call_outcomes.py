@@ -12,14 +12,14 @@ from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.messages import ToolCall
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import Hot, Step
+from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 
 _KINDS = ("step_started", "step_completed", "step_failed", "step_settled", "step_doubted", "attempt_failed")
 
 
-class Ledger:
+class CallOutcomes:
     """The calls that were made in the turn of a message, up to where somebody sees."""
 
     def __init__(self, logs: Logs, log: str, value: Callable[[Raw], Any]) -> None:
@@ -44,7 +44,7 @@ class Ledger:
         """The calls after a message, to the end of its turn."""
         if seq in self._over:
             return self._over[seq]
-        hot = Hot(summary=Summary(id=self._log, agent=""))
+        state = State(summary=Summary(id=self._log, agent=""))
         rows = islice(self._logs.live_rows(self._log, after=seq, upto=upto), limits.LEDGER_EVENTS)
         over = False
         for log, row in rows:
@@ -52,8 +52,8 @@ class Ledger:
             if over:
                 break
             if row.kind in _KINDS:
-                evolve(hot, log, row.seq, row.at_us, decoded(log, row))
-        found = [step for step in hot.steps.values() if step.tool and step.done]
+                evolve(state, log, row.seq, row.at_us, decoded(log, row))
+        found = [step for step in state.steps.values() if step.tool and step.done]
         if over:
             self._over[seq] = found
         return found

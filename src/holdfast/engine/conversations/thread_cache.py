@@ -17,7 +17,7 @@ from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 
 
-class Said(Struct, frozen=True):
+class ThreadMessages(Struct, frozen=True):
     """Messages in order: the seq of each, itself, the running digest after it, whose it is and which of theirs."""
 
     seqs: list[int]
@@ -26,9 +26,9 @@ class Said(Struct, frozen=True):
     owners: list[tuple[str, int]]
 
 
-def read(name: str, rows: Sequence[Stored], digest: str) -> Said:
+def read(name: str, rows: Sequence[Stored], digest: str) -> ThreadMessages:
     """The messages in these rows of a log, after those with that digest. What was erased is left out."""
-    found = Said([], [], [], [])
+    found = ThreadMessages([], [], [], [])
     for row in rows:
         event = decoded(name, row)
         if isinstance(event, ev.MessageAdded) and event.message is not UNSET:
@@ -40,10 +40,10 @@ def read(name: str, rows: Sequence[Stored], digest: str) -> Said:
     return found
 
 
-def all_of(logs: Logs, name: str) -> Said:
+def all_of(logs: Logs, name: str) -> ThreadMessages:
     """Everything that was said in a thread. Its lists are the asker's own."""
     spoken = _remembered(logs, name) or _whole(logs, name)
-    return Said(list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners))
+    return ThreadMessages(list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners))
 
 
 def _remembered(logs: Logs, name: str) -> Spoken | None:
@@ -82,5 +82,5 @@ def _kept(logs: Logs, name: str, spoken: Spoken) -> Spoken:
     return spoken
 
 
-def _weight(found: Said) -> int:
+def _weight(found: ThreadMessages) -> int:
     return sum(limits.CACHE_MESSAGE_BYTES + len(bytes(raw)) for raw in found.raws)

@@ -14,23 +14,23 @@ from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import MessagesRef
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 
 if TYPE_CHECKING:
-    from holdfast.engine.conversations.thread_cache import Said
+    from holdfast.engine.conversations.thread_cache import ThreadMessages
 
 Logged = list[tuple[int, Raw]]
 """Messages, each with its seq in the task's own log; 0 for those of others."""
 
 
-class Talk:
+class ThreadView:
     """The messages of a thread, read as they come."""
 
     def __init__(self, logs: Logs, name: str, log: Log) -> None:
         self.name = name
-        self.behind = True
+        self.is_stale = True
         self._logs = logs
         first = logs.segments(log.name)[0]
         self._owner, self._inherited = first.log, first.upto
@@ -57,14 +57,14 @@ class Talk:
         """Read what was said since the last look; the first look may begin with what this process remembers."""
         from holdfast.engine.conversations import thread_cache  # few tasks have a thread
 
-        self.behind = False
+        self.is_stale = False
         if not self._seqs:
             self._take(thread_cache.all_of(self._logs, self.name))
             return
         rows = self._logs.store.read_kind(self.name, "message_added", after=self._seqs[-1])
         self._take(thread_cache.read(self.name, rows, self._digests[-1]))
 
-    def _take(self, more: Said) -> None:
+    def _take(self, more: ThreadMessages) -> None:
         start = len(self._messages)
         self._seqs += more.seqs
         self._messages += [(0, raw) for raw in more.raws]
@@ -76,19 +76,21 @@ class Talk:
 
     def shown(self, own: Logged, count: int, pins: ev.Pins) -> tuple[Logged, int]:
         """What somebody sees who sees so many of the task's own messages: a list, and how many of it."""
-        if self.behind:
+        if self.is_stale:
             self.grow()
         for at, index in self._unplaced:
             if index <= len(own):
                 self._messages[at] = (own[index - 1][0], self._messages[at][1])
         self._unplaced = [(at, index) for at, index in self._unplaced if index > len(own)]
-        spoken = count  # what a fork says itself, or its parent after the fork, is not in the thread as its own
+        spoken_messages = (
+            count  # what a fork says itself, or its parent after the fork, is not in the thread as its own
+        )
         if self._inherited is not None:
-            spoken = min(count, bisect_right(own, self._inherited, key=lambda one: one[0]))
-        last = next((self._mine[index] for index in range(spoken, 0, -1) if index in self._mine), 0)
+            spoken_messages = min(count, bisect_right(own, self._inherited, key=lambda one: one[0]))
+        last = next((self._mine[index] for index in range(spoken_messages, 0, -1) if index in self._mine), 0)
         end = max(bisect_right(self._seqs, pins.thread), last)
-        first = next(iter(self._mine), spoken + 1)  # before it: what a contract brought along
-        apart = [*own[: min(first - 1, spoken)], *own[spoken:count]]
+        first = next(iter(self._mine), spoken_messages + 1)  # before it: what a contract brought along
+        apart = [*own[: min(first - 1, spoken_messages)], *own[spoken_messages:count]]
         return (self._messages[:end] + apart, end + len(apart)) if apart else (self._messages, end)
 
     def ref(self, logged: Logged, settled: int, said: Sequence[Raw]) -> MessagesRef:
@@ -102,15 +104,15 @@ class Talk:
         return MessagesRef(self.name, settled + len(said), digest)
 
 
-def spoken(hot: Hot, events: Sequence[ev.Event], logs: Logs) -> list[ev.MessageAdded]:
+def spoken_messages(state: State, events: Sequence[ev.Event], logs: Logs) -> list[ev.MessageAdded]:
     """What a task says among these events, as its thread keeps it: each with its value."""
     said: list[ev.MessageAdded] = []
     for event in events:
         if isinstance(event, ev.MessageAdded):
-            step = None if not event.step else hot.steps.get(event.step) or hot.prelude.get(event.step)
+            step = None if not event.step else state.steps.get(event.step) or state.prelude.get(event.step)
             raw = event.message if event.message is not UNSET else codec.JSON_NULL if step is None else step.result
-            index = hot.messages.count + len(said) + 1
+            index = state.messages.count + len(said) + 1
             if bytes(raw).startswith(b'{"$blob"'):
                 raw = codec.pack(codec.unpack(raw, logs.blob))  # it is salted as the thread's values are
-            said.append(ev.MessageAdded(message=raw, task=hot.summary.id, index=index, user=hot.summary.user or ""))
+            said.append(ev.MessageAdded(message=raw, task=state.summary.id, index=index, user=state.summary.user or ""))
     return said

@@ -130,7 +130,7 @@ def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", version, *accepts)))
 
 
-def nobody(name: str) -> Agent:
+def block_agent(name: str) -> Agent:
     """Stands in for the agent of a task that lives in a block of code."""
 
     def body(task: Any) -> None:

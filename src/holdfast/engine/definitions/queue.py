@@ -53,7 +53,7 @@ class Queue(Struct, frozen=True):
         return Rate(float(found[1]), _SECONDS[found[2]])
 
 
-class Queues:
+class DeclaredQueues:
     """The queues an app was told of. If it was told of none, any name will do."""
 
     def __init__(self, declared: Iterable[Queue]) -> None:

@@ -30,7 +30,7 @@ class Field(NamedTuple):
     default: Callable[[], Any] | None
 
 
-class Model:
+class StateModel:
     """A dataclass or a Struct."""
 
     def __init__(self, cls: type) -> None:
@@ -127,7 +127,7 @@ class Model:
             )
 
 
-class PydanticModel(Model):
+class PydanticModel(StateModel):
     """A model of pydantic. A second one, in which nothing is required, judges a state that is not filled yet."""
 
     def __init__(self, cls: type) -> None:
@@ -173,7 +173,7 @@ class PydanticModel(Model):
             raise _pydantic_refusal(error, "state", self.name) from None
 
 
-def model_of(cls: Any) -> Model:
+def model_of(cls: Any) -> StateModel:
     """What is known of a model; refuses what is none."""
     model = _kind_of(cls)(cls)
     for name in model.fields:
@@ -185,7 +185,7 @@ def model_of(cls: Any) -> Model:
     return model
 
 
-def _kind_of(cls: Any) -> type[Model]:
+def _kind_of(cls: Any) -> type[StateModel]:
     if not isinstance(cls, type):
         raise _no_model(cls)
     given, pydantic = cast("type[Any]", cls), cast("Any", sys.modules.get("pydantic"))
@@ -194,7 +194,7 @@ def _kind_of(cls: Any) -> type[Model]:
     if hasattr(given, "__pydantic_validator__"):
         raise InvalidValue(f"state={given.__name__} is a dataclass of pydantic", hint="use pydantic.BaseModel")
     if issubclass(given, msgspec.Struct) or dataclasses.is_dataclass(given):
-        return Model
+        return StateModel
     raise _no_model(given)
 
 

@@ -18,10 +18,10 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch
 from holdfast.core.errors import InvalidState, InvalidValue, StateNotMigrated
 from holdfast.core.events import Changes, Event
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 
 if TYPE_CHECKING:
-    from holdfast.engine.definitions.state_model import Model
+    from holdfast.engine.definitions.state_model import StateModel
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -33,7 +33,7 @@ class States:
         from holdfast.engine.definitions.state_model import model_of  # only agents that declare a state need it
 
         self.agent = agent
-        self.model: Model = model_of(cls)
+        self.model: StateModel = model_of(cls)
         self.version = _number(version, "state_version")
         self._upcasters: dict[int, tuple[int, Upcaster]] = {}
 
@@ -98,13 +98,13 @@ class States:
             raise StateNotMigrated(f"{said} gave a {shown}", hint="return the new dict, with names as keys", found=at)
         return to, made  # pyright: ignore[reportUnknownVariableType]
 
-    def lift(self, hot: Hot, to: int, fetch: Fetch) -> Hot:
+    def lift(self, state: State, to: int, fetch: Fetch) -> State:
         """A state of its own in which the bag is of that version. What did not change is kept as it is stored."""
-        plain = {name: codec.unpack(raw, fetch) for name, raw in hot.bag.items()}
-        at = hot.state_version
+        plain = {name: codec.unpack(raw, fetch) for name, raw in state.bag.items()}
+        at = state.state_version
         made = self.check(plain, at) if to == self.version else self.lifted(plain, at, to)
-        lifted = hot.sketch()
-        lifted.bag = {name: _kept(hot.bag.get(name), value, name, fetch) for name, value in made.items()}
+        lifted = state.sketch()
+        lifted.bag = {name: _kept(state.bag.get(name), value, name, fetch) for name, value in made.items()}
         lifted.state_version = to
         return lifted
 
@@ -129,33 +129,33 @@ class States:
                 found=was,
             )
 
-    def seen(self, hot: Hot, fetch: Fetch) -> Hot:
+    def seen(self, state: State, fetch: Fetch) -> State:
         """A state as this agent reads it."""
-        if hot.state_version == self.version:
-            return hot
-        return self.lift(hot, self.version, fetch)
+        if state.state_version == self.version:
+            return state
+        return self.lift(state, self.version, fetch)
 
-    def read(self, hot: Hot, fetch: Fetch) -> Any:
+    def read(self, state: State, fetch: Fetch) -> Any:
         """A whole state as an instance of the model."""
-        bag = self.seen(hot, fetch).bag
+        bag = self.seen(state, fetch).bag
         return self.model.whole({name: codec.unpack(raw, fetch) for name, raw in bag.items()})
 
     # Writing
 
-    def mark(self, hot: Hot) -> int:
+    def mark(self, state: State) -> int:
         """What a write carries: the version, if the log does not know it yet."""
-        return 0 if hot.state_version == self.version else self.version
+        return 0 if state.state_version == self.version else self.version
 
-    def preceded(self, events: Sequence[Event], hot: Hot, fetch: Fetch) -> Sequence[Event]:
-        """Events to be written after `hot`; the first write under a new version comes after the migrated value."""
+    def preceded(self, events: Sequence[Event], state: State, fetch: Fetch) -> Sequence[Event]:
+        """Events to be written after `state`; the first write under a new version comes after the migrated value."""
         for index, event in enumerate(events):
-            if version_of(event) > hot.state_version:
-                return [*events[:index], self.migration(hot, fetch), *events[index:]]
+            if version_of(event) > state.state_version:
+                return [*events[:index], self.migration(state, fetch), *events[index:]]
         return events
 
-    def migration(self, hot: Hot, fetch: Fetch) -> ev.StateMigrated:
+    def migration(self, state: State, fetch: Fetch) -> ev.StateMigrated:
         """What is written before the first write under a new version."""
-        return ev.StateMigrated(version=self.version, bag=self.lift(hot, self.version, fetch).bag)
+        return ev.StateMigrated(version=self.version, bag=self.lift(state, self.version, fetch).bag)
 
 
 def version_of(event: Event) -> int:
@@ -180,26 +180,26 @@ def _number(value: object, what: str) -> int:
     return value
 
 
-def patched(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
+def fit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
     """A patch as it is written, if what it makes of the state fits the model; InvalidState if not."""
     patch = event.patch
     if not (patch.set or patch.increment or patch.append):
         return event
-    known = states.seen(hot, fetch)
+    known = states.seen(state, fetch)
     plain: dict[str, Any] = {name: codec.unpack(raw, fetch) for name, raw in known.bag.items()}
     begun: dict[str, Raw] = {}
     states.model.refuse_unknown([*patch.set, *patch.increment, *patch.append])
     made = {**plain, **{name: codec.unpack(raw, fetch) for name, raw in patch.set.items()}}
     for name, by in patch.increment.items():
-        made[name] = total_of(name, grown_from(states, plain, name, 0), by)
+        made[name] = total_of(name, start_value(states, plain, name, 0), by)
     for name, raw in patch.append.items():
-        made[name] = lengthened(name, grown_from(states, plain, name, []), codec.unpack(raw, fetch))
+        made[name] = lengthened(name, start_value(states, plain, name, []), codec.unpack(raw, fetch))
     for name in (*patch.increment, *patch.append):
-        if name not in plain and grown_from(states, plain, name, None):
+        if name not in plain and start_value(states, plain, name, None):
             begun[name] = codec.pack(made[name])  # a patch cannot say what a number or a list begins from
     states.model.refuse_unknown(made)
     states.model.fits(made, [*patch.set, *patch.increment, *patch.append])
-    return replace(event, patch=_begun(patch, begun), state_version=states.mark(hot))
+    return replace(event, patch=_begun(patch, begun), state_version=states.mark(state))
 
 
 def _begun(patch: Changes, begun: dict[str, Raw]) -> Changes:
@@ -212,12 +212,12 @@ def _begun(patch: Changes, begun: dict[str, Raw]) -> Changes:
     return replace(patch, set={**patch.set, **begun}, **left)
 
 
-def admitted(states: States, hot: Hot, event: ev.StatePatched, fetch: Fetch) -> Sequence[ev.Event]:
+def admit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fetch) -> Sequence[ev.Event]:
     """A patch from outside, and before it the migrated state if it is the first write under a new version."""
-    return states.preceded([patched(states, hot, event, fetch)], hot, fetch)
+    return states.preceded([fit_patch(states, state, event, fetch)], state, fetch)
 
 
-def grown_from(states: States, plain: Mapping[str, Any], name: str, nothing: Any) -> Any:
+def start_value(states: States, plain: Mapping[str, Any], name: str, nothing: Any) -> Any:
     """What a number or a list grows from: its value, the model's default, or nothing."""
     states.model.refuse_unknown([name])
     if name in plain:

@@ -18,7 +18,7 @@ from holdfast.engine.definitions.agent import Agent, stages_of
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.system.entropy import random_hex
 
 
 class TaskOptions(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
 
 def new_id(at_us: int) -> str:
     """Return an id that sorts by time: 48 bits of milliseconds and 80 random ones, as UUIDv7 has them."""
-    return f"{at_us // 1000:012x}{chance(8)}"
+    return f"{at_us // 1000:012x}{random_hex(8)}"
 
 
 def begin(logs: Logs, name: str, events: list[Event], parent: Log | None = None) -> Log:
@@ -89,7 +89,7 @@ def begin(logs: Logs, name: str, events: list[Event], parent: Log | None = None)
         divergence.refuse_lost(logs, name, events[0])
     log = Log(logs, name)
     if parent is not None:
-        log.hot, log.head = parent.hot, parent.head
+        log.folded, log.head = parent.folded, parent.head
     log.check(events)
     try:
         return logs.create(name, events) if parent is None else logs.fork(parent, name, events)
@@ -112,10 +112,10 @@ def created(
     return ev.TaskCreated(
         agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,
-        seed=chance(8),
+        seed=random_hex(8),
         user=None if user is None else names.user_log(user).removeprefix("@user/"),
         thread=None if thread is None else names.thread_log(thread).removeprefix("@thread/"),
-        salt=chance(8) if user is not None else "",
+        salt=random_hex(8) if user is not None else "",
         **{**declared, **fields},
     )
 

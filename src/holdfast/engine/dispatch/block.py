@@ -12,7 +12,7 @@ from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.flows import lifecycle
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import reopen
-from holdfast.engine.definitions.agent import Agent, nobody
+from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.drivers.driver import drive
@@ -29,23 +29,23 @@ def block(
 ) -> Generator[Block, None, None]:
     """Enter a task, new or known; what happens in the block is how it ends."""
     log = _entered(dispatcher, id, created, then)
-    agent = nobody(created.agent)
+    agent = block_agent(created.agent)
     with dispatcher.busy.with_(id):
         if not log.state.ended:
             claim.claim(log)
-        run = dispatcher.execution(Execution, Assignment(id, agent, lambda: (log, True)), log)
-        if run.hot.turn:
-            run.begin_prelude()
-        task = Block(run)
+        execution = dispatcher.execution(Execution, Assignment(id, agent, lambda: (log, True)), log)
+        if execution.state.turn:
+            execution.begin_prelude()
+        task = Block(execution)
         ending = _Ending()
-        with claim.stopped_by_interrupt(run.stop, id):
+        with claim.stopped_by_interrupt(execution.stop, id):
             try:
                 yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error
-            run.body = lambda: ending.result(task)
+            execution.body = lambda: ending.result(task)
             if not log.state.ended or ending.error is not None:
-                _end(run, agent, ending)
+                _end(execution, agent, ending)
 
 
 class _Ending:
@@ -60,12 +60,12 @@ class _Ending:
         return task.result
 
 
-def _end(run: Execution, agent: Agent, ending: _Ending) -> None:
+def _end(execution: Execution, agent: Agent, ending: _Ending) -> None:
     try:
-        if not run.hot.ended and not run.suspended:
-            drive(lifecycle.whole(run, agent), run)
+        if not execution.state.ended and not execution.suspended:
+            drive(lifecycle.task_flow(execution, agent), execution)
     finally:
-        run.log.remember()
+        execution.log.remember()
     if ending.error is not None:
         raise ending.error
 

@@ -8,7 +8,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import InputConflict, InvalidInput, InvalidValue, ResumeExpired
 from holdfast.core.events import Fields
 from holdfast.core.state import rules
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
@@ -87,5 +87,5 @@ def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
     return summary.wake_us - logs.clock.now_us() <= sat_out * 1_000_000
 
 
-def input_of(logs: Logs, hot: Hot) -> dict[str, Any]:
-    return {name: codec.unpack(raw, logs.blob) for name, raw in hot.input.items()}
+def input_of(logs: Logs, state: State) -> dict[str, Any]:
+    return {name: codec.unpack(raw, logs.blob) for name, raw in state.input.items()}

@@ -28,19 +28,19 @@ def claim(log: Log) -> None:
     raise Conflict(log.name, log.head.seq, None)
 
 
-def work(run: Execution) -> None:
+def work(execution: Execution) -> None:
     """Let a `def` agent work on a task it holds."""
-    task = Task(run)
-    run.body = lambda: run.agent.fn(task, **arguments(run))
+    task = Task(execution)
+    execution.body = lambda: execution.agent.fn(task, **arguments(execution))
     try:
-        drive(lifecycle.whole(run, run.agent), run)
+        drive(lifecycle.task_flow(execution, execution.agent), execution)
     finally:
-        run.log.remember()
+        execution.log.remember()
 
 
-def arguments(run: Execution) -> dict[str, Any]:
+def arguments(execution: Execution) -> dict[str, Any]:
     """What the agent's function is called with."""
-    return run.agent.parameters.check(input_of(run.logs, run.hot))
+    return execution.agent.parameters.check(input_of(execution.logs, execution.state))
 
 
 @contextmanager

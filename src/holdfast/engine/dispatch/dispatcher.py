@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Diverged, InvalidValue, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
-from holdfast.core.flows.requests import Child
+from holdfast.core.flows.requests import RunChild
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
-from holdfast.engine.definitions.agent import Agent, nobody
+from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.prices import Prices
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
@@ -91,7 +91,7 @@ class Dispatcher:
                 hint="give it: app.resume(id, agent), or open(…, agents=[…])",
                 id=log.name,
             )
-        return self.agents.get(name) or nobody(name)
+        return self.agents.get(name) or block_agent(name)
 
     def work(self, assignment: Assignment) -> Log:
         """Work on a task here and now until it ends or waits."""
@@ -187,44 +187,44 @@ class Dispatcher:
 
     # Children
 
-    def child(self, wish: Child, run: Execution) -> None:
+    def child(self, asked: RunChild, execution: Execution) -> None:
         """Let a child begin or go on, here, and read what came of it."""
         with contextlib.suppress(TaskBusy, Diverged):  # somebody else works on it, or must: its end will wake us
-            self.work(self._child_assignment(wish, run))
-        run.refresh()
+            self.work(self._child_assignment(asked, execution))
+        execution.refresh()
 
-    async def _child_async(self, wish: Child, run: Any) -> None:
+    async def _child_async(self, asked: RunChild, execution: Any) -> None:
         with contextlib.suppress(TaskBusy, Diverged):
-            await self.work_async(self._child_assignment(wish, run))
-        await run.refresh_async()
+            await self.work_async(self._child_assignment(asked, execution))
+        await execution.refresh_async()
 
-    def _child_assignment(self, wish: Child, run: Execution) -> Assignment:
+    def _child_assignment(self, asked: RunChild, execution: Execution) -> Assignment:
         """Starting a child, or finding it: its id is its place, so starting it twice is starting it once."""
-        if wish.id.count("#") > limits.MAX_CHILD_DEPTH:
+        if asked.id.count("#") > limits.MAX_CHILD_DEPTH:
             raise InvalidValue(
-                f"{wish.id!r} is the child of too many children", hint="let fewer tasks start each other"
+                f"{asked.id!r} is the child of too many children", hint="let fewer tasks start each other"
             )
-        self.register(wish.agent)
-        parent = run.hot.summary
-        limit = deadline_us(self.logs.clock.now_us(), wish.agent.deadline, parent.deadline_us)
-        if run.mocks:
-            self.mocks[wish.id] = run.mocks
+        self.register(asked.agent)
+        parent = execution.state.summary
+        limit = deadline_us(self.logs.clock.now_us(), asked.agent.deadline, parent.deadline_us)
+        if execution.mocks:
+            self.mocks[asked.id] = execution.mocks
         first = created(
-            wish.agent,
-            wish.input,
+            asked.agent,
+            asked.input,
             user=parent.user,
             thread=parent.thread,
             queue=parent.queue,
             priority=parent.priority,
             parent=parent.id,
-            parent_step=wish.step,
+            parent_step=asked.step,
             mock=parent.mock,
             deadline_us=limit,
-            payers=(*run.hot.payers, *((parent.id,) if run.hot.budget is not None else ())),
-            **contracts.inherited(run.hot, self.logs),
+            payers=(*execution.state.payers, *((parent.id,) if execution.state.budget is not None else ())),
+            **contracts.inherited(execution.state, self.logs),
         )
-        prepare = lambda: self.enter(wish.id, wish.agent, first)  # noqa: E731 — made for one assignment
-        return Assignment(wish.id, wish.agent, prepare, run.hold, run.stop, (first, ()))
+        prepare = lambda: self.enter(asked.id, asked.agent, first)  # noqa: E731 — made for one assignment
+        return Assignment(asked.id, asked.agent, prepare, execution.hold, execution.stop, (first, ()))
 
     # Beginning and resuming
 
@@ -234,7 +234,7 @@ class Dispatcher:
         """Return the first event of a task and what follows it in the same write, if what it is given fits."""
         if isinstance(agent, Agent):
             self.register(agent)
-        mock = mocks.kept(self.mocks, name, options.mock)
+        mock = mocks.register_mocks(self.mocks, name, options.mock)
         return begin.first_events(agent, input, options, self.logs.clock.now_us(), mock=mock)
 
     def assignment(
@@ -251,7 +251,7 @@ class Dispatcher:
         known = self.agent_of(log, agent)
         checks.check_resumable(self.logs, log, known, anyway=anyway)
         if log.state.summary.waiting == "diverged":
-            log = change(self.logs, log.name, lambda hot: (ev.DivergenceAccepted(by=by, why=why),))
+            log = change(self.logs, log.name, lambda state: (ev.DivergenceAccepted(by=by, why=why),))
         summary = log.state.summary
         if summary.status in ("completed", "cancelled"):
             raise TaskFinished(log.name, summary.status, "app.resume")

@@ -17,7 +17,7 @@ from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 
 
-class Wanted(Struct, frozen=True):
+class ForkRequest(Struct, frozen=True):
     """A fork somebody asks for; without `at`, from where the parent is now."""
 
     id: str
@@ -28,7 +28,7 @@ class Wanted(Struct, frozen=True):
     seed: str
 
 
-def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -> Log:
+def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agent]) -> Log:
     """Begin a fork, or find the one that was begun in the same way under this id."""
     if wanted.patch is not None and not isinstance(wanted.patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"{wanted.patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
@@ -40,7 +40,7 @@ def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -
     events: list[Event] = [forked]
     if wanted.patch is not None:
         patched = ev.StatePatched(patch=changes_of(wanted.patch), by=wanted.by)
-        events += patches.admitted(logs, parent.state, patched, agents)
+        events += patches.check_against_model(logs, parent.state, patched, agents)
     try:
         return begin(logs, wanted.id, events, parent)
     except TaskExists:
@@ -49,7 +49,7 @@ def fork(logs: Logs, parent: Log, wanted: Wanted, agents: Mapping[str, Agent]) -
         return logs.load(wanted.id)
 
 
-def _is_the_same(logs: Logs, wanted: Wanted, events: list[Event], salt: str) -> bool:
+def _is_the_same(logs: Logs, wanted: ForkRequest, events: list[Event], salt: str) -> bool:
     """Whether the task of that id was forked from the same place, with the same patch and effects."""
     origin = logs.store.origin(wanted.id)
     if origin is None or origin.parent is None:

@@ -36,19 +36,21 @@ async def begin_async(logs: Logs, name: str, events: list[Event]) -> Log | None:
     return log
 
 
-async def work_async(run: LoopExecution) -> None:
+async def work_async(execution: LoopExecution) -> None:
     """Let an `async def` agent work on a task it holds."""
-    if run.hot.said or run.hot.bag or run.hot.facts:
-        await asyncio.to_thread(run.views.load)  # a replay may look at them, and must not read the store on the loop
-    if run.hot.messages.count:
-        await asyncio.to_thread(run.views.load_conversation)
-    if run.beside.linked:
-        await asyncio.to_thread(run.beside.load)
-    run.drive, run.drive_all = drive_async, drive_all
-    task = AsyncTask(run)
-    run.start_body = lambda: run.agent.fn(task, **arguments(run))
+    if execution.state.immediates or execution.state.bag or execution.state.facts:
+        await asyncio.to_thread(
+            execution.views.load
+        )  # a replay may look at them, and must not read the store on the loop
+    if execution.state.messages.count:
+        await asyncio.to_thread(execution.views.load_conversation)
+    if execution.linked_logs.linked:
+        await asyncio.to_thread(execution.linked_logs.load)
+    execution.drive, execution.drive_all = drive_async, drive_all
+    task = AsyncTask(execution)
+    execution.start_body = lambda: execution.agent.fn(task, **arguments(execution))
     try:
-        await carry_out(lifecycle.whole(run, run.agent), run)
+        await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:
-        run.services.long_steps.loops.pop(run.log.name, None)
-        run.log.remember()
+        execution.services.long_steps.loops.pop(execution.log.name, None)
+        execution.log.remember()

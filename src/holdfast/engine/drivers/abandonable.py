@@ -81,28 +81,28 @@ class Threads:
         self._guard = threading.Lock()
         self._idle: deque[tuple[threading.Lock, list[ThreadCall]]] = deque()
 
-    def start(self, job: ThreadCall) -> ThreadCall:
-        """Begin a job, in a thread that has nothing to do or in a new one."""
+    def start(self, call: ThreadCall) -> ThreadCall:
+        """Begin a call, in a thread that has nothing to do or in a new one."""
         with self._guard:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
-            threading.Thread(target=self._serve, args=(job,), name="holdfast-step", daemon=True).start()
+            threading.Thread(target=self._serve, args=(call,), name="holdfast-step", daemon=True).start()
         else:
             wake, box = waiting
-            box.append(job)
+            box.append(call)
             wake.release()
-        return job
+        return call
 
-    def _serve(self, job: ThreadCall) -> None:
+    def _serve(self, call: ThreadCall) -> None:
         wake = threading.Lock()
         wake.acquire()
         while True:
-            job.run()
+            call.run()
             box: list[ThreadCall] = []
             with self._guard:
                 if len(self._idle) >= _IDLE:
                     return
                 self._idle.append((wake, box))
             wake.acquire()
-            job = box.pop()
+            call = box.pop()
             del box

@@ -10,21 +10,21 @@ from typing import Any
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Suspended, TimeLimit
 from holdfast.core.flows.requests import (
-    Act,
-    Ask,
-    Body,
-    Child,
-    Idle,
+    Append,
+    AwaitIdle,
+    FindOwner,
+    Invoke,
     Now,
     Outcome,
-    Owner,
     Park,
-    Part,
-    Payers,
-    Pin,
+    PinLinked,
+    ReadPayers,
     Recall,
-    Record,
+    Reconcile,
+    RunBody,
+    RunChild,
     Sleep,
+    Subflow,
     Transact,
     Unknown,
 )
@@ -32,7 +32,7 @@ from holdfast.core.flows.step import earliest
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
-from holdfast.engine.drivers.invocation import Acting
+from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.execution import Execution
 
@@ -40,17 +40,17 @@ THREADS = Threads()
 """Where functions run that may have to be left behind."""
 
 
-def drive(flow: Part, run: Execution) -> Any:
+def drive(flow: Subflow, execution: Execution) -> Any:
     """Carry out a flow for a `def` agent."""
     try:
-        wish = flow.send(None)
+        asked = flow.send(None)
         while True:
             try:
-                answer = ANSWERS[type(wish)](wish, run)
+                answer = ANSWERS[type(asked)](asked, execution)
             except BaseException as error:  # noqa: BLE001 — the flow decides what it means
-                wish = flow.throw(error)
+                asked = flow.throw(error)
             else:
-                wish = flow.send(answer)
+                asked = flow.send(answer)
     except StopIteration as done:
         return done.value
 
@@ -58,41 +58,41 @@ def drive(flow: Part, run: Execution) -> Any:
 # What a `def` agent is answered
 
 
-def _act(wish: Act, run: Execution) -> Outcome:
-    acting, want, watch = Acting(wish, run), wish.want, run.services.long_steps
-    if want.effect != "once" and want.estimate is None:  # those are announced before they begin
-        watch.begin(acting)
+def _act(asked: Invoke, execution: Execution) -> Outcome:
+    invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.long_steps
+    if request.effect != "once" and request.estimate is None:  # those are announced before they begin
+        watch.begin(invocation)
     try:
-        if want.timeout is not None:
-            return _within(acting, want.timeout)
-        outcome = acting.outcome(acting.make)
-        return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
+        if request.timeout is not None:
+            return _within(invocation, request.timeout)
+        outcome = invocation.outcome(invocation.make)
+        return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
     finally:
-        watch.end(acting)
+        watch.end(invocation)
 
 
-def _within(acting: Acting, seconds: float) -> Outcome:
+def _within(invocation: Invocation, seconds: float) -> Outcome:
     """Wait for a function no longer than that. Its thread is left behind, and its late answer is not used."""
 
     def work() -> Outcome:
-        outcome = acting.outcome(acting.make)
-        return outcome if isinstance(outcome, Outcome) else _awaited(acting, outcome)
+        outcome = invocation.outcome(invocation.make)
+        return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
 
-    job = THREADS.start(ThreadCall(work, acting.late))
-    if job.wait(seconds) or not job.abandon():
-        return job.value()
-    return acting.in_doubt()
+    call = THREADS.start(ThreadCall(work, invocation.late))
+    if call.wait(seconds) or not call.abandon():
+        return call.value()
+    return invocation.in_doubt()
 
 
-def _awaited(acting: Acting, value: Any) -> Outcome:
+def _awaited(invocation: Invocation, value: Any) -> Outcome:
     """A function that gives something to await, in an agent that cannot: it gets an event loop of its own."""
 
-    caller = CALLER.set(acting)
+    caller = CALLER.set(invocation)
     try:
-        job = _in_own_loop(value)
+        call = _in_own_loop(value)
     finally:
         CALLER.reset(caller)
-    return acting.outcome(job.value)
+    return invocation.outcome(call.value)
 
 
 def _in_own_loop(value: Any) -> ThreadCall:
@@ -102,113 +102,115 @@ def _in_own_loop(value: Any) -> ThreadCall:
     async def wait() -> Any:
         return await value
 
-    job = THREADS.start(ThreadCall(lambda: asyncio.run(wait())))
-    job.wait(None)
-    return job
+    call = THREADS.start(ThreadCall(lambda: asyncio.run(wait())))
+    call.wait(None)
+    return call
 
 
-def _transact(wish: Transact, run: Execution) -> Outcome | None:
-    transacting = invocation.Transacting(wish, run)
+def _transact(asked: Transact, execution: Execution) -> Outcome | None:
+    transacting = invocation.TransactionInvocation(asked, execution)
     try:
-        return transacting.outcome(run.transact(transacting.work, transacting.seconds))
+        return transacting.outcome(execution.transact(transacting.work, transacting.seconds))
     except (invocation.NothingToCommit, TimeLimit) as error:
         return transacting.outcome(error=error)
 
 
-def _ask(wish: Ask, run: Execution) -> Any:
+def _ask(asked: Reconcile, execution: Execution) -> Any:
     """Ask the destination. If it cannot be asked, nobody knows yet."""
-    assert wish.want.reconcile is not None
+    assert asked.request.reconcile is not None
     try:
-        given = wish.want.reconcile(invocation.question(wish, run))
-        return invocation.answer(_in_own_loop(given).value() if invocation.is_awaitable(given) else given, wish.want)
+        given = asked.request.reconcile(invocation.question(asked, execution))
+        return invocation.answer(
+            _in_own_loop(given).value() if invocation.is_awaitable(given) else given, asked.request
+        )
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
 
 
-def _sleep(wish: Sleep, run: Execution) -> None:
+def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
-    now_us = run.logs.clock.now_us()
-    if wish.until_us - now_us > run.hold * 1_000_000:
-        _park(Park("timer", wish.until_us), run)
+    now_us = execution.logs.clock.now_us()
+    if asked.until_us - now_us > execution.hold * 1_000_000:
+        _park(Park("timer", asked.until_us), execution)
         return
-    while (left := (wish.until_us - run.logs.clock.now_us()) / 1_000_000) > 0 and not run.stop.asked:
+    while (left := (asked.until_us - execution.logs.clock.now_us()) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
-        if left > limits.POLL_SECONDS and run.refresh():
+        if left > limits.POLL_SECONDS and execution.refresh():
             return
 
 
-def _park(wish: Park, run: Execution) -> None:
+def _park(asked: Park, execution: Execution) -> None:
     """Suspend the task, unless what it waits for has come meanwhile."""
-    if threading.get_ident() != run.thread:
-        raise Parked(wish)
-    run.idle()  # a step of another thread is not cut off
-    if run.record(Record((ev.TaskSuspended(why=wish.why, wake_us=wish.wake_us),), decided=True)):
-        run.suspended = True
-        raise Suspended(f"task {run.log.name!r} waits for {wish.why}; app.get(…).waiting.on says on what")
+    if threading.get_ident() != execution.thread:
+        raise Parked(asked)
+    execution.idle()  # a step of another thread is not cut off
+    if execution.record(Append((ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us),), decided=True)):
+        execution.suspended = True
+        raise Suspended(f"task {execution.log.name!r} waits for {asked.why}; app.get(…).waiting.on says on what")
 
 
 class Parked(BaseException):
     """A thread of a task has to wait; the task suspends when all its threads have come to an end or a wait."""
 
-    def __init__(self, wish: Park) -> None:
-        self.wish = wish
+    def __init__(self, asked: Park) -> None:
+        self.asked = asked
 
 
-def drive_in_thread(flow: Part, run: Execution) -> Any:
+def drive_in_thread(flow: Subflow, execution: Execution) -> Any:
     """Carry out a verb in a thread of the agent's own. If it has to wait, the whole task does, at its next verb."""
     try:
-        with run.in_thread():
-            return drive(flow, run)
+        with execution.in_thread():
+            return drive(flow, execution)
     except Parked as parked:
-        run.thread_waits.append(parked.wish)
+        execution.thread_waits.append(parked.asked)
         raise Suspended from None
 
 
-def suspend_for_threads(run: Execution) -> None:
+def suspend_for_threads(execution: Execution) -> None:
     """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay."""
-    if not run.thread_waits:
+    if not execution.thread_waits:
         return
-    run.idle()  # others may come to a wait meanwhile
-    why = foremost([one.why for one in run.thread_waits])
-    _park(Park(why, earliest(*(one.wake_us for one in run.thread_waits))), run)
+    execution.idle()  # others may come to a wait meanwhile
+    why = foremost([one.why for one in execution.thread_waits])
+    _park(Park(why, earliest(*(one.wake_us for one in execution.thread_waits))), execution)
     while True:  # what one of them waits for may have come: look soon
-        _park(Park(why, run.logs.clock.now_us()), run)
+        _park(Park(why, execution.logs.clock.now_us()), execution)
 
 
-def _body(wish: Body, run: Execution) -> Any:
+def _body(asked: RunBody, execution: Execution) -> Any:
     try:
-        result = run.body()
+        result = execution.body()
     except Exception:  # whatever the agent raises: first comes what stopped it, if it swallowed that
-        _raise_if_over(run)
+        _raise_if_over(execution)
         raise
-    if not run.suspended:
-        run.idle()
-        suspend_for_threads(run)
-    _raise_if_over(run)
+    if not execution.suspended:
+        execution.idle()
+        suspend_for_threads(execution)
+    _raise_if_over(execution)
     return result
 
 
-def _raise_if_over(run: Execution) -> None:
+def _raise_if_over(execution: Execution) -> None:
     """An agent that swallowed what stopped it: nothing it did after that counts."""
-    if run.suspended:
+    if execution.suspended:
         raise Suspended from None
-    if run.over is not None:
-        raise run.over from None
+    if execution.over is not None:
+        raise execution.over from None
 
 
 ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
-    Record: lambda wish, run: run.record(wish),
-    Act: _act,
-    Now: lambda wish, run: run.logs.clock.now_us(),
+    Append: lambda asked, execution: execution.record(asked),
+    Invoke: _act,
+    Now: lambda asked, execution: execution.logs.clock.now_us(),
     Transact: _transact,
-    Ask: _ask,
-    Recall: lambda wish, run: invocation.recalled(wish.key, run),
-    Owner: lambda wish, run: invocation.owner(wish.unique, run),
+    Reconcile: _ask,
+    Recall: lambda asked, execution: invocation.recalled(asked.key, execution),
+    FindOwner: lambda asked, execution: invocation.owner(asked.unique, execution),
     Sleep: _sleep,
     Park: _park,
-    Child: lambda wish, run: run.services.run_child(wish, run),
-    Body: _body,
-    Idle: lambda wish, run: run.idle(),
-    Payers: lambda wish, run: invocation.payers(wish.ids, run),
-    Pin: lambda wish, run: run.beside.pin(),
+    RunChild: lambda asked, execution: execution.services.run_child(asked, execution),
+    RunBody: _body,
+    AwaitIdle: lambda asked, execution: execution.idle(),
+    ReadPayers: lambda asked, execution: invocation.payers(asked.ids, execution),
+    PinLinked: lambda asked, execution: execution.linked_logs.pin(),
 }

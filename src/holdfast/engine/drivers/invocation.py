@@ -7,23 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import Group, Take, failures
+from holdfast.core.codec import Group, UniqueKey, failures
 from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
 from holdfast.core.events import Usage
 from holdfast.core.flows.requests import (
-    Act,
-    Ask,
     DidNotHappen,
     Happened,
+    Invoke,
+    KeyOwner,
     Outcome,
-    Owned,
+    Reconcile,
+    StepRequest,
     Transact,
     Unfit,
     Unknown,
-    Want,
 )
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.control import late_results
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.call import CALLER, Call
@@ -32,28 +32,28 @@ from holdfast.engine.reading import timeline
 from holdfast.failpoints import failpoint
 
 
-class Acting:
+class Invocation:
     """One call of a user's function."""
 
-    __slots__ = ("_act", "_run", "fn", "given", "key", "started_us", "usage", "want")
+    __slots__ = ("_act", "_execution", "fn", "given", "key", "request", "started_us", "usage")
 
-    def __init__(self, act: Act, run: Execution, connection: Any = None) -> None:
-        want = act.want
-        self.want = want
+    def __init__(self, act: Invoke, execution: Execution, connection: Any = None) -> None:
+        request = act.request
+        self.request = request
         self.key = act.key
         self._act = act
-        self._run = run
-        self.started_us = run.logs.clock.now_us()
+        self._execution = execution
+        self.started_us = execution.logs.clock.now_us()
         self.usage: Usage | None = None
-        self.fn = want.fn
-        self.given = self._given(connection) if want.tool else {}
+        self.fn = request.fn
+        self.given = self._given(connection) if request.tool else {}
 
     def _given(self, connection: Any) -> dict[str, Any]:
         """What a tool is called with; a mock is called in its place where nothing may be touched."""
-        want, hot = self.want, self._run.hot
-        filled, given = want.given, dict(want.arguments)
-        if hot.mock or hot.effects == "recorded":
-            self.fn, filled = mocks.stand_in(want)
+        request, state = self.request, self._execution.state
+        filled, given = request.given, dict(request.arguments)
+        if state.mock or state.effects == "recorded":
+            self.fn, filled = mocks.stand_in(request)
         if "idempotency_key" in filled:
             given["idempotency_key"] = self._act.idempotency_key
         if "connection" in filled:
@@ -63,7 +63,7 @@ class Acting:
     @property
     def task(self) -> str:
         """The task whose step it is."""
-        return self._run.log.name
+        return self._execution.log.name
 
     @property
     def attempt(self) -> int:
@@ -73,20 +73,20 @@ class Acting:
     @property
     def call(self) -> Call:
         """What the function may know of the call it is in."""
-        act, want = self._act, self.want
+        act, request = self._act, self.request
         return Call(
-            self._run.log.name,
+            self._execution.log.name,
             act.key,
             act.attempt,
-            tool=want.tool,
-            arguments=want.arguments,
+            tool=request.tool,
+            arguments=request.arguments,
             idempotency_key=act.idempotency_key,
-            time_left=want.timeout,
+            time_left=request.timeout,
         )
 
     def priced(self, usage: Usage) -> Usage:
         """The same usage with what it cost, if anybody knows."""
-        return self._run.priced(usage)
+        return self._execution.priced(usage)
 
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
@@ -117,8 +117,8 @@ class Acting:
         told = "usage" in value if type(value) is dict else hasattr(value, "usage")
         usage = None
         if told or self.usage is not None:
-            usage = self._spent(codec.unpack(raw, self._run.logs.blob) if self.usage is None else None)
-        kept = codec.hidden_value(raw, self.want.secrets) if self.want.secrets else raw
+            usage = self._spent(codec.unpack(raw, self._execution.logs.blob) if self.usage is None else None)
+        kept = codec.hidden_value(raw, self.request.secrets) if self.request.secrets else raw
         return Outcome(kept, None, False, usage, self.started_us)
 
     def failed(self, error: Exception) -> Outcome:
@@ -128,7 +128,7 @@ class Acting:
     def _spent(self, value: Any = None) -> Usage | None:
         """What the function said it used up, else what its answer says."""
         usage = self.usage or budget.reported(value)
-        return None if usage is None else self._run.priced(usage)
+        return None if usage is None else self._execution.priced(usage)
 
     def exited(self, stop: SystemExit) -> ToolExited:
         """A function may not end the process by itself."""
@@ -139,25 +139,25 @@ class Acting:
     def late(self, result: Any) -> None:
         """An answer that came after nobody waited any more."""
         if isinstance(result, Outcome):
-            failure = None if result.error is None else failures.failure(result.error, secrets=self.want.secrets)
-            name = self._run.log.name
-            late_results.observe(self._run.logs, name, self.key, result.value, failure)
+            failure = None if result.error is None else failures.failure(result.error, secrets=self.request.secrets)
+            name = self._execution.log.name
+            late_results.observe(self._execution.logs, name, self.key, result.value, failure)
 
     def in_doubt(self) -> Outcome:
         """No answer in time."""
-        error = TimeLimit(f"no answer within {self.want.timeout or 0:g} s", hint="raise its timeout")
+        error = TimeLimit(f"no answer within {self.request.timeout or 0:g} s", hint="raise its timeout")
         return Outcome(None, error, True, None, self.started_us)
 
     def announce(self) -> None:
         """Tell others, from another thread, that this step takes long."""
-        self._run.announce(self.announcement())
+        self._execution.announce(self.announcement())
 
     def announcement(self) -> ev.StepStarted:
         """What tells others that this step is under way."""
-        want = self.want
-        given: dict[str, Any] = {"tool": want.tool, "effect": want.effect} if want.tool else {}
+        request = self.request
+        given: dict[str, Any] = {"tool": request.tool, "effect": request.effect} if request.tool else {}
         given |= {"idempotency_key": self._act.idempotency_key, "started_us": self.started_us}
-        return ev.StepStarted(key=self.key, name=want.name, input=want.input, attempt=self._act.attempt, **given)
+        return ev.StepStarted(key=self.key, name=request.name, input=request.input, attempt=self._act.attempt, **given)
 
 
 def is_awaitable(value: object) -> bool:
@@ -165,27 +165,27 @@ def is_awaitable(value: object) -> bool:
     return hasattr(value, "__await__")
 
 
-class Transacting:
+class TransactionInvocation:
     """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
 
-    def __init__(self, wish: Transact, run: Execution) -> None:
-        self._wish = wish
-        self._run = run
+    def __init__(self, asked: Transact, execution: Execution) -> None:
+        self._wish = asked
+        self._execution = execution
         self._outcome: Outcome | None = None
-        self._started_us = run.logs.clock.now_us()
-        self.seconds = wish.act.want.timeout
+        self._started_us = execution.logs.clock.now_us()
+        self.seconds = asked.act.request.timeout
 
     def work(self, connection: Any) -> Group:
         """Called inside the transaction."""
-        acting = Acting(self._wish.act, self._run, connection)
-        outcome = acting.outcome(acting.make)
+        invocation = Invocation(self._wish.act, self._execution, connection)
+        outcome = invocation.outcome(invocation.make)
         if not isinstance(outcome, Outcome):
             outcome = self._failed(TypeError("a transaction tool cannot be awaited"))
         self._outcome = outcome
         if outcome.value is None:
             raise NothingToCommit
         recorded = self._wish.record(outcome)
-        return Group((self._run.log.draft([recorded]), *self._run.beside.writes([recorded])))
+        return Group((self._execution.log.draft([recorded]), *self._execution.linked_logs.writes([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
         """What became of it; None if the log had moved on."""
@@ -201,51 +201,57 @@ class NothingToCommit(Exception):
     """Rolls a transaction back."""
 
 
-def question(wish: Ask, run: Execution) -> Call:
+def question(asked: Reconcile, execution: Execution) -> Call:
     """What `reconcile` is asked about."""
-    step = wish.step
+    step = asked.step
     known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
-    known["arguments"] = wish.want.arguments
+    known["arguments"] = asked.request.arguments
     return Call(
-        run.log.name, step.key, step.attempts, **known, announced_at=(step.announced_us or step.started_us) / 1_000_000
+        execution.log.name,
+        step.key,
+        step.attempts,
+        **known,
+        announced_at=(step.announced_us or step.started_us) / 1_000_000,
     )
 
 
-def answer(given: Any, want: Want) -> Happened | DidNotHappen | Unknown | Unfit:
+def answer(given: Any, request: StepRequest) -> Happened | DidNotHappen | Unknown | Unfit:
     """What the destination said. An answer that is none is Unknown; a result the tool cannot have is Unfit."""
     if isinstance(given, Happened):
         try:
             value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
-            if want.result is not None:
-                want.result(value)
+            if request.result is not None:
+                request.result(value)
         except HoldfastError as error:
             return Unfit(f"reconcile says it happened, but {error.message}")
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
 
 
-def recalled(key: str, run: Execution) -> Any:
+def recalled(key: str, execution: Execution) -> Any:
     """A step of the log this one was forked from."""
-    hot = run.hot
-    place = f"{hot.turn}/{key}" if hot.turn else key
-    return timeline.step_of(run.logs, hot.forked_from, place)
+    state = execution.state
+    place = f"{state.turn}/{key}" if state.turn else key
+    return timeline.step_of(execution.logs, state.forked_from, place)
 
 
-def payers(ids: tuple[str, ...], run: Execution) -> list[Hot]:
+def payers(ids: tuple[str, ...], execution: Execution) -> list[State]:
     """The states of the tasks whose budgets this one uses up, as far as they are still there."""
-    found: list[Hot] = []
+    found: list[State] = []
     for id in ids:
         with contextlib.suppress(TaskCollected):
-            found.append(run.logs.load(id).state)
+            found.append(execution.logs.load(id).state)
     return found
 
 
-def owner(unique: str, run: Execution) -> Owned | None:
+def owner(unique: str, execution: Execution) -> KeyOwner | None:
     """Who has a unique key, and what became of that call."""
-    take: Take | None = run.logs.store.taken(unique)
+    take: UniqueKey | None = execution.logs.store.owner_of_key(unique)
     if take is None:
         return None
     try:
-        step = timeline.step_of(run.logs, take.log, take.step) or timeline.kept_step(run.logs, take.log, unique)
+        step = timeline.step_of(execution.logs, take.log, take.step) or timeline.kept_step(
+            execution.logs, take.log, unique
+        )
     except HoldfastError:
-        return Owned(take, None, gone=True)
-    return Owned(take, step)
+        return KeyOwner(take, None, gone=True)
+    return KeyOwner(take, step)

@@ -11,14 +11,14 @@ from msgspec import Raw
 from holdfast.core.errors import StoreError
 from holdfast.core.events import WaitKind
 from holdfast.core.flows import step
-from holdfast.core.flows.requests import Branch, Park, Part, Want
+from holdfast.core.flows.requests import Branch, Park, StepRequest, Subflow
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.signature import Parameters
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS, Parked, drive
 from holdfast.engine.execution.execution import Execution
 
-Work = Want | Callable[[Execution, Branch], Part]
+Work = StepRequest | Callable[[Execution, Branch], Subflow]
 """Something to be done in a branch of its own: a step, or any flow."""
 
 Outcome = Any
@@ -28,80 +28,80 @@ Outcome = Any
 class Piece:
     """One of several flows: its branch, and what became of it."""
 
-    def __init__(self, run: Execution, branch: Branch, work: Work) -> None:
+    def __init__(self, execution: Execution, branch: Branch, work: Work) -> None:
         self.branch = branch
-        self.flow = step.step(run, branch, work) if isinstance(work, Want) else work(run, branch)
+        self.flow = step.step(execution, branch, work) if isinstance(work, StepRequest) else work(execution, branch)
         self.parked: Park | None = None
         self.done = False
         self.outcome: Outcome = None
 
-    def go_on(self, run: Execution) -> None:
+    def go_on(self, execution: Execution) -> None:
         """Drive it until it ends or has to wait."""
         flow, self.parked = self.flow, None
         self.flow = _resumable(flow)
         try:
-            self.outcome, self.done = drive(self.flow, run), True
+            self.outcome, self.done = drive(self.flow, execution), True
         except Parked as parked:
-            self.parked, self.flow = parked.wish, flow
+            self.parked, self.flow = parked.asked, flow
         except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
             self.outcome, self.done = error, True
 
 
-def _resumable(flow: Part) -> Part:
+def _resumable(flow: Subflow) -> Subflow:
     """A flow that can be left at a wait and taken up again there."""
     try:
-        wish = flow.send(None)
+        asked = flow.send(None)
         while True:
             try:
-                answer = yield wish
+                answer = yield asked
             except Parked:
                 raise
             except BaseException as error:  # noqa: BLE001 — the flow decides what it means
-                wish = flow.throw(error)
+                asked = flow.throw(error)
             else:
-                wish = flow.send(answer)
+                asked = flow.send(answer)
     except StopIteration as done:
         return done.value
 
 
-def parts(run: Execution, branch: Branch, works: Sequence[Work]) -> list[Piece]:
+def parts(execution: Execution, branch: Branch, works: Sequence[Work]) -> list[Piece]:
     """A branch for each piece of work, numbered in their order."""
-    return [Piece(run, branch.child(), work) for work in works]
+    return [Piece(execution, branch.child(), work) for work in works]
 
 
-def in_threads(run: Execution, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
+def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> list[Outcome]:
     """Drive pieces in threads, some at a time. If one must wait, the task does, when all others have ended or wait."""
     while left := [piece for piece in pieces if not piece.done]:
-        _in_threads(run, left, limit)
+        _in_threads(execution, left, limit)
         waits = [piece.parked for piece in left if piece.parked is not None]
         if waits:
             kinds: list[WaitKind] = [wait.why for wait in waits]
             wake_us = min((wait.wake_us for wait in waits if wait.wake_us is not None), default=None)
-            ANSWERS[Park](Park(foremost(kinds), wake_us), run)
+            ANSWERS[Park](Park(foremost(kinds), wake_us), execution)
     return [piece.outcome for piece in pieces]
 
 
-def _in_threads(run: Execution, pieces: Sequence[Piece], limit: int) -> None:
+def _in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> None:
     queue = list(reversed(pieces))
     guard = threading.Lock()
 
     def serve() -> None:
-        with run.in_thread():
+        with execution.in_thread():
             while True:
                 with guard:
                     piece = queue.pop() if queue else None
                 if piece is None:
                     return
-                piece.go_on(run)
+                piece.go_on(execution)
 
-    jobs = [THREADS.start(ThreadCall(serve)) for _ in range(min(limit, len(pieces)))]
-    for job in jobs:
-        job.wait(None)
-    for job in jobs:
-        job.value()
+    calls = [THREADS.start(ThreadCall(serve)) for _ in range(min(limit, len(pieces)))]
+    for call in calls:
+        call.wait(None)
+    for call in calls:
+        call.value()
 
 
-def joined(
+def join_results(
     branch: Branch, pieces: Sequence[Piece], outcomes: Sequence[Outcome], value: Callable[[Raw], Any]
 ) -> list[Any]:
     """Outcomes as values; whoever waited for them sees as far as they do."""

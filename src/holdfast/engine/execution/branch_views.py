@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from holdfast.core.codec import JSON_NULL
 from holdfast.core.events import Event, MessageAdded, StateMigrated, StepCompleted, StepSettled, WaitEnded
 from holdfast.core.flows.requests import Branch
-from holdfast.core.state.fold import evolve, saying
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.fold import evolve, identity_of
+from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
-from holdfast.engine.logs.log import Log, Told, decoded
+from holdfast.engine.logs.log import Log, PlacedEvent, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import message_values
 
@@ -35,7 +35,7 @@ class Views:
         self._log = log
         self._first = first
         self._upto = log.head.seq
-        self._start: Hot | None = log.state.copy() if log.head.seq == first else None
+        self._start: State | None = log.state.copy() if log.head.seq == first else None
         self._recorded: dict[tuple[str, int], Event] | None = None
         self._messages = messages
         self._results: dict[str, Raw] = {}
@@ -49,15 +49,15 @@ class Views:
             return
         name = self._log.name
         rows = self._logs.live_rows(name, after=self._first, upto=self._upto)
-        before = [Told(row.seq, row.at_us, decoded(log, row)) for log, row in rows]
+        before = [PlacedEvent(row.seq, row.at_us, decoded(log, row)) for log, row in rows]
         self._tail[:0] = before
         self._start = self._logs.load(name, upto=self._first).state
 
-    def of(self, branch: Branch, version: int = 0) -> Hot:
+    def of(self, branch: Branch, version: int = 0) -> State:
         """What a branch sees, its state of that version at least. Not to be changed, nor kept."""
         return self._lifted(self._of(branch), version)
 
-    def _of(self, branch: Branch) -> Hot:
+    def _of(self, branch: Branch) -> State:
         if branch.sketch is not None:
             return branch.sketch
         past = self._log.state if branch.seen >= self._log.head.seq else self._past(branch)
@@ -126,17 +126,17 @@ class Views:
         else:
             self.add(branch, which)
 
-    def _lifted(self, seen: Hot, version: int) -> Hot:
+    def _lifted(self, seen: State, version: int) -> State:
         if version <= seen.state_version or self._states is None:
             return seen
         return self._states.lift(seen, version, self._logs.blob)
 
-    def _told(self, sketch: Hot, one: Event | tuple[str, int]) -> Hot:
+    def _told(self, sketch: State, one: Event | tuple[str, int]) -> State:
         event = one if isinstance(one, Event) else self._said_before(one)
         sketch = self._lifted(sketch, version_of(event))
         return evolve(sketch, self._log.name, sketch.seq, sketch.updated_us, event)
 
-    def _past(self, branch: Branch) -> Hot:
+    def _past(self, branch: Branch) -> State:
         """The state at an earlier seq: each branch keeps its own, and lets it grow."""
         self.load()
         assert self._start is not None
@@ -168,7 +168,7 @@ def _text_of(event: MessageAdded, results: dict[str, Raw]) -> Raw:
     return event.message if isinstance(event.message, Raw) else results.get(event.step, JSON_NULL)
 
 
-def _seq(told: Told) -> int:
+def _seq(told: PlacedEvent) -> int:
     return told.seq
 
 
@@ -180,16 +180,16 @@ def _oldest_first(own: Any) -> list[Any]:
     return found[::-1]
 
 
-def _sayings(tail: list[Told], version: int) -> dict[tuple[str, int], Event]:
+def _sayings(tail: list[PlacedEvent], version: int) -> dict[tuple[str, int], Event]:
     """What was said, each with the version of the state that it was written to."""
     found: dict[tuple[str, int], Event] = {}
     counts: dict[str, int] = {}
     for told in tail:
         if isinstance(told.event, StateMigrated):
             version = told.event.version
-        if told.event.said:
-            identity = saying(told.event.said, told.event)
+        if told.event.branch:
+            identity = identity_of(told.event.branch, told.event)
             counts[identity] = counts.get(identity, 0) + 1
             under = {"state_version": version} if hasattr(told.event, "state_version") else {}
-            found[identity, counts[identity]] = replace(told.event, said="", **under)
+            found[identity, counts[identity]] = replace(told.event, branch="", **under)
     return found

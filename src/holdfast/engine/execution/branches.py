@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.engine.execution.loop_execution import LoopExecution
 
 
-class Place(NamedTuple):
+class BranchPlace(NamedTuple):
     """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had said."""
 
     execution: LoopExecution
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     own: Any
 
 
-current_place: ContextVar[Place | None] = ContextVar("holdfast_here", default=None)
+current_place: ContextVar[BranchPlace | None] = ContextVar("holdfast_here", default=None)
 
 
 def outside_context() -> Context:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.codec import Group, Stored, Write, joined
+from holdfast.core.codec import Group, Stored, Write, merge_writes
 from holdfast.core.errors import (
     Conflict,
     Diverged,
@@ -30,10 +30,10 @@ from holdfast.core.errors import (
     UnnamedThread,
 )
 from holdfast.core.events import Event, Usage
-from holdfast.core.flows.requests import Branch, Child, Park, Record, Want
+from holdfast.core.flows.requests import Append, Branch, Park, RunChild, StepRequest
 from holdfast.core.state import rules
-from holdfast.core.state.fold import saying
-from holdfast.core.state.shapes import Hot, Undo
+from holdfast.core.state.fold import identity_of
+from holdfast.core.state.shapes import State, Undo
 from holdfast.core.wording import verb_of
 from holdfast.engine.control import change, late_results
 from holdfast.engine.definitions.agent import Agent
@@ -41,10 +41,10 @@ from holdfast.engine.definitions.state_versions import version_of
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
 from holdfast.engine.execution.call import CALLER
-from holdfast.engine.execution.linked_logs import Beside
+from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.execution.long_steps import LongSteps
-from holdfast.engine.execution.pending import Entry, Stop, no_body, settle
-from holdfast.engine.execution.step_request import undo_want
+from holdfast.engine.execution.pending import PendingWrite, Stop, no_body, settle
+from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
@@ -60,8 +60,8 @@ _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 class Services(Struct, frozen=True):
     """What an execution needs of its process: children worked on, prices of models, steps that take long."""
 
-    run_child: Callable[[Child, Any], None]
-    run_child_async: Callable[[Child, Any], Coroutine[Any, Any, None]]
+    run_child: Callable[[RunChild, Any], None]
+    run_child_async: Callable[[RunChild, Any], Coroutine[Any, Any, None]]
     priced: Callable[[Usage], Usage]
     long_steps: LongSteps
 
@@ -70,8 +70,19 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *("_buffer", "_counted", "_failed", "_flight", "_names", "_queue", "_refusals", "agent", "beside", "body"),
-        *("busy", "called", "deliver", "hold", "landed_once", "lock", "log", "logs", "mocks", "over"),
+        *(
+            "_buffer",
+            "_counted",
+            "_failed",
+            "_in_flight",
+            "_names",
+            "_queue",
+            "_refusals",
+            "agent",
+            "linked_logs",
+            "body",
+        ),
+        *("busy", "called", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
         *(
             "priced",
             "root",
@@ -108,7 +119,7 @@ class Execution:
         self.services = services
         self.priced = services.priced
         self.secrets: set[str] = set()
-        self.called: dict[str, Want] = {}
+        self.called: dict[str, StepRequest] = {}
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.mocks = mocks
@@ -117,66 +128,66 @@ class Execution:
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
-        self._queue: deque[Entry] = deque()
-        self._flight: tuple[list[Entry], list[Event], Write | None] | None = None
+        self._queue: deque[PendingWrite] = deque()
+        self._in_flight: tuple[list[PendingWrite], list[Event], Write | None] | None = None
         self.lock = threading.RLock()
-        self.landed_once = threading.Condition(self.lock)
+        self.batch_done = threading.Condition(self.lock)
         self.deliver: Resolve = _deliver
         self._failed: BaseException | None = None
         self._names: set[tuple[int, str]] = set()
         self._refusals = 0
         self._counted: Counted | None = None
-        self.beside = Beside(logs, log)
+        self.linked_logs = LinkedLogs(logs, log)
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
-    def hot(self) -> Hot:
+    def state(self) -> State:
         """The state as folded so far."""
-        return self.log.hot  # pyright: ignore[reportReturnType] — a claimed log has one, and this is asked all the time
+        return self.log.folded  # pyright: ignore[reportReturnType] — a claimed log has one, and this is asked all the time
 
     @property
     def unwritten(self) -> bool:
         """Whether anything was said, or done, that is not durable yet."""
-        return bool(self._buffer) or self._flight is not None
+        return bool(self._buffer) or self._in_flight is not None
 
     def begin_turn(self) -> None:
         """Start again from no steps: keys, sayings and views are those of the turn."""
-        self._begin(self.hot.turn, self.hot.turn_seq, self.views.carried())
+        self._begin(self.state.turn, self.state.turn_seq, self.views.carried())
 
     def begin_prelude(self) -> None:
         """A block that is in one of its turns is entered again: first comes what it did before the first."""
-        self._begin(0, self.hot.begun)
+        self._begin(0, self.state.begun)
 
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
-        self.root = Branch(seen=self.hot.joined(first), turn=turn)
+        self.root = Branch(seen=self.state.joined(first), turn=turn)
 
     # Writing
 
-    def record(self, record: Record) -> Any:
+    def record(self, record: Append) -> Any:
         """Write what was said and these events, as `Record` says."""
         with self.lock:
-            if record.behind:
-                if self.agent.checkpoint != "every_step" and self._goes_behind(record):
-                    return "behind"
+            if record.deferred:
+                if self.agent.checkpoint != "every_step" and self._is_deferred(record):
+                    return "deferred"
                 if self._written_alone(record):
                     return True
-            entry = Entry(record, self.hot.seq, self.wake_parent(record))
+            entry = PendingWrite(record, self.state.seq, self.wake_parent(record))
             self._queue.append(entry)
             while not entry.settled:
-                if self._flight is not None:
-                    self.landed_once.wait()
+                if self._in_flight is not None:
+                    self.batch_done.wait()
                 else:
                     self._write_queued()
         return entry.result()
 
-    def _written_alone(self, record: Record) -> bool:
+    def _written_alone(self, record: Append) -> bool:
         """The common case, as short as it can be: a result, and nobody else who writes. False if it is not that."""
-        if self._queue or self._flight is not None or self._failed is not None:
+        if self._queue or self._in_flight is not None or self._failed is not None:
             return False
         try:
             events = self._ready((*self._buffer, *record.events)) if self._buffer else record.events
-            self.log.append(events, also=self.beside.writes(events) if self.beside.linked else ())
+            self.log.append(events, also=self.linked_logs.writes(events) if self.linked_logs.linked else ())
         except Conflict:
             return False
         except BaseException as error:  # whatever it is, also Ctrl-C: nobody knows what was written
@@ -185,17 +196,17 @@ class Execution:
         self._buffer.clear()
         return True
 
-    def _goes_behind(self, record: Record) -> bool:
+    def _is_deferred(self, record: Append) -> bool:
         """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
         strategy = self.agent.checkpoint
         if self._failed is not None or self._queue:
             return False  # what is queued already, an announcement perhaps, comes first
-        said = strategy == "on_state_change" and any(one.said for one in self._buffer)
+        said = strategy == "on_state_change" and any(one.branch for one in self._buffer)
         if said or len(self._buffer) >= limits.MAX_BUFFERED_EVENTS:
             return False
         self._buffer += [replace(one, behind=True) for one in record.events]
-        if strategy == "before_effects" and self._flight is None:
-            self.take_off()
+        if strategy == "before_effects" and self._in_flight is None:
+            self.submit_batch()
         return True
 
     def _write_queued(self) -> None:
@@ -208,10 +219,10 @@ class Execution:
                 raise self._failed
             if events:
                 events = self._ready(events)
-                also = (*self.beside.writes(events), *batch[0].also)
-                self.log.append(events, takes=record.takes, frees=record.frees, also=also)
+                also = (*self.linked_logs.writes(events), *batch[0].also)
+                self.log.append(events, unique_keys=record.unique_keys, freed_keys=record.freed_keys, also=also)
         except Conflict:
-            self._behind(batch)
+            self._catch_up_after_conflict(batch)
         except KeyTaken as taken:
             batch[0].settle(taken)
         except BaseException as error:  # the same; and those who wait for the batch must hear of it
@@ -224,9 +235,9 @@ class Execution:
     def _ready(self, events: Sequence[Event]) -> Sequence[Event]:
         """What is written: the first write under a new version of the state comes after the migrated value."""
         states = self.agent.states
-        return events if states is None else states.preceded(events, self.hot, self.logs.blob)
+        return events if states is None else states.preceded(events, self.state, self.logs.blob)
 
-    def _broke(self, batch: list[Entry], error: BaseException) -> None:
+    def _broke(self, batch: list[PendingWrite], error: BaseException) -> None:
         """A write failed, and perhaps it did not. Nothing is written after it; the log tells when it is read again."""
         self._buffer.clear()
         if isinstance(error, Exception):
@@ -235,9 +246,9 @@ class Execution:
         if isinstance(error, LeaseLost):
             late_results.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
 
-    def _next_batch(self) -> tuple[list[Entry], list[Event]]:
+    def _next_batch(self) -> tuple[list[PendingWrite], list[Event]]:
         """What can be written together now: what was said, and the queued records that still hold."""
-        batch: list[Entry] = []
+        batch: list[PendingWrite] = []
         events = list(self._buffer)
         while self._queue:
             entry = self._queue[0]
@@ -249,27 +260,27 @@ class Execution:
                 events += entry.record.events
         return batch, events
 
-    def _holds(self, entry: Entry) -> bool:
+    def _holds(self, entry: PendingWrite) -> bool:
         """Whether a record may still be written as it was decided; if not, its flow decides again."""
         if not entry.record.decided:
             return True
         try:
             for event in entry.record.events:
-                rules.check(self.hot, event)
+                rules.check(self.state, event)
         except (InvalidEvent, TaskFinished) as error:
-            moved = self.hot.seq != entry.decided_at
+            moved = self.state.seq != entry.decided_at
             entry.settle(False, None if moved else error)
             return False
         return True
 
-    def _behind(self, batch: list[Entry]) -> None:
+    def _catch_up_after_conflict(self, batch: list[PendingWrite]) -> None:
         try:
             self._refused(batch, self._read())
         except BaseException as error:  # a log that cannot be read, or Ctrl-C: those who wait must hear of it
             self._broke(batch, error)
             raise
 
-    def _refused(self, batch: list[Entry], rows: list[Stored]) -> None:
+    def _refused(self, batch: list[PendingWrite], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
         self._refusals = 0 if rows else self._refusals + 1
         if self._refusals > limits.MAX_APPEND_TRIES:
@@ -298,7 +309,7 @@ class Execution:
 
     def _follow(self, rows: list[Stored]) -> None:
         self.log.follow(rows, self.log.name)
-        over = late_results.taken(self.hot, rows)
+        over = late_results.lost_to(self.state, rows)
         if over is not None:
             self._failed = over
             raise over
@@ -306,13 +317,13 @@ class Execution:
     def announce(self, event: ev.StepStarted) -> None:
         """A step takes long: tell others, from the thread that watches."""
         with contextlib.suppress(LeaseLost, HoldfastError):  # its own thread will meet the same, and act on it
-            self.record(Record((event,), decided=True))
+            self.record(Append((event,), decided=True))
 
     def idle(self) -> None:
         """Wait until no thread of the task has anything under way."""
         with self.lock:
             while self.busy:
-                self.landed_once.wait()
+                self.batch_done.wait()
 
     @contextlib.contextmanager
     def in_thread(self) -> Generator[None, None, None]:
@@ -324,13 +335,13 @@ class Execution:
         finally:
             with self.lock:
                 self.busy -= 1
-                self.landed_once.notify_all()
+                self.batch_done.notify_all()
 
     def refresh(self) -> bool:
         """Read what others have written; False if there is nothing new."""
         with self.lock:
-            while self._flight is not None:
-                self.landed_once.wait()
+            while self._in_flight is not None:
+                self.batch_done.wait()
             rows = self._read()
             self._follow(rows)
             return bool(rows)
@@ -338,8 +349,8 @@ class Execution:
     def transact(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
         """Let `work` write to the store's own database together with the record it gives; False if the log moved."""
         with self.lock:
-            while self._flight is not None:
-                self.landed_once.wait()
+            while self._in_flight is not None:
+                self.batch_done.wait()
             return self.transacted(self.transaction(work, seconds))
 
     def transaction(self, work: Callable[[Any], Group], seconds: float | None) -> Transacted:
@@ -367,7 +378,7 @@ class Execution:
 
     # Writing in the background
 
-    def take_off(self) -> None:
+    def submit_batch(self) -> None:
         """Hand everything that waits to be written to the committing thread."""
         batch, events = self._next_batch()
         while batch and (self._failed is not None or not events):
@@ -375,16 +386,16 @@ class Execution:
             batch, events = self._next_batch()
         if self._failed is not None or not events:
             return
-        record = batch[0].record if batch else Record()
+        record = batch[0].record if batch else Append()
         try:
             events = self._ready(events)
             write = self.log.draft(events, ours=True)
-            also = (*self.beside.writes(events), *(batch[0].also if batch else ()))
-            group = Group((write, *joined(also)), record.takes, record.frees)
+            also = (*self.linked_logs.writes(events), *(batch[0].also if batch else ()))
+            group = Group((write, *merge_writes(also)), record.unique_keys, record.freed_keys)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
             return
-        self._flight = (batch, self._buffer, write)
+        self._in_flight = (batch, self._buffer, write)
         self._buffer = []
         self.send(group)
 
@@ -392,17 +403,17 @@ class Execution:
         """Have a group written, and be told what became of it."""
         self.logs.committer.submit(group, self.deliver, self)
 
-    def landed(self, ticket: Ticket) -> None:
+    def batch_committed(self, ticket: Ticket) -> None:
         """Take in what became of a flight, and send the next one."""
-        assert self._flight is not None
-        batch, said, write = self._flight
+        assert self._in_flight is not None
+        batch, said, write = self._in_flight
         try:
             placed = ticket.result()
             assert write is not None
             self.log.accept(write, placed[0])
         except Conflict:
             self._buffer[:0] = said
-            self.catch_up(batch)
+            self.reread(batch)
             return
         except KeyTaken as taken:
             self._buffer[:0] = said
@@ -411,50 +422,50 @@ class Execution:
             self._broke(batch, error)
         else:
             settle(batch)
-        self.next_flight()
+        self.submit_next()
 
-    def catch_up(self, batch: list[Entry]) -> None:
+    def reread(self, batch: list[PendingWrite]) -> None:
         """A flight was refused because the log moved on. Whoever writes next reads why: here nobody may wait."""
         self._queue.extendleft(reversed(batch))
-        self._flight = None
+        self._in_flight = None
 
-    def next_flight(self) -> None:
+    def submit_next(self) -> None:
         """Send what has gathered meanwhile."""
-        self._flight = None
+        self._in_flight = None
         if self.suspended:
             self._buffer.clear()  # said while the suspension was on its way; a replay says it again
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
-            self.take_off()
+            self.submit_batch()
 
-    def wake_parent(self, record: Record) -> tuple[Write, ...]:
+    def wake_parent(self, record: Append) -> tuple[Write, ...]:
         """A child's end and its parent's wake-up are written together."""
-        parent = self.hot.summary.parent
+        parent = self.state.summary.parent
         if parent is None or not record.events or not isinstance(record.events[-1], _ENDINGS):
             return ()
         return change.child_ended(self.logs, parent, self.log.name, record.events[-1])
 
     # Saying
 
-    def say(self, branch: Branch, event: Event) -> None:
+    def record_immediate(self, branch: Branch, event: Event) -> None:
         """An immediate verb: kept until the next durable write, or recognised as said before."""
         self.refuse_inside_a_step(verb_of(event, said=True))
         with self.lock:
-            hot = self.hot
-            identity = saying(branch.mark, event)
-            count = branch.said.get(identity, 0) + 1
-            known = hot.said if branch.turn == hot.turn else hot.prelude_said
+            state = self.state
+            identity = identity_of(branch.mark, event)
+            count = branch.immediates.get(identity, 0) + 1
+            known = state.immediates if branch.turn == state.turn else state.prelude_immediates
             replayed = count <= known.get(identity, 0)
-            if hot.undoing and not replayed:
+            if state.undoing and not replayed:
                 return
-            if hot.ended and not replayed:
-                raise TaskFinished(hot.summary.id, hot.summary.status, verb_of(event, said=True))
+            if state.ended and not replayed:
+                raise TaskFinished(state.summary.id, state.summary.status, verb_of(event, said=True))
             seen = self.views.of(branch, version_of(event))
             rules.check(seen, event)  # on replay too: what was refused then is refused now
-            branch.said[identity] = count
+            branch.immediates[identity] = count
             if replayed:
                 self.views.again(branch, (identity, count), event)
                 return
-            self._buffer.append(replace(event, said=branch.mark))
+            self._buffer.append(replace(event, branch=branch.mark))
             self.views.add(branch, event)
 
     def refuse_inside_a_step(self, verb: str) -> None:
@@ -467,30 +478,26 @@ class Execution:
         if caller is not None and caller.call.task_id == self.log.name:
             raise NestedStep(verb, caller.call.step)
 
-    def see(self, branch: Branch) -> Hot:
+    def see(self, branch: Branch) -> State:
         """What a branch sees now; not to be kept."""
         with self.lock:
             return self.views.of(branch)
 
-    def user_state(self, branch: Branch) -> Hot:
+    def user_state(self, branch: Branch) -> State:
         """The user's state as a branch sees it."""
         with self.lock:
-            return self.beside.user_state(self.views.of(branch))
+            return self.linked_logs.user_state(self.views.of(branch))
 
     def messages(self, branch: Branch) -> Conversation:
         """The conversation as far as a branch sees it: the task's own, or its thread's."""
-        from holdfast.engine.conversations.conversation import (  # only agents that talk need it
-            Conversation,
-            Counted,
-            Ledger,
-            Shown,
-        )
+        from holdfast.engine.conversations.call_outcomes import CallOutcomes
+        from holdfast.engine.conversations.conversation import Conversation, Counted, Shown
 
         with self.lock:
-            ledger = Ledger(self.logs, self.log.name, self.value)
-            self._counted = self._counted or Counted(self.value, ledger, self.lock, self.logs.cache.messages)
+            outcomes = CallOutcomes(self.logs, self.log.name, self.value)
+            self._counted = self._counted or Counted(self.value, outcomes, self.lock, self.logs.cache.messages)
             logged, settled, said = self.views.messages(branch)
-            seen, talk = self.views.of(branch), self.beside.talk
+            seen, talk = self.views.of(branch), self.linked_logs.talk
             ref = codec.MessagesRef(self.log.name, seen.messages.count, seen.messages.digest)
             if talk is not None:
                 logged, settled = talk.shown(logged, settled, seen.pins)
@@ -511,17 +518,17 @@ class Execution:
 
     # Undoing
 
-    def undoing(self, one: Undo) -> Want:
+    def undoing(self, one: Undo) -> StepRequest:
         """The step that undoes something."""
         found = self.undoers.get(one.name)
-        if self.hot.mock:
-            return mocks.undo_want(found, one, self.log.name, self.value, self.mocks)
+        if self.state.mock:
+            return mocks.undo_request(found, one, self.log.name, self.value, self.mocks)
         if found is None:
             raise InvalidValue(
                 f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",
                 hint=f"declare it: @agent(tools=[…]) on {self.agent.name!r}, and resume the task",
             )
-        return undo_want(found, one, self.log.name, self.value)
+        return undo_request(found, one, self.log.name, self.value)
 
     def value(self, raw: Any) -> Any:
         """Decode a value of the log."""
@@ -531,7 +538,7 @@ class Execution:
 def _deliver(tickets: Sequence[Ticket]) -> None:
     """Told by the committing thread that something has landed, or has not."""
     for ticket in tickets:
-        run = cast("Execution", ticket.waiter)
-        with run.lock:
-            run.landed(ticket)
-            run.landed_once.notify_all()
+        execution = cast("Execution", ticket.waiter)
+        with execution.lock:
+            execution.batch_committed(ticket)
+            execution.batch_done.notify_all()

@@ -14,21 +14,21 @@ from holdfast.core.codec import Write
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.state import budget
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.core.state.summary import first_summary
-from holdfast.engine.conversations.thread_view import Talk, spoken
+from holdfast.engine.conversations.thread_view import ThreadView, spoken_messages
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 
 
-class Beside:
+class LinkedLogs:
     """The logs beside a task's own."""
 
     def __init__(self, logs: Logs, log: Log) -> None:
         self._logs = logs
         self._log = log
-        self._user: tuple[int, Hot] | None = None
-        self._talk: Talk | None = None
+        self._user: tuple[int, State] | None = None
+        self._talk: ThreadView | None = None
         self._payers: list[str] | None = None
         summary = log.state.summary
         self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
@@ -38,34 +38,34 @@ class Beside:
         """What goes to the heads of other logs when these events are written."""
         if not self.linked:
             return ()
-        hot, found = self._log.state, list[Write]()
-        told = list(budget.shares(hot, events)) if hot.payers else []
+        state, found = self._log.state, list[Write]()
+        told = list(budget.shares(state, events)) if state.payers else []
         if told:
-            found += (self._logs.beside(payer, told, hot.salt) for payer in self._paying())
+            found += (self._logs.write_at_head(payer, told, state.salt) for payer in self._paying())
         patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
-        if patches and hot.summary.user is not None and not _apart(hot):
-            by = f"{hot.summary.agent} in task {hot.summary.id}"
+        if patches and state.summary.user is not None and not _apart(state):
+            by = f"{state.summary.agent} in task {state.summary.id}"
             changed = [ev.StatePatched(patch=patch, by=by) for patch in patches]
-            salt = self._user_at(hot).salt
-            found.append(self._logs.beside(user_log(hot.summary.user), changed, salt))
-        said = spoken(hot, events, self._logs) if self.speaks else []
+            salt = self._user_at(state).salt
+            found.append(self._logs.write_at_head(user_log(state.summary.user), changed, salt))
+        said = spoken_messages(state, events, self._logs) if self.speaks else []
         if said and self.talk is not None:
-            found.append(self._logs.beside(self.talk.name, said, self.talk.salt))
-            self.talk.behind = True
+            found.append(self._logs.write_at_head(self.talk.name, said, self.talk.salt))
+            self.talk.is_stale = True
         return tuple(found)
 
     @property
     def speaks(self) -> bool:
         """Whether what the task says goes to its thread."""
-        hot = self._log.state
-        return hot.summary.thread is not None and not _apart(hot)
+        state = self._log.state
+        return state.summary.thread is not None and not _apart(state)
 
     @property
-    def talk(self) -> Talk | None:
+    def talk(self) -> ThreadView | None:
         """The thread's messages; None if the task has no thread."""
         thread = self._log.state.summary.thread
         if self._talk is None and thread is not None:
-            self._talk = Talk(self._logs, thread_log(thread), self._log)
+            self._talk = ThreadView(self._logs, thread_log(thread), self._log)
         return self._talk
 
     def pin(self) -> ev.Pins | None:
@@ -82,16 +82,16 @@ class Beside:
             self._read(self._log.state.pins)
 
     @property
-    def behind(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether the task has spoken since the thread was last read."""
-        return self._talk is not None and self._talk.behind
+        return self._talk is not None and self._talk.is_stale
 
-    def catch_up(self) -> None:
+    def reread(self) -> None:
         """Read what others said before the task's own last message."""
         if self._talk is not None:
             self._talk.grow()
 
-    def user_state(self, seen: Hot) -> Hot:
+    def user_state(self, seen: State) -> State:
         """The user's state as somebody sees it who sees that much of the task."""
         state = self._user_at(seen)
         if not seen.user_changes:
@@ -115,19 +115,19 @@ class Beside:
         if self.talk is not None:
             self.talk.load()
 
-    def _user_at(self, seen: Hot) -> Hot:
+    def _user_at(self, seen: State) -> State:
         assert seen.summary.user is not None
         if self._user is None or self._user[0] != seen.pins.user:
             self._user = (seen.pins.user, self._user_before(user_log(seen.summary.user), seen.pins.user))
         return self._user[1]
 
-    def _user_before(self, name: str, seq: int) -> Hot:
+    def _user_before(self, name: str, seq: int) -> State:
         """A task that began before tasks looked at their users sees nothing of them."""
         if not seq:
-            return Hot(summary=first_summary(name, ev.UserCreated(), 0))
+            return State(summary=first_summary(name, ev.UserCreated(), 0))
         return self._logs.load(name, upto=seq).state
 
 
-def _apart(hot: Hot) -> bool:
+def _apart(state: State) -> bool:
     """Whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
-    return bool(hot.forked_from) or hot.mock
+    return bool(state.forked_from) or state.mock

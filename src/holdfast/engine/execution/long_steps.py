@@ -34,7 +34,7 @@ class Loop(Protocol):
     """A task on an event loop, which looks after its steps itself."""
 
     @property
-    def acting(self) -> Iterable[Watched]: ...
+    def invocations(self) -> Iterable[Watched]: ...
 
 
 class LongSteps:
@@ -57,7 +57,7 @@ class LongSteps:
         loop = self.loops.get(task)
         return [
             *(one for one in self._running.copy() if one.task == task),
-            *(() if loop is None else list(loop.acting)),
+            *(() if loop is None else list(loop.invocations)),
         ]
 
     def begin(self, step: Watched) -> None:

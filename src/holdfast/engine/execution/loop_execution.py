@@ -10,18 +10,18 @@ from typing import Any
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import Group, Stored
 from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
-from holdfast.core.flows.requests import Branch, Record
+from holdfast.core.flows.requests import Append, Branch
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.execution.awaitable import not_awaited
-from holdfast.engine.execution.branches import Place, branch_numbers, current_place, outside_context, stands_for
+from holdfast.engine.execution.branches import BranchPlace, branch_numbers, current_place, outside_context, stands_for
 from holdfast.engine.execution.call import current_call
 from holdfast.engine.execution.execution import Execution, Services, Transacted
-from holdfast.engine.execution.pending import Entry, Stop
+from holdfast.engine.execution.pending import PendingWrite, Stop
 from holdfast.engine.logs.committer import Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.logs.loop_commits import hop_of
+from holdfast.engine.logs.loop_commits import delivery_to
 from holdfast.engine.system.exits import Exited, caught
 
 # Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. What is begun under one Python goes
@@ -32,7 +32,7 @@ class LoopExecution(Execution):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
-        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "acting"),
+        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "invocations"),
         *("active", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
     )
 
@@ -49,10 +49,10 @@ class LoopExecution(Execution):
     ) -> None:
         super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop)
         self._loop = asyncio.get_running_loop()
-        self.deliver = hop_of(self._loop)
+        self.deliver = delivery_to(self._loop)
         self.future = self._loop.create_future
         self.time = self._loop.time
-        self.acting: dict[Any, float] = {}
+        self.invocations: dict[Any, float] = {}
         self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self.drive: Any = None
@@ -80,7 +80,7 @@ class LoopExecution(Execution):
             raise UnnamedThread(verb, "outside the event loop") from None
         here = current_place.get()
         if here is None or here.execution is not self:
-            here = Place(self, self.root, self.root.seen, self.root.own)
+            here = BranchPlace(self, self.root, self.root.seen, self.root.own)
         if here.branch.owner is task:
             return here.branch
         if task is not None and here.branch.owner is stands_for(task):
@@ -95,13 +95,13 @@ class LoopExecution(Execution):
         self._own(branch)
         return branch
 
-    def born(self, here: Place) -> Place:
+    def born(self, here: BranchPlace) -> BranchPlace:
         """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
         parent, seen, own = here.branch, here.seen, here.own
         if parent.owner is not None and parent.owner is stands_for(asyncio.current_task()):
             seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
         branch = parent.child(seen=seen, own=own)
-        return Place(self, branch, branch.seen, branch.own)
+        return BranchPlace(self, branch, branch.seen, branch.own)
 
     def _own(self, branch: Branch) -> None:
         task = asyncio.current_task()
@@ -112,26 +112,26 @@ class LoopExecution(Execution):
 
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
-        current_place.set(Place(self, branch, branch.seen, branch.own))
+        current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
 
     # Writing
 
-    async def write(self, record: Record) -> Any:
+    async def write(self, record: Append) -> Any:
         """Write a record together with whatever other branches want written."""
-        if record.behind and self.agent.checkpoint != "every_step" and self._goes_behind(record):
-            return "behind"
-        entry = Entry(record, self.hot.seq)
-        if self.hot.summary.parent is not None:
+        if record.deferred and self.agent.checkpoint != "every_step" and self._is_deferred(record):
+            return "deferred"
+        entry = PendingWrite(record, self.state.seq)
+        if self.state.summary.parent is not None:
             entry.also = await asyncio.to_thread(self.wake_parent, record)
         self._queue.append(entry)
-        if self._flight is None:
-            self.take_off()
+        if self._in_flight is None:
+            self.submit_batch()
         if not entry.settled:
-            landed: asyncio.Future[Any] = self.future()
-            entry.tell = lambda done: resolve(landed)
-            await landed
-        if self.beside.behind:
-            await asyncio.to_thread(self.beside.catch_up)
+            batch_committed: asyncio.Future[Any] = self.future()
+            entry.tell = lambda done: resolve(batch_committed)
+            await batch_committed
+        if self.linked_logs.is_stale:
+            await asyncio.to_thread(self.linked_logs.reread)
         return entry.result()
 
     def send(self, group: Group) -> None:
@@ -144,9 +144,9 @@ class LoopExecution(Execution):
             ticket.outcome = self.logs.committer.commit(group)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             ticket.error = error
-        self.landed(ticket)
+        self.batch_committed(ticket)
 
-    def catch_up(self, batch: list[Entry]) -> None:
+    def reread(self, batch: list[PendingWrite]) -> None:
         """The log moved on: read it in a thread, then decide again."""
         reading = self._loop.run_in_executor(None, self._read)
 
@@ -155,7 +155,7 @@ class LoopExecution(Execution):
                 self._refused(batch, done.result())
             except (Exception, LeaseLost) as error:  # noqa: BLE001 — it belongs to those who wait
                 self._broke(batch, error)
-            self.next_flight()
+            self.submit_next()
 
         reading.add_done_callback(read)
 
@@ -164,16 +164,16 @@ class LoopExecution(Execution):
         while True:
             head = self.log.head
             rows = await asyncio.to_thread(self._read)
-            if self.log.head is head and self._flight is None:
+            if self.log.head is head and self._in_flight is None:
                 self._follow(rows)
                 return
             await asyncio.sleep(0.001)
 
     async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
         """`transact`, in a thread. Nothing else of the task is written meanwhile, even if nobody waits any more."""
-        while self._flight is not None:
+        while self._in_flight is not None:
             await asyncio.sleep(0.001)
-        self._flight = ([], [], None)
+        self._in_flight = ([], [], None)
         job = self._loop.create_task(asyncio.to_thread(self.transaction, work, seconds), context=outside_context())
         result: asyncio.Future[bool] = self.future()
 
@@ -186,7 +186,7 @@ class LoopExecution(Execution):
             else:
                 if not result.done():
                     result.set_result(moved)
-            self.next_flight()
+            self.submit_next()
 
         job.add_done_callback(done)
         return await result
@@ -251,13 +251,13 @@ class LoopExecution(Execution):
         why = foremost([one[0] for one in waits])
         wake_us = min((wake for _, wake, _ in waits if wake is not None), default=None)
         self._closing = self.future()
-        entry = Entry(Record((ev.TaskSuspended(why=why, wake_us=wake_us),), decided=True), self.hot.seq)
+        entry = PendingWrite(Append((ev.TaskSuspended(why=why, wake_us=wake_us),), decided=True), self.state.seq)
         entry.tell = self._suspended
         self._queue.append(entry)
-        if self._flight is None:
-            self.take_off()
+        if self._in_flight is None:
+            self.submit_batch()
 
-    def _suspended(self, entry: Entry) -> None:
+    def _suspended(self, entry: PendingWrite) -> None:
         """Either nothing more happens here, or what came meanwhile lets the parked ones look again."""
         closing, self._closing = self._closing, None
         if closing is not None:
@@ -345,19 +345,19 @@ class LoopExecution(Execution):
     def _announce_long(self) -> None:
         self._looking = None
         long_ago = self.time() - limits.ANNOUNCE_SECONDS
-        for acting, began in list(self.acting.items()):
+        for invocation, began in list(self.invocations.items()):
             if began <= long_ago and not self.suspended:
-                del self.acting[acting]
-                self._queue.append(Entry(Record((acting.announcement(),)), self.hot.seq))
-                if self._flight is None:
-                    self.take_off()
-        if self.acting:
+                del self.invocations[invocation]
+                self._queue.append(PendingWrite(Append((invocation.announcement(),)), self.state.seq))
+                if self._in_flight is None:
+                    self.submit_batch()
+        if self.invocations:
             self.look_later()
 
-    def tell(self, landed: asyncio.Future[None]) -> None:
+    def tell(self, batch_committed: asyncio.Future[None]) -> None:
         """Resolve a future from another thread."""
         try:
-            self._loop.call_soon_threadsafe(resolve, landed)
+            self._loop.call_soon_threadsafe(resolve, batch_committed)
         except RuntimeError:
             return  # the loop is gone, and so is whoever waited
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core import names
 from holdfast.core.errors import InvalidValue
-from holdfast.core.flows.requests import Want
+from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Tool, undo_name
 from holdfast.engine.definitions.signature import Parameters
@@ -18,7 +18,7 @@ from holdfast.engine.execution import step_request
 from holdfast.engine.logs.log import Log
 
 
-def kept(mocks: dict[str, Mapping[str, Any]], id: str, given: Any) -> bool:
+def register_mocks(mocks: dict[str, Mapping[str, Any]], id: str, given: Any) -> bool:
     """Whether a task is a mock one, as `mock=` says. Mocks given for this task alone are kept for this process."""
     if isinstance(given, bool):
         return given
@@ -46,29 +46,31 @@ def refuse_real(log: Log, asked: bool) -> None:
         )
 
 
-def mocked(want: Want, given: Mapping[str, Any], in_mock_task: bool) -> Want:
+def mocked(request: StepRequest, given: Mapping[str, Any], in_mock_task: bool) -> StepRequest:
     """A call as its task makes it: with the mock that was given for it, and a unique key apart from the real ones."""
-    if given and want.tool in given:
-        want = replace(want, mock=given[want.tool])
-    if in_mock_task and want.unique:
-        want = replace(want, unique=names.MOCK_KEYS + want.unique)
-    return want
+    if given and request.tool in given:
+        request = replace(request, mock=given[request.tool])
+    if in_mock_task and request.unique:
+        request = replace(request, unique=names.MOCK_KEYS + request.unique)
+    return request
 
 
-def stand_in(want: Want) -> tuple[Callable[..., Any], tuple[str, ...]]:
+def stand_in(request: StepRequest) -> tuple[Callable[..., Any], tuple[str, ...]]:
     """What is called instead of a tool, and which parameters of it Holdfast fills in."""
-    mock = want.mock
+    mock = request.mock
     if isinstance(mock, Tool):
         mock = mock.fn
-    return (mock, Parameters(mock, name=want.name).given) if callable(mock) else (_giving(mock), ())
+    return (mock, Parameters(mock, name=request.name).given) if callable(mock) else (_giving(mock), ())
 
 
-def undo_want(found: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], given: Mapping[str, Any]) -> Want:
+def undo_request(
+    found: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], given: Mapping[str, Any]
+) -> StepRequest:
     """A step that undoes nothing outside: the mock of what would, or nothing but its record."""
     mock = given.get(one.name, found.mock if isinstance(found, Tool) else UNSET)
     instead = mock if callable(mock) else _giving(None if mock is UNSET else mock)
     undo = found if isinstance(found, Tool) else instead
-    return step_request.undo_want(undo, one, task_id, value, _named(instead))
+    return step_request.undo_request(undo, one, task_id, value, _named(instead))
 
 
 def _giving(value: Any) -> Callable[..., Any]:

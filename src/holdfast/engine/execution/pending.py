@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Write
-from holdfast.core.flows.requests import Record
+from holdfast.core.flows.requests import Append
 
 _PENDING = object()
 
@@ -19,18 +19,18 @@ class Stop:
         self.asked = False
 
 
-class Entry:
+class PendingWrite:
     """A record on its way: what to write, here and `also` in other logs, and what became of it."""
 
     __slots__ = ("also", "answer", "decided_at", "error", "record", "tell")
 
-    def __init__(self, record: Record, decided_at: int, also: tuple[Write, ...] = ()) -> None:
+    def __init__(self, record: Append, decided_at: int, also: tuple[Write, ...] = ()) -> None:
         self.record = record
         self.decided_at = decided_at
         self.also = also
         self.answer: Any = _PENDING
         self.error: BaseException | None = None
-        self.tell: Callable[[Entry], None] | None = None
+        self.tell: Callable[[PendingWrite], None] | None = None
 
     def settle(self, answer: Any, error: BaseException | None = None) -> None:
         self.answer, self.error = answer, error
@@ -52,10 +52,10 @@ class Entry:
         """Whether it may be refused for a reason of its own, which must not fail others with it."""
         record = self.record
         signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
-        return bool(record.takes or record.frees or signals or self.also)
+        return bool(record.unique_keys or record.freed_keys or signals or self.also)
 
 
-def settle(batch: Sequence[Entry], error: BaseException | None = None) -> None:
+def settle(batch: Sequence[PendingWrite], error: BaseException | None = None) -> None:
     """Tell all of them the same."""
     for entry in batch:
         entry.settle(error is None, error)

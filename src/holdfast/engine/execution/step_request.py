@@ -15,7 +15,7 @@ from holdfast.core.codec import Secret
 from holdfast.core.durations import Duration, Retry, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Fields, Usage
-from holdfast.core.flows.requests import Want
+from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent, Tool, as_errors, as_retry, undo_name
 from holdfast.engine.definitions.signature import Parameters, parameters_of
@@ -30,7 +30,7 @@ UNDO_RETRY = Retry(attempts=5)
 """How often something is tried that undoes, when nobody says."""
 
 
-def step_want(
+def step_request(
     agent: Agent,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -41,7 +41,7 @@ def step_want(
     retry_on: Sequence[type[BaseException]] = (),
     timeout: Duration | None = None,
     estimate: Usage | int | None = None,
-) -> tuple[Want, Parameters]:
+) -> tuple[StepRequest, Parameters]:
     """A plain step: any function with arguments."""
     if isinstance(fn, _DECLARED):
         verb = "call" if isinstance(fn, Tool) else "spawn"
@@ -50,7 +50,7 @@ def step_want(
         raise InvalidValue(f"{fn!r} cannot be called", hint="give a function, and its arguments after it")
     parameters = parameters_of(fn, name)
     arguments = parameters.bind(args, kwargs)
-    want = Want(
+    request = StepRequest(
         name=parameters.name,
         fn=_bound(fn, args, kwargs),
         input={key: _packed(value, parameters.name, key) for key, value in arguments.items()},
@@ -62,7 +62,7 @@ def step_want(
         is_async=parameters.is_async,
         estimate=None if estimate is None else as_usage(estimate),
     )
-    return want, parameters
+    return request, parameters
 
 
 def as_usage(given: Usage | int) -> Usage:
@@ -73,12 +73,12 @@ def as_usage(given: Usage | int) -> Usage:
     return usage
 
 
-def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
+def call_request(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
     """A call of a tool."""
     given = tool.parameters.check({name: _revealed(value) for name, value in arguments.items()})
     input, hidden, secrets = _input(tool, arguments)
     compensate = tool.compensate
-    return Want(
+    return StepRequest(
         name=tool.name,
         fn=tool.fn,
         given=tool.parameters.given,
@@ -105,9 +105,9 @@ def call_want(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Want:
     )
 
 
-def undo_want(
+def undo_request(
     undo: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], instead: Callable[..., Any] | None = None
-) -> Want:
+) -> StepRequest:
     """A step that undoes: what a tool declared is given the call, what an agent registered its own arguments.
 
     `instead` is what is called in a mock task.
@@ -121,7 +121,7 @@ def undo_want(
     else:
         fn = lambda: plain(**arguments)  # noqa: E731
     tool = undo if isinstance(undo, Tool) else None
-    return Want(
+    return StepRequest(
         name=one.name,
         fn=fn,
         input={"of": codec.pack(one.step)} if one.step else one.input,

@@ -10,14 +10,21 @@ from holdfast.engine.logs.cache import Cache
 from holdfast.store.protocol import Store
 
 if TYPE_CHECKING:
-    from holdfast.engine.logs.redis import Address
+    from holdfast.engine.logs.redis import RedisAddress
     from holdfast.store.sqlite.file import Durability
 
 DEFAULT_URL = "holdfast.db"
 _HELP = "use a path, sqlite:///path, postgresql://… or memory:"
 
 
-def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, snapshots_kept: int, at_us: int) -> Store:
+def open_store(
+    url: str | os.PathLike[str] | None,
+    *,
+    durability: str | None,
+    snapshots_kept: int,
+    at_us: int,
+    read_only: bool = False,
+) -> Store:
     """Open the store at an address; without one, at $HOLDFAST_URL or holdfast.db."""
     address = os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
     if not address or "\0" in address:
@@ -30,6 +37,8 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
         from holdfast.store.memory.store import MemoryStore
 
         return MemoryStore()
+    if read_only and scheme in ("postgres", "postgresql"):
+        raise InvalidUrl("only files can be opened read-only", hint="connect as a role that may only read")
     if scheme in ("postgres", "postgresql") and colon:
         return _open_postgres(address, level, snapshots_kept, at_us)
     if scheme == "sqlite" and colon:
@@ -48,10 +57,14 @@ def open_store(url: str | os.PathLike[str] | None, *, durability: str | None, sn
         raise InvalidUrl(f"{address!r} has the unknown scheme {scheme!r}", hint=_HELP)
     else:
         path = address
+    if read_only:
+        from holdfast.store.sqlite.read_only import ReadOnlyStore
+
+        return ReadOnlyStore(path)
     return _open_sqlite(path, level or "full", snapshots_kept, at_us)
 
 
-def cache_address(url: str | None, cache_bytes: int) -> Address | None:
+def cache_address(url: str | None, cache_bytes: int) -> RedisAddress | None:
     """Where servers share states, if they do: what was given, else $HOLDFAST_CACHE. It is checked, but not called."""
     if type(cache_bytes) is not int or cache_bytes < 0:
         raise InvalidValue(f"cache_bytes={cache_bytes!r} is not a number of bytes", hint="give 0 or more")
@@ -65,13 +78,13 @@ def cache_address(url: str | None, cache_bytes: int) -> Address | None:
     return where
 
 
-def open_cache(store: Store, where: Address | None, cache_bytes: int) -> Cache:
+def open_cache(store: Store, where: RedisAddress | None, cache_bytes: int) -> Cache:
     """What an app remembers, by itself and with other servers."""
     if where is None:
         return Cache(cache_bytes)
-    from holdfast.engine.logs.shared_cache import Tier
+    from holdfast.engine.logs.shared_cache import SharedCache
 
-    return Cache(cache_bytes, Tier(where, store))
+    return Cache(cache_bytes, SharedCache(where, store))
 
 
 def _open_sqlite(path: str, durability: Durability, snapshots_kept: int, at_us: int) -> Store:

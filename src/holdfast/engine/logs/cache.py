@@ -15,13 +15,13 @@ from msgspec import Raw, Struct
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Head
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 
 if TYPE_CHECKING:
     from holdfast.core.messages import Message
     from holdfast.core.messages.tokens import Count
     from holdfast.engine.logs.log import Log
-    from holdfast.engine.logs.shared_cache import Tier
+    from holdfast.engine.logs.shared_cache import SharedCache
 
 Value = TypeVar("Value")
 
@@ -46,7 +46,7 @@ class Kept(Struct, frozen=True):
     """A state at a head. Nobody changes it: it is copied on its way in and on its way out."""
 
     head: Head
-    hot: Hot
+    state: State
     sizes: Sizes
     ground: Ground
 
@@ -82,7 +82,7 @@ class Heard(Struct):
         return limits.CACHE_MESSAGE_BYTES + len(codec.dump(self.message))
 
 
-class Counts(Struct):
+class CacheCounts(Struct):
     """What came of asking for states: in memory, in the tier that servers share, or neither."""
 
     hits: int = 0
@@ -149,13 +149,13 @@ class Bounded(Generic[Value]):
 class Cache:
     """All that one app remembers; `tier` is what it shares with other servers, if anything."""
 
-    def __init__(self, bytes: int = limits.CACHE_BYTES, tier: Tier | None = None) -> None:
+    def __init__(self, bytes: int = limits.CACHE_BYTES, tier: SharedCache | None = None) -> None:
         entries = limits.CACHE_ENTRIES
         self.states: Bounded[Kept] = Bounded(bytes // 2, entries)
         self.talks: Bounded[Spoken] = Bounded(bytes // 4, entries)
         self.messages: Bounded[Heard] = Bounded(bytes // 4, entries)
         self.tier = tier
-        self.counts = Counts() if tier is None else tier.counts
+        self.counts = CacheCounts() if tier is None else tier.counts
 
     def remember(self, log: Log) -> None:
         """Keep a log's state as it is now, and let other servers have it if it went on by enough."""

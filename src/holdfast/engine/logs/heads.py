@@ -9,7 +9,7 @@ from holdfast.core import limits
 from holdfast.core.codec import Head
 
 
-class Known(NamedTuple):
+class KnownHead(NamedTuple):
     """A head that was acknowledged, and the turn the task was in."""
 
     head: Head
@@ -20,12 +20,12 @@ class Heads:
     """How far logs had come when this process last wrote to them: one that is behind that later has lost something."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownHead] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
-    def get(self, name: str) -> Known | None:
+    def get(self, name: str) -> KnownHead | None:
         """What was acknowledged of a log, if it was here."""
         return self._known.get(name)
 
@@ -34,7 +34,7 @@ class Heads:
         before = self._known.get(name)
         if name[0] == "@" or (before is not None and before.head.seq > head.seq):
             return
-        self._known[name] = Known(head, turn)
+        self._known[name] = KnownHead(head, turn)
         while len(self._known) > limits.MAX_KNOWN_HEADS:
             with contextlib.suppress(RuntimeError, StopIteration, KeyError):  # another thread does the same
                 del self._known[next(iter(self._known))]

@@ -12,16 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Take, Write, joined
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, UniqueKey, Write, merge_writes
 from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent
 from holdfast.core.events import Event, StepCompleted, TaskClaimed
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import FOLD_VERSION, Hot
+from holdfast.core.state.shapes import FOLD_VERSION, State
 from holdfast.core.state.summary import SUMMARISED, summarise
 from holdfast.engine.logs.cache import Ground, Kept, Sizes
-from holdfast.engine.logs.heads import Known
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.logs.heads import KnownHead
+from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
 
 
-class Told(Struct, frozen=True, gc=False):
+class PlacedEvent(Struct, frozen=True, gc=False):
     """An event at its place, as it was folded."""
 
     seq: int
@@ -44,12 +44,12 @@ class Log:
         self._logs = logs
         self.name = name
         self.head = Head(0, codec.genesis(name))
-        self.hot: Hot | None = None
-        self.tail: list[Told] | None = None
+        self.folded: State | None = None
+        self.tail: list[PlacedEvent] | None = None
         self.ground: Ground | None = Ground()
         self._claimed: tuple[Head, Head] | None = None
         self._size = self._sized_at = 0
-        self.promised: Known | None = None
+        self.promised: KnownHead | None = None
         self.lost = False
         self._weight = 0
         self._snapshot_at = limits.SNAPSHOT_MIN_BYTES
@@ -57,10 +57,10 @@ class Log:
         self._next_snapshot_at = 0
 
     @property
-    def state(self) -> Hot:
+    def state(self) -> State:
         """The state; a log that was loaded or created has one."""
-        assert self.hot is not None
-        return self.hot
+        assert self.folded is not None
+        return self.folded
 
     @property
     def unclaimed(self) -> Head | None:
@@ -75,22 +75,22 @@ class Log:
         events: Sequence[Event],
         *,
         origin: Origin | None = None,
-        takes: tuple[Take, ...] = (),
-        frees: tuple[str, ...] = (),
+        unique_keys: tuple[UniqueKey, ...] = (),
+        freed_keys: tuple[str, ...] = (),
         also: tuple[Write, ...] = (),
     ) -> None:
         """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
-        beside = origin or takes or frees or also
+        beside = origin or unique_keys or freed_keys or also
         if not beside and len(events) == 1 and self._append_event(events[0]):
             return
         write = self.draft(events, origin)
-        placed = self._logs.committer.commit(Group((write, *joined(also)), takes, frees))
+        placed = self._logs.committer.commit(Group((write, *merge_writes(also)), unique_keys, freed_keys))
         self.accept(write, placed[0])
 
     def _append_event(self, event: Event) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
-        hot, logs = self.hot, self._logs
-        if hot is None or hot.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
+        state, logs = self.folded, self._logs
+        if state is None or state.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
             return False
         at_us = logs.clock.now_us()
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
@@ -99,9 +99,9 @@ class Log:
         digest = logs.committer.commit_event(self.name, self.head, draft)
         written, body, seq = draft.event, draft.body, self.head.seq + 1
         assert written is not None and body is not None
-        self.hot, self.head = evolve(hot, self.name, seq, at_us, written), Head(seq, digest)
+        self.folded, self.head = evolve(state, self.name, seq, at_us, written), Head(seq, digest)
         if self.tail is not None:
-            self.tail.append(Told(seq, at_us, written))
+            self.tail.append(PlacedEvent(seq, at_us, written))
         self._weight += len(body)
         return True
 
@@ -110,18 +110,18 @@ class Log:
         promised, self.promised = self.promised, None
         if promised is not None:
             self._logs.on_lost.confirm(self._logs, self, promised)
-        hot = self.hot
+        state = self.folded
         for index, event in enumerate(events):
-            rules.check(hot, event)
+            rules.check(state, event)
             if index < len(events) - 1:
-                hot = evolve(hot.copy() if index == 0 and hot is not None else hot, self.name, 0, 0, event)
-                hot.seq = self.head.seq
+                state = evolve(state.copy() if index == 0 and state is not None else state, self.name, 0, 0, event)
+                state.seq = self.head.seq
 
     def draft(self, events: Sequence[Event], origin: Origin | None = None, *, ours: bool = False) -> Write:
         """What to write for these events; `ours` are put together by the engine, so their fields have their types."""
         at_us = self._logs.clock.now_us()
-        before = summary = None if self.hot is None else self.hot.summary
-        salt: str = getattr(events[0], "salt", "") if self.hot is None else self.hot.salt
+        before = summary = None if self.folded is None else self.folded.summary
+        salt: str = getattr(events[0], "salt", "") if self.folded is None else self.folded.salt
         drafts: list[Draft] = []
         blobs: tuple[Blob, ...] = ()
         for event in events:
@@ -129,7 +129,7 @@ class Log:
             if quick is not None:
                 drafts.append(quick)
                 continue
-            drafted, beside = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
+            drafted, beside = codec.draft(replace(event, nonce=random_hex(8)) if salt else event, at_us, salt)
             drafts.append(drafted)
             if beside:
                 blobs += beside
@@ -143,15 +143,15 @@ class Log:
 
     def accept(self, write: Write, placed: Placed) -> None:
         """Take in what has been written."""
-        seq, hot = placed.first - 1, self.hot
+        seq, state = placed.first - 1, self.folded
         for draft in write.drafts:
             seq += 1
             assert draft.event is not None and draft.body is not None
-            hot = evolve(hot, self.name, seq, draft.at_us, draft.event)
+            state = evolve(state, self.name, seq, draft.at_us, draft.event)
             if self.tail is not None:
-                self.tail.append(Told(seq, draft.at_us, draft.event))
+                self.tail.append(PlacedEvent(seq, draft.at_us, draft.event))
             self._weight += len(draft.body)
-        self.hot, self.head = hot, Head(seq, placed.digests[-1])
+        self.folded, self.head = state, Head(seq, placed.digests[-1])
         self.remember()
         tier = self._logs.cache.tier
         if tier is not None and write.summary is not None and write.summary.status == "pending":
@@ -165,7 +165,7 @@ class Log:
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""
         if not self.lost and self.unclaimed is None:
-            self._logs.heads.remember(self.name, self.head, 0 if self.hot is None else self.hot.turn)
+            self._logs.heads.remember(self.name, self.head, 0 if self.folded is None else self.folded.turn)
 
     def refresh(self) -> list[Stored]:
         """Read what others have appended since; Diverged if what is known of it is gone."""
@@ -194,48 +194,48 @@ class Log:
 
     def follow(self, rows: Sequence[Stored], log: str) -> None:
         """Fold rows that come next; `log` is the one they were written to."""
-        hot, seq, weight = self.hot, self.head.seq, 0
+        state, seq, weight = self.folded, self.head.seq, 0
         for row in rows:
             if row.seq != seq + 1:
                 raise LogCorrupt(log, seq + 1, f"the next event is {row.seq}")
             seq = row.seq
             event = decoded(log, row)
-            hot = evolve(hot, log, seq, row.at_us, event)
+            state = evolve(state, log, seq, row.at_us, event)
             if self.tail is not None:
-                self.tail.append(Told(seq, row.at_us, event))
+                self.tail.append(PlacedEvent(seq, row.at_us, event))
             weight += len(row.body or b"")
         if rows:
             before = self.head if len(rows) == 1 else Head(rows[-2].seq, rows[-2].digest)
-            self.hot, self.head = hot, Head(seq, rows[-1].digest)
+            self.folded, self.head = state, Head(seq, rows[-1].digest)
             self._claimed = (self.head, before) if rows[-1].kind == "task_claimed" else None
             self._weight += weight
 
     def restore(self, snapshot: Snapshot) -> None:
         """Begin from a snapshot."""
         body = codec.inflate(snapshot.body)
-        self.hot = codec.load(body, Hot)
+        self.folded = codec.load(body, State)
         self.head = Head(snapshot.seq, snapshot.digest)
         self._size, self._snapshot_at = len(body), max(limits.SNAPSHOT_MIN_BYTES, len(body))
 
     def kept(self) -> Kept | None:
         """A copy of the state for a cache; None if it is not known what it stands on."""
-        if self.hot is None or self.ground is None or self.hot.seq != self.head.seq or self.unclaimed is not None:
+        if self.folded is None or self.ground is None or self.folded.seq != self.head.seq or self.unclaimed is not None:
             return None
         if self._weight - self._sized_at > max(limits.CACHE_SIZED_BYTES, self._size):
-            self._size, self._sized_at = len(codec.dump(self.hot)), self._weight
+            self._size, self._sized_at = len(codec.dump(self.folded)), self._weight
         sizes = Sizes(self._size, self._sized_at, self._weight, self._snapshot_at)
-        return Kept(self.head, self.hot.copy(), sizes, self.ground)
+        return Kept(self.head, self.folded.copy(), sizes, self.ground)
 
     def resume(self, kept: Kept) -> None:
         """Begin from a copy of a state that was kept."""
-        self.head, self.hot, self.ground = kept.head, kept.hot.copy(), kept.ground
+        self.head, self.folded, self.ground = kept.head, kept.state.copy(), kept.ground
         sizes = kept.sizes
         self._size, self._sized_at, self._weight, self._snapshot_at = sizes.size, sizes.sized_at, sizes.since, sizes.due
 
     def _snapshot(self, at_us: int) -> Snapshot:
         """A snapshot of the present head. It is due when the log since the last one outweighs it."""
         failpoint("snapshot.before")
-        body = codec.dump(self.hot)
+        body = codec.dump(self.folded)
         self._weight_at_snapshot, self._next_snapshot_at = self._weight, max(limits.SNAPSHOT_MIN_BYTES, len(body))
         return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
 

@@ -29,21 +29,21 @@ from holdfast.core.names import thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
-from holdfast.engine.logs.heads import Heads, Known
+from holdfast.engine.logs.heads import Heads, KnownHead
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.system.entropy import random_hex
 from holdfast.store.protocol import Store
 
 
 class OnLost(Protocol):
     """What is done about a log that no longer has what was acknowledged to this process."""
 
-    def behind(self, logs: Logs, log: Log) -> list[Stored]:
+    def head_missing(self, logs: Logs, log: Log) -> list[Stored]:
         """The head in memory is not in the store."""
         ...
 
-    def confirm(self, logs: Logs, log: Log, known: Known) -> None:
+    def confirm(self, logs: Logs, log: Log, known: KnownHead) -> None:
         """Before the first write to a log that was read: refuse if it lost what is known of it."""
         ...
 
@@ -51,10 +51,10 @@ class OnLost(Protocol):
 class RefuseLost:
     """Raises Diverged and writes nothing: for logs that are only read."""
 
-    def behind(self, logs: Logs, log: Log) -> list[Stored]:
+    def head_missing(self, logs: Logs, log: Log) -> list[Stored]:
         raise Diverged(log.name, log.head.seq, logs.head(log.name).seq, frozen=False)
 
-    def confirm(self, logs: Logs, log: Log, known: Known) -> None:
+    def confirm(self, logs: Logs, log: Log, known: KnownHead) -> None:
         raise Diverged(log.name, known.head.seq, log.head.seq, frozen=False)
 
 
@@ -107,7 +107,7 @@ class Logs:
         rows = self.store.read(log.name, after=head.seq - 1)
         if rows and rows[0].seq == head.seq and rows[0].digest == head.digest:
             return rows[1:]
-        return self.on_lost.behind(self, log)
+        return self.on_lost.head_missing(self, log)
 
     def segments(self, name: str, upto: int | None = None) -> list[Segment]:
         """Where a log's events lie, oldest first."""
@@ -192,18 +192,18 @@ class Logs:
         if len(past) >= limits.MAX_FORK_DEPTH:
             raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
         log = Log(self, name)
-        log.head, log.hot, log.ground = parent.head, parent.hot, None
+        log.head, log.folded, log.ground = parent.head, parent.folded, None
         # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.
         log.append(events, origin=Origin(past[-1].log, parent.head.seq))
         return log
 
-    def beside(self, name: str, events: Sequence[Event], salt: str = "") -> Write:
+    def write_at_head(self, name: str, events: Sequence[Event], salt: str = "") -> Write:
         """Events for the head of another log, wherever that is when they are written."""
         at_us = self.clock.now_us()
         drafts: list[Draft] = []
         blobs: tuple[Blob, ...] = ()
         for event in events:
-            draft, values = codec.draft(replace(event, nonce=chance(8)) if salt else event, at_us, salt)
+            draft, values = codec.draft(replace(event, nonce=random_hex(8)) if salt else event, at_us, salt)
             drafts.append(draft)
             blobs += values
         return Write(name, tuple(drafts), None, blobs=blobs)
@@ -239,8 +239,8 @@ class Logs:
         """How far the logs that a task looks at have come; they are begun if they are not there."""
         if user is None and thread is None:
             return None
-        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=chance(8)))
-        salt = "" if user is None else chance(8)
+        people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=random_hex(8)))
+        salt = "" if user is None else random_hex(8)
         talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user))
         return Pins(people, talk)
 

@@ -12,13 +12,13 @@ from holdfast.engine.logs.committer import Committer, Ticket
 from holdfast.store.protocol import Placed
 
 
-class Landing(Protocol):
+class CommitWaiter(Protocol):
     """Who waits for a ticket on an event loop."""
 
-    def landed(self, ticket: Ticket) -> None: ...
+    def batch_committed(self, ticket: Ticket) -> None: ...
 
 
-class Hop:
+class LoopDelivery:
     """The one way into a loop. Tickets on it wait for a Landing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -26,24 +26,24 @@ class Hop:
 
     def __call__(self, tickets: Sequence[Ticket]) -> None:
         try:
-            self._loop.call_soon_threadsafe(_land, tickets)
+            self._loop.call_soon_threadsafe(_deliver_all, tickets)
         except RuntimeError:
             return  # the loop is gone; what was written is in the log
 
 
-def _land(tickets: Sequence[Ticket]) -> None:
+def _deliver_all(tickets: Sequence[Ticket]) -> None:
     for ticket in tickets:
-        cast("Landing", ticket.waiter).landed(ticket)
+        cast("CommitWaiter", ticket.waiter).batch_committed(ticket)
 
 
-_hops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hop] = weakref.WeakKeyDictionary()
+_hops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopDelivery] = weakref.WeakKeyDictionary()
 
 
-def hop_of(loop: asyncio.AbstractEventLoop) -> Hop:
+def delivery_to(loop: asyncio.AbstractEventLoop) -> LoopDelivery:
     """The way into this loop."""
     hop = _hops.get(loop)
     if hop is None:
-        hop = _hops[loop] = Hop(loop)
+        hop = _hops[loop] = LoopDelivery(loop)
     return hop
 
 
@@ -53,7 +53,7 @@ class LoopCommits:
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
         self._loop = asyncio.get_running_loop()
-        self._hop = hop_of(self._loop)
+        self._hop = delivery_to(self._loop)
 
     async def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group together with whatever else is queued by then."""
@@ -66,7 +66,7 @@ class _Settling:
     def __init__(self, future: asyncio.Future[tuple[Placed, ...]]) -> None:
         self._future = future
 
-    def landed(self, ticket: Ticket) -> None:
+    def batch_committed(self, ticket: Ticket) -> None:
         if self._future.done():
             return
         try:

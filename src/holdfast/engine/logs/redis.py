@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast.core import limits
 from holdfast.core.durations import seconds
 from holdfast.core.errors import HoldfastError, InvalidUrl, MissingExtra
-from holdfast.engine.logs.cache import Counts
+from holdfast.engine.logs.cache import CacheCounts
 
 Answer = TypeVar("Answer")
 Client = Any
@@ -25,7 +25,7 @@ Client = Any
 _HELP = "write redis://host:6379/0, rediss://… or unix:///path; ?expire=1h says how long states stay"
 
 
-class Address(Struct, frozen=True):
+class RedisAddress(Struct, frozen=True):
     """Where a Redis server is, how it is shown to people, and how long it keeps what we put there."""
 
     url: str
@@ -33,7 +33,7 @@ class Address(Struct, frozen=True):
     expire: float
 
 
-def address(url: str) -> Address:
+def address(url: str) -> RedisAddress:
     """Read an address, or say what is wrong with it. Whether anybody is there is not asked."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidUrl(f"cache={url!r} is not an address", hint=_HELP)
@@ -54,7 +54,7 @@ def address(url: str) -> Address:
     if odd or not options.get("db", "0").isdecimal():
         raise InvalidUrl(f"the cache {shown!r} has the unknown option {(odd or ['db'])[0]!r}", hint=_HELP)
     given = urlencode({name: value for name, value in options.items() if name != "expire"})
-    return Address(parts._replace(query=given).geturl(), shown, _expire(options.get("expire"), shown))
+    return RedisAddress(parts._replace(query=given).geturl(), shown, _expire(options.get("expire"), shown))
 
 
 def _expire(given: str | None, shown: str) -> float:
@@ -69,10 +69,10 @@ def _expire(given: str | None, shown: str) -> float:
     return length
 
 
-class Link:
+class RedisConnection:
     """The way to one server. Safe from several threads."""
 
-    def __init__(self, where: Address, counts: Counts) -> None:
+    def __init__(self, where: RedisAddress, counts: CacheCounts) -> None:
         self.shown = where.shown
         self.counts = counts
         self._lock = threading.Lock()
@@ -140,7 +140,7 @@ class Link:
             _warn("the cache %s is away: %s; everything goes on without it", self.shown, error or type(error).__name__)
 
 
-def _client(where: Address) -> tuple[tuple[type[Exception], ...], Client]:
+def _client(where: RedisAddress) -> tuple[tuple[type[Exception], ...], Client]:
     require()
     from redis import Redis, RedisError
     from redis.backoff import NoBackoff

@@ -17,24 +17,24 @@ from msgspec import Struct
 from holdfast.core import codec, limits
 from holdfast.core.codec import Head
 from holdfast.core.errors import HoldfastError
-from holdfast.core.state.shapes import FOLD_VERSION, Hot
-from holdfast.engine.logs.cache import Bounded, Counts, Ground, Kept, Sizes
-from holdfast.engine.logs.redis import Address, Link
+from holdfast.core.state.shapes import FOLD_VERSION, State
+from holdfast.engine.logs.cache import Bounded, CacheCounts, Ground, Kept, Sizes
+from holdfast.engine.logs.redis import RedisAddress, RedisConnection
 from holdfast.store.protocol import Generation, Store
 
 
-class Tier:
+class SharedCache:
     """States that servers share, and wake-ups."""
 
-    def __init__(self, where: Address, store: Store) -> None:
-        self.counts = Counts()
+    def __init__(self, where: RedisAddress, store: Store) -> None:
+        self.counts = CacheCounts()
         self._store = store
-        self._link = Link(where, self.counts)
+        self._link = RedisConnection(where, self.counts)
         self._expire_ms = int(where.expire * 1000)
         self._identity = store.identity()
         self._known: Bounded[int] = Bounded(limits.CACHE_ENTRIES, limits.CACHE_ENTRIES)
-        self._courier = Courier(self._carry)
-        self._ears: list[Ear] = []
+        self._courier = Sender(self._carry)
+        self._ears: list[RedisListener] = []
         self._born = Generation.now
 
     # States
@@ -116,7 +116,7 @@ class Tier:
 
     def on_wake(self, fn: Callable[[str], None]) -> Callable[[], None]:
         """Call `fn`, in a thread of its own, with the name of a queue that a server wakes; gives how to stop that."""
-        ear = Ear(self._link, self._channel, fn)
+        ear = RedisListener(self._link, self._channel, fn)
         self._ears.append(ear)
         return ear.close
 
@@ -130,7 +130,7 @@ class Tier:
         self._link.close()
 
 
-class Courier:
+class Sender:
     """A thread that brings states and wake-ups to the server, the newest state of a log only."""
 
     def __init__(self, carry: Callable[[Sequence[str], str, Kept | None], None]) -> None:
@@ -190,10 +190,10 @@ class Courier:
             self._carry(wakes, name, kept)
 
 
-class Ear:
+class RedisListener:
     """A thread that listens for wake-ups, and begins again when the server was away."""
 
-    def __init__(self, link: Link, channel: str, fn: Callable[[str], None]) -> None:
+    def __init__(self, link: RedisConnection, channel: str, fn: Callable[[str], None]) -> None:
         self._link = link
         self._channel = channel
         self._fn = fn
@@ -256,7 +256,7 @@ class _Header(Struct, frozen=True):
 def seal(name: str, kept: Kept, key: bytes) -> bytes | None:
     """A state as bytes; None if they would be too many."""
     header = codec.dump(_Header(name, FOLD_VERSION, kept.head.seq, kept.head.digest.hex(), kept.ground, kept.sizes))
-    body = codec.deflate(codec.dump(kept.hot))
+    body = codec.deflate(codec.dump(kept.state))
     data = len(header).to_bytes(_LENGTH, "big") + header + body
     return None if len(data) > limits.CACHE_SHARED_BYTES else _sign(data, key) + data
 
@@ -271,8 +271,8 @@ def unseal(name: str, sealed: bytes, key: bytes) -> Kept | None:
         header = codec.load(data[_LENGTH:end], _Header)
         if header.log != name or header.fold != FOLD_VERSION:
             return None
-        hot = codec.load(codec.inflate(data[end:]), Hot)
-        return Kept(Head(header.seq, bytes.fromhex(header.digest)), hot, header.sizes, header.ground)
+        state = codec.load(codec.inflate(data[end:]), State)
+        return Kept(Head(header.seq, bytes.fromhex(header.digest)), state, header.sizes, header.ground)
     except ValueError:  # the same fold by its number, and yet of another shape
         return None
 

@@ -64,9 +64,9 @@ def _copy_marks(source: Store, target: Store) -> None:
         target.remove(stones)
         target.restore_marks(stones, ())
         name = stones[-1].log
-    while takes := source.takes(after=key):
-        target.restore_marks((), takes)
-        key = takes[-1].key
+    while keys := source.unique_keys(after=key):
+        target.restore_marks((), keys)
+        key = keys[-1].key
 
 
 def verified_copy(source: Logs, target: Logs, progress: Progress | None = None) -> Copied:

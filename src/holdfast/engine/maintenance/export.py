@@ -13,7 +13,7 @@ from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent, ValueDamaged
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Erasure, Store
@@ -327,13 +327,13 @@ def _summary(store: Store, one: _Incoming) -> Summary | None:
     """What a list shows of an incoming log: the fold of all of it."""
     if one.summary is not None and one.erasures:
         return one.summary
-    hot: Hot | None = None
+    state: State | None = None
     if one.origin.parent is not None:
-        hot = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state
+        state = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state
     for row in one.rows:
         event = decoded(one.name, row)
-        hot = evolve(hot, one.name, row.seq, row.at_us, event)
-    return hot.summary if hot is not None and not one.name.startswith("@") else None
+        state = evolve(state, one.name, row.seq, row.at_us, event)
+    return state.summary if state is not None and not one.name.startswith("@") else None
 
 
 class _NoClock:

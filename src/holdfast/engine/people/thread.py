@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from holdfast.core import codec, events as ev, messages, names
-from holdfast.core.codec import Group, Record
+from holdfast.core.codec import Group, LoggedEvent
 from holdfast.core.messages import Form, Groups, Message, stored
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
@@ -45,7 +45,7 @@ class Thread:
         kept = stored.admitted(message, form, known)
         said = [ev.MessageAdded(message=codec.pack(one, "message"), by=by) for one in kept]
         self._logs.ensure(self._name, ev.ThreadCreated())
-        write = self._logs.beside(self._name, said, self._logs.salt(self._name))
+        write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
         self._logs.committer.commit(Group((write,)))
 
     def render(self, form: Form = "chat") -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ class Thread:
         whole, _ = messages.repair(read, {})
         return messages.render(whole, form)
 
-    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """What was said, when, and by which task."""
         return timeline.records(self._logs, self._name, after=after, limit=limit) if self.seq else iter(())
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from holdfast.core import codec, events as ev, limits, names
-from holdfast.core.codec import Record, Summary
+from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
 from holdfast.engine.control.change import change
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.task_state import FactState, Values
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.user import UserBag
 from holdfast.store.protocol import Query
 
@@ -29,9 +29,9 @@ from holdfast.store.protocol import Query
 class UserState:
     """What is known of a user at one moment."""
 
-    def __init__(self, id: str, hot: Hot | None, logs: Logs) -> None:
+    def __init__(self, id: str, state: State | None, logs: Logs) -> None:
         self.id = id
-        self._hot = hot
+        self._hot = state
         self._logs = logs
 
     @property
@@ -71,7 +71,7 @@ class User:
         """What was known just after an event of the user's log."""
         return UserState(self.id, self._logs.load(self._name, upto=seq).state, self._logs)
 
-    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """What was changed, when, by whom and why."""
         if self._logs.store.origin(self._name) is None:
             return iter(())
@@ -85,7 +85,7 @@ class User:
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
-        self._logs.ensure(self._name, ev.UserCreated(salt=chance(8)))
+        self._logs.ensure(self._name, ev.UserCreated(salt=random_hex(8)))
         decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
         return UserState(self.id, change(self._logs, self._name, decide).state, self._logs)
 

@@ -8,17 +8,17 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core import events as ev
-from holdfast.core.codec import Record
+from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import TaskCollected, TaskNotFound
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline, verify
-from holdfast.engine.reading.describe import told
+from holdfast.engine.reading.describe import describe
 
 CALLS = ("step_started", "step_completed", "step_failed", "attempt_failed", "approval_asked")
 _OF_A_CALL = ("step_doubted", "step_settled", "approval_given", "approval_refused")
 
 
-class Act(Struct, frozen=True, kw_only=True):
+class AuditRow(Struct, frozen=True, kw_only=True):
     """Something somebody did: an agent through a tool, a person, or an agent that decided."""
 
     task: str
@@ -32,7 +32,7 @@ class Act(Struct, frozen=True, kw_only=True):
     value: Any = None
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class AuditQuery(Struct, frozen=True, kw_only=True):
     """Which acts are wanted; what is empty does not matter. `decision` is part of the question."""
 
     task: str | None = None
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     until_us: int | None = None
 
 
-def acts(logs: Logs, asked: Asked, progress: Callable[[int], None] | None = None) -> Iterator[Act]:
+def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | None = None) -> Iterator[AuditRow]:
     """Every act that is asked for, task by task, each in the order of its log."""
     names = verify.all_names(logs) if asked.task is None else iter((asked.task,))
     seen = 0
@@ -64,23 +64,23 @@ def acts(logs: Logs, asked: Asked, progress: Callable[[int], None] | None = None
                 raise
 
 
-def _own(logs: Logs, name: str, *, whole: bool) -> Iterator[Record]:
+def _own(logs: Logs, name: str, *, whole: bool) -> Iterator[LoggedEvent]:
     """A task's events; over all tasks, a fork's inherited ones are its parent's and told there."""
     origin = logs.store.origin(name)
     after = 0 if whole or origin is None else origin.at
     return timeline.records(logs, name, after=after)
 
 
-def _act(logs: Logs, task: str, record: Record, tools: dict[str, str]) -> Act | None:
+def _act(logs: Logs, task: str, record: LoggedEvent, tools: dict[str, str]) -> AuditRow | None:
     event: Any = record.event
     key = getattr(event, "key", "")
     if record.kind in CALLS and event.tool:
         tools[key] = event.tool
     tool = tools.get(key, "") if record.kind in (*CALLS, *_OF_A_CALL) else ""
-    line = told(record, logs.blob)
+    line = describe(record, logs.blob)
     if not (tool or line.by or isinstance(event, ev.DecisionMade)):
         return None
-    return Act(
+    return AuditRow(
         task=task,
         seq=record.seq,
         at_us=record.at_us,
@@ -93,7 +93,7 @@ def _act(logs: Logs, task: str, record: Record, tools: dict[str, str]) -> Act | 
     )
 
 
-def _wanted(act: Act, asked: Asked) -> bool:
+def _wanted(act: AuditRow, asked: AuditQuery) -> bool:
     decides = asked.decision is None or (
         act.kind == "decision_made" and asked.decision.lower() in f"{act.about} {act.value}".lower()
     )

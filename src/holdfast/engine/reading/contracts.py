@@ -14,7 +14,7 @@ from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import Hot, Step
+from holdfast.core.state.shapes import State, Step
 from holdfast.engine.definitions.agent import a_machine
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
@@ -61,11 +61,11 @@ def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Ev
     """The same id with another contract is other work. Going on needs none."""
     from holdfast.core.state import contract
 
-    hot = log.state
-    if not first.contract or first.contract == hot.contract:
+    state = log.state
+    if not first.contract or first.contract == state.contract:
         return
-    born = logs.load(log.name, upto=hot.begun - 1).state if hot.begun > 1 else hot
-    wanted: Hot | None = None
+    born = logs.load(log.name, upto=state.begun - 1).state if state.begun > 1 else state
+    wanted: State | None = None
     for seq, event in enumerate((first, *then), start=1):
         wanted = evolve(wanted, log.name, seq, 0, event)
     assert wanted is not None
@@ -78,7 +78,7 @@ def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Ev
     raise InputConflict(log.name, *shown)
 
 
-def inherited(parent: Hot, logs: Logs) -> dict[str, Any]:
+def inherited(parent: State, logs: Logs) -> dict[str, Any]:
     """What a child has of its parent's contract: its constraints, or they could be evaded by giving work away."""
     if parent.constraints is UNSET:
         return {}
@@ -94,33 +94,33 @@ def alone(given: Given) -> TaskState:
     reading = contract.read(given)
     logs = Logs(MemoryStore(), SystemClock())
     log = Log(logs, ALONE)
-    events = contract.whole(reading)
+    events = contract.fold_contract(reading)
     log.check(events[: 1 + len(contract.beginning(reading).then)])
     log.append(events, origin=Origin())
     return TaskState(log, logs)
 
 
-def of_state(state: TaskState, hot: Hot, logs: Logs) -> dict[str, Any]:
+def of_state(view: TaskState, state: State, logs: Logs) -> dict[str, Any]:
     """A task's state as a contract."""
     from holdfast.core.state import contract
 
     def value(raw: Any) -> Any:
         return codec.unpack(raw, logs.blob)
 
-    calls = _calls(logs, state.id, hot)
-    return contract.document(hot, value, decisions=state.decisions, messages=state.messages, calls=calls)
+    calls = _calls(logs, view.id, state)
+    return contract.document(state, value, decisions=view.decisions, messages=view.messages, calls=calls)
 
 
-def _calls(logs: Logs, id: str, hot: Hot) -> list[tuple[int, Step]]:
+def _calls(logs: Logs, id: str, state: State) -> list[tuple[int, Step]]:
     """Every call of a tool, with its turn. Those of earlier turns are read from the log."""
     found: list[tuple[int, Step]] = []
-    if hot.turn:
-        past: Hot | None = None
-        for log, row in logs.live_rows(id, upto=hot.turn_seq - 1):
+    if state.turn:
+        past: State | None = None
+        for log, row in logs.live_rows(id, upto=state.turn_seq - 1):
             event = decoded(log, row)
             if past is not None and isinstance(event, ev.TurnStarted):
                 found += [(past.turn, step) for step in past.steps.values() if step.tool and not step.open]
             past = evolve(past, log, row.seq, row.at_us, event)
         if past is not None:
             found += [(past.turn, step) for step in past.steps.values() if step.tool and not step.open]
-    return found + [(hot.turn, step) for step in hot.steps.values() if step.tool]
+    return found + [(state.turn, step) for step in state.steps.values() if step.tool]

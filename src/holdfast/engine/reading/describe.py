@@ -8,13 +8,13 @@ from typing import Any, Literal
 from msgspec import Raw, Struct
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import Fetch, Record
+from holdfast.core.codec import Fetch, LoggedEvent
 from holdfast.engine.reading.task_state import iso
 
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class EventLine(Struct, frozen=True, kw_only=True):
     """A line of a timeline. One that is `dull` is left out unless everything is wanted."""
 
     verb: str
@@ -30,7 +30,7 @@ class Told(Struct, frozen=True, kw_only=True):
     dull: bool = False
 
 
-def told(record: Record, fetch: Fetch) -> Told:
+def describe(record: LoggedEvent, fetch: Fetch) -> EventLine:
     """What an event says. `fetch` gives large values."""
     event = record.event
     for tell in (_of_tasks, _of_steps, _of_waits, _of_knowledge):
@@ -40,9 +40,9 @@ def told(record: Record, fetch: Fetch) -> Told:
     return _anything(record, fetch)
 
 
-def as_json(record: Record, fetch: Fetch) -> dict[str, Any]:
+def as_json(record: LoggedEvent, fetch: Fetch) -> dict[str, Any]:
     """An event for programs: what people read of it, and the event itself."""
-    line = told(record, fetch)
+    line = describe(record, fetch)
     return {
         "task": record.log,
         "seq": record.seq,
@@ -75,85 +75,89 @@ def _failed(failure: ev.Failure | None) -> str:
     return "" if failure is None else f"{failure.type}: {failure.message}"
 
 
-def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
+def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
     match event:
         case ev.TaskCreated():
-            return Told(verb="created", about=event.agent, value=_values(event.input, fetch))
+            return EventLine(verb="created", about=event.agent, value=_values(event.input, fetch))
         case ev.TaskForked():
-            return Told(verb="forked", about=f"from {event.parent} at {event.at}", value=event.effects, by=event.by)
+            return EventLine(
+                verb="forked", about=f"from {event.parent} at {event.at}", value=event.effects, by=event.by
+            )
         case ev.TaskClaimed():
-            return Told(verb="claimed", about=f"process {event.holder.partition('-')[0]}", tone="dim")
+            return EventLine(verb="claimed", about=f"process {event.holder.partition('-')[0]}", tone="dim")
         case ev.TaskReleased():
-            return Told(verb="released", value=event.why or None, tone="dim")
+            return EventLine(verb="released", value=event.why or None, tone="dim")
         case ev.TaskSuspended():
             until = None if event.wake_us is None else f"until {iso(event.wake_us)}"
-            return Told(verb="waits", about=event.why, value=until, tone="warn")
+            return EventLine(verb="waits", about=event.why, value=until, tone="warn")
         case ev.TaskCompleted():
-            return Told(verb="completed", value=_value(event.result, fetch), tone="good")
+            return EventLine(verb="completed", value=_value(event.result, fetch), tone="good")
         case ev.TaskFailed():
-            return Told(verb="failed", about=event.step, value=_failed(event.failure), tone="bad")
+            return EventLine(verb="failed", about=event.step, value=_failed(event.failure), tone="bad")
         case ev.CancelRequested():
-            return Told(verb="cancelling", value=event.why or None, by=event.by, tone="warn")
+            return EventLine(verb="cancelling", value=event.why or None, by=event.by, tone="warn")
         case ev.TaskCancelled():
-            return Told(verb="cancelled", value=event.why or None, by=event.by, tone="bad")
+            return EventLine(verb="cancelled", value=event.why or None, by=event.by, tone="bad")
         case ev.TaskReopened():
-            return Told(verb="reopened", about=event.void, value=event.why or None, by=event.by)
+            return EventLine(verb="reopened", about=event.void, value=event.why or None, by=event.by)
         case ev.TaskDiverged():
             lost = f"{event.head_seq + 1} to {event.known_seq}"
             calls = ", ".join(call.key for call in event.calls)
             value = f"calls that may have happened: {calls}" if calls else None
-            return Told(verb="diverged", about=f"lost {lost}", value=value, tone="bad")
+            return EventLine(verb="diverged", about=f"lost {lost}", value=value, tone="bad")
         case ev.DivergenceAccepted():
-            return Told(verb="goes on", about="from what is left", value=event.why or None, by=event.by)
+            return EventLine(verb="goes on", about="from what is left", value=event.why or None, by=event.by)
         case ev.UndoStarted():
-            return Told(verb="undoing", value=_failed(event.failure) or None, tone="warn")
+            return EventLine(verb="undoing", value=_failed(event.failure) or None, tone="warn")
         case ev.TurnStarted():
-            return Told(verb="turn", about=str(event.turn), tone="dim")
+            return EventLine(verb="turn", about=str(event.turn), tone="dim")
         case ev.StageSet():
-            return Told(verb="stage", about=event.stage)
+            return EventLine(verb="stage", about=event.stage)
         case ev.PhaseSet():
-            return Told(verb="phase", about=event.phase)
+            return EventLine(verb="phase", about=event.phase)
         case ev.CheckpointMade():
-            return Told(verb="checkpoint", about=event.label, tone="dim")
+            return EventLine(verb="checkpoint", about=event.label, tone="dim")
         case ev.RolledBack():
-            return Told(verb="rolled back", about=f"to {event.to}", value=event.why or None, by=event.by, tone="warn")
+            return EventLine(
+                verb="rolled back", about=f"to {event.to}", value=event.why or None, by=event.by, tone="warn"
+            )
         case _:
             return None
 
 
-def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
+def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
     match event:
         case ev.StepStarted():
             verb = "announced" if event.effect == "once" else "started"
             given = _values(event.input, fetch)
-            return Told(verb=verb, about=event.key, value=given or None, attempt=event.attempt, tone="dim")
+            return EventLine(verb=verb, about=event.key, value=given or None, attempt=event.attempt, tone="dim")
         case ev.AttemptFailed():
             spent = _spent(event.usage)
             wait_s = max(0, event.retry_us - at_us) / 1_000_000
             why = f"attempt {event.attempt} failed, again in {round(wait_s, 2):g} s: {_failed(event.failure)}"
-            return Told(verb="retry", about=event.key, value=why, attempt=event.attempt, tone="warn", **spent)
+            return EventLine(verb="retry", about=event.key, value=why, attempt=event.attempt, tone="warn", **spent)
         case ev.StepCompleted():
             found = {"value": _value(event.result, fetch), "attempt": event.attempts, "tone": "good"}
-            return Told(verb="done", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
+            return EventLine(verb="done", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
         case ev.StepFailed():
             found = {"value": _failed(event.failure), "attempt": event.attempts, "tone": "bad"}
-            return Told(verb="step failed", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
+            return EventLine(verb="step failed", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
         case ev.StepDoubted():
-            return Told(verb="in doubt", about=event.key, value=event.why or None, tone="warn")
+            return EventLine(verb="in doubt", about=event.key, value=event.why or None, tone="warn")
         case ev.StepSettled():
             happened = "it happened" if event.happened else "it did not happen"
             result = _value(event.result, fetch)
             value = f"{happened}: {codec.text(result)}" if event.happened and result is not None else happened
-            return Told(verb="settled", about=event.key, value=value, by=event.by, tone="good")
+            return EventLine(verb="settled", about=event.key, value=value, by=event.by, tone="good")
         case ev.StepVoided():
-            return Told(verb="voided", about=event.key, value=event.why or None, tone="warn")
+            return EventLine(verb="voided", about=event.key, value=event.why or None, tone="warn")
         case ev.StepObserved():
             late = _value(event.result, fetch) if event.failure is None else _failed(event.failure)
-            return Told(verb="came late", about=event.key, value=late, tone="warn")
+            return EventLine(verb="came late", about=event.key, value=late, tone="warn")
         case ev.BudgetRaised():
-            return Told(verb="budget", about="raised", value=codec.as_json(event.limits), by=event.by)
+            return EventLine(verb="budget", about="raised", value=codec.as_json(event.limits), by=event.by)
         case ev.ChildSpent():
-            return Told(verb="child spent", about=event.child, tone="dim", **_spent(event.usage))
+            return EventLine(verb="child spent", about=event.child, tone="dim", **_spent(event.usage))
         case _:
             return None
 
@@ -166,60 +170,66 @@ def _spent(usage: ev.Usage | None) -> dict[str, Any]:
     return {} if usage is None else {"tokens": usage.input_tokens + usage.output_tokens, "cost": usage.cost}
 
 
-def _of_waits(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
+def _of_waits(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
     match event:
         case ev.WaitStarted():
             verb = {"person": "asks", "timer": "sleeps", "child": "spawns"}.get(event.wait, "waits for")
             until = None if event.wake_us is None else f"until {iso(event.wake_us)}"
             prompt = _value(event.prompt, fetch)
             about = event.key if event.wait == "timer" else event.name or event.key
-            return Told(verb=verb, about=about, value=until if prompt is None else prompt, tone="warn")
+            return EventLine(verb=verb, about=about, value=until if prompt is None else prompt, tone="warn")
         case ev.WaitEnded():
             verb = "expired" if event.expired else "answered" if event.by else "came"
             value = _failed(event.failure) if event.failure is not None else _value(event.value, fetch)
-            return Told(verb=verb, about=event.key, value=value, by=event.by)
+            return EventLine(verb=verb, about=event.key, value=value, by=event.by)
         case ev.ApprovalAsked():
-            return Told(verb="asks leave", about=event.key, value=_values(event.input, fetch) or None, tone="warn")
+            return EventLine(verb="asks leave", about=event.key, value=_values(event.input, fetch) or None, tone="warn")
         case ev.ApprovalGiven():
-            return Told(verb="approved", about=event.key, value=event.why or None, by=event.by, tone="good")
+            return EventLine(verb="approved", about=event.key, value=event.why or None, by=event.by, tone="good")
         case ev.ApprovalRefused():
             verb = "expired" if event.expired else "rejected"
-            return Told(verb=verb, about=event.key, value=event.why or None, by=event.by, tone="bad")
+            return EventLine(verb=verb, about=event.key, value=event.why or None, by=event.by, tone="bad")
         case ev.SignalReceived():
-            return Told(verb="signal", about=event.name, value=_value(event.value, fetch), by=event.by)
+            return EventLine(verb="signal", about=event.name, value=_value(event.value, fetch), by=event.by)
         case _:
             return None
 
 
-def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> Told | None:
+def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
     match event:
         case ev.DecisionMade():
             chosen = _value(event.choice, fetch)
             choice = chosen if isinstance(chosen, str) else codec.text(chosen)
-            return Told(verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice)
+            return EventLine(
+                verb="decided", about=event.question, value=f"{choice}, {event.why}" if event.why else choice
+            )
         case ev.FactLearned():
-            return Told(verb="fact", about=event.key, value=_value(event.value, fetch), source=event.source)
+            return EventLine(verb="fact", about=event.key, value=_value(event.value, fetch), source=event.source)
         case ev.PlanSet():
-            return Told(verb="plan", value=list(event.steps))
+            return EventLine(verb="plan", value=list(event.steps))
         case ev.QuestionOpened() | ev.QuestionClosed():
-            return Told(verb="wonders" if isinstance(event, ev.QuestionOpened) else "knows", about=event.question)
+            return EventLine(verb="wonders" if isinstance(event, ev.QuestionOpened) else "knows", about=event.question)
         case ev.ArtifactAdded():
-            return Told(verb="artifact", about=event.artifact_id, value=event.summary or event.type)
+            return EventLine(verb="artifact", about=event.artifact_id, value=event.summary or event.type)
         case ev.FlagRaised() | ev.FlagCleared():
-            return Told(verb="flag" if isinstance(event, ev.FlagRaised) else "flag off", about=event.flag, tone="warn")
+            return EventLine(
+                verb="flag" if isinstance(event, ev.FlagRaised) else "flag off", about=event.flag, tone="warn"
+            )
         case ev.LogWritten():
-            return Told(verb="says", value=event.text)
+            return EventLine(verb="says", value=event.text)
         case ev.StatePatched():
-            return Told(verb="patched", value=codec.as_json(event.patch), by=event.by)
+            return EventLine(verb="patched", value=codec.as_json(event.patch), by=event.by)
         case ev.Erased():
-            return Told(verb="erased", tone="dim")
+            return EventLine(verb="erased", tone="dim")
         case _:
             return None
 
 
-def _anything(record: Record, fetch: Fetch) -> Told:
+def _anything(record: LoggedEvent, fetch: Fetch) -> EventLine:
     """Small writes of an agent's own: shown when everything is wanted."""
     event: Any = record.event
     about = next((getattr(event, name) for name in ("key", "name", "step") if hasattr(event, name)), "")
     value = next((getattr(event, name) for name in ("value", "message") if hasattr(event, name)), None)
-    return Told(verb=record.kind.replace("_", " "), about=str(about), value=_value(value, fetch), tone="dim", dull=True)
+    return EventLine(
+        verb=record.kind.replace("_", " "), about=str(about), value=_value(value, fetch), tone="dim", dull=True
+    )

@@ -9,29 +9,29 @@ from msgspec import Raw
 
 from holdfast.core import codec
 from holdfast.core.context import template
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 
 Value = Callable[[Raw], Any]
 
 
-def render(text: str, hot: Hot, value: Value, state: Callable[[], Any], also: template.Roots | None = None) -> str:
+def render(text: str, state: State, value: Value, bag: Callable[[], Any], also: template.Roots | None = None) -> str:
     """Fill in a template with what a state knows. `also` has further names to begin with."""
-    return template.render(text, {**_roots(hot, value, state), **(also or {})})
+    return template.render(text, {**_roots(state, value, bag), **(also or {})})
 
 
-def _roots(hot: Hot, value: Value, state: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+def _roots(state: State, value: Value, bag: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     return {
-        "state": lambda: codec.parse(codec.text(dict(state()))),
-        "facts": lambda: {key: value(fact.value) for key, fact in hot.facts.items()},
-        "notes": lambda: _values(hot.notes, value),
-        "input": lambda: _values(hot.input, value),
-        "goal": lambda: hot.goal or None,
-        "stage": lambda: hot.summary.stage,
-        "phase": lambda: hot.phase,
-        "turn": lambda: hot.turn,
-        "plan": lambda: [step.text for step in hot.plan],
-        "questions": lambda: list(hot.questions),
-        "id": lambda: hot.summary.id,
+        "state": lambda: codec.parse(codec.text(dict(bag()))),
+        "facts": lambda: {key: value(fact.value) for key, fact in state.facts.items()},
+        "notes": lambda: _values(state.notes, value),
+        "input": lambda: _values(state.input, value),
+        "goal": lambda: state.goal or None,
+        "stage": lambda: state.summary.stage,
+        "phase": lambda: state.phase,
+        "turn": lambda: state.turn,
+        "plan": lambda: [step.text for step in state.plan],
+        "questions": lambda: list(state.questions),
+        "id": lambda: state.summary.id,
     }
 
 

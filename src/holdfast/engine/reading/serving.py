@@ -35,7 +35,7 @@ class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.namespaces is None or namespace in self.namespaces
 
 
-class Known(Struct, frozen=True):
+class LiveWorker(Struct, frozen=True):
     """A living worker, as it is known to others."""
 
     holder: str
@@ -47,7 +47,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def announced(store: Store, serving: Serving) -> Generator[None, None, None]:
+def announce(store: Store, serving: Serving) -> Generator[None, None, None]:
     """Let others know, for as long as it lasts. Workers of one store object are one holder, and speak as one."""
     with _lock:
         _say(store, [*_here.get(store.holder(), []), serving])
@@ -63,18 +63,18 @@ def _say(store: Store, servings: list[Serving]) -> None:
     store.queues.announce(codec.dump(servings).decode() if servings else "")
 
 
-def known(store: Store) -> list[Known]:
+def live_workers(store: Store) -> list[LiveWorker]:
     """Every living worker. What a later version says of itself in another way is passed over."""
-    found: list[Known] = []
+    found: list[LiveWorker] = []
     for one in store.queues.announced():
         with contextlib.suppress(ValueError):
-            found += [Known(one.holder, serving) for serving in codec.load(one.serves.encode(), list[Serving])]
+            found += [LiveWorker(one.holder, serving) for serving in codec.load(one.serves.encode(), list[Serving])]
     return found
 
 
-def known_to(store: Store, namespace: str) -> list[Known]:
+def workers_of(store: Store, namespace: str) -> list[LiveWorker]:
     """Workers that work for a tenant. Whom else they work for is nothing to it; to the store's owner it is."""
-    found = [one for one in known(store) if one.serving.serves(namespace)]
+    found = [one for one in live_workers(store) if one.serving.serves(namespace)]
     return (
         [replace(one, serving=replace(one.serving, namespaces=(namespace,))) for one in found] if namespace else found
     )
@@ -82,10 +82,10 @@ def known_to(store: Store, namespace: str) -> list[Known]:
 
 def why_unserved(summary: Summary, store: Store) -> str | None:
     """Why no living worker will take a task; None if one will."""
-    return why_none_of(known(store), summary)
+    return why_none_of(live_workers(store), summary)
 
 
-def why_none_of(workers: Iterable[Known], summary: Summary) -> str | None:
+def why_none_of(workers: Iterable[LiveWorker], summary: Summary) -> str | None:
     """Why none of these workers will take a task; None if one will."""
     here = [one.serving for one in workers if one.serving.serves(summary.namespace)]
     if not here:

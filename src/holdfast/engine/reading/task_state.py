@@ -1,4 +1,4 @@
-"""TaskState: what people read. A view over the hot state that decodes values and fetches what is cold when asked."""
+"""TaskState: what people read. A view over the state that decodes values and fetches what is cold when asked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import Record, moment
+from holdfast.core.codec import LoggedEvent, moment
 from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.state import budget, shapes
-from holdfast.core.state.shapes import Hot, Lost
+from holdfast.core.state.shapes import Lost, State
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.waiting import Waiting, waiting
@@ -132,7 +132,7 @@ class TaskState:
     """A task at one moment. Reading it never changes anything."""
 
     def __init__(self, log: Log, logs: Logs) -> None:
-        self._hot: Hot = log.state
+        self._hot: State = log.state
         self._logs = logs
         self.id = log.name
         self.digest = log.head.digest.hex()
@@ -301,10 +301,10 @@ class TaskState:
 
         return sorted(timeline.steps(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
 
-    def events(self) -> Iterator[Record]:
+    def events(self) -> Iterator[LoggedEvent]:
         """The events that led here, a fork's inherited ones included; those that were rolled back do not count."""
         for log, row in self._logs.live_rows(self.id, upto=self.seq):
-            yield Record(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
+            yield LoggedEvent(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
 
     @property
     def budget(self) -> BudgetState:
@@ -450,7 +450,7 @@ def iso(at_us: int) -> str:
 class BudgetState:
     """What a task may use up and what it has, its children included, as of one moment."""
 
-    def __init__(self, state: Hot, now_us: int) -> None:
+    def __init__(self, state: State, now_us: int) -> None:
         self._state = state
         self.used = budget.used(state, now_us)
         self.limits: dict[str, float] = {} if state.budget is None else dict(budget.allowed(state.budget))

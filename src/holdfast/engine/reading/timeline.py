@@ -9,23 +9,23 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from holdfast.core import limits
-from holdfast.core.codec import Record, Stored, Summary
+from holdfast.core.codec import LoggedEvent, Stored, Summary
 from holdfast.core.errors import InvalidEvent, InvalidValue, SeqOutOfRange, StepNotFound
 from holdfast.core.state.fold import address, evolve
-from holdfast.core.state.shapes import ENDED, Hot, Step
+from holdfast.core.state.shapes import ENDED, State, Step
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.task_state import StepState, TaskState
 
 
-def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[Record]:
+def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
     """A task's events in order, a fork's inherited ones included."""
     rows = logs.rows(id, after=min(after, limits.MAX_SEQ))
     for count, (log, row) in enumerate(rows):
         if limit is not None and count >= limit:
             return
-        yield Record(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
+        yield LoggedEvent(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest)
 
 
 def state_at(logs: Logs, id: str, seq: int | None = None) -> TaskState:
@@ -80,14 +80,14 @@ def raw_step(logs: Logs, id: str, key: str) -> Step:
 
 def calls_after(logs: Logs, id: str, seq: int) -> list[Step]:
     """Calls of tools whose last word came after a seq, in every turn since."""
-    hot = logs.load(id, upto=seq).state
+    state = logs.load(id, upto=seq).state
     found: dict[str, Step] = {}
     for log, row in logs.rows(id, after=seq):
         event = decoded(log, row)
-        hot = evolve(hot, log, row.seq, row.at_us, event)
-        step = hot.steps.get(getattr(event, "key", ""))
+        state = evolve(state, log, row.seq, row.at_us, event)
+        step = state.steps.get(getattr(event, "key", ""))
         if step is not None and step.tool:
-            found[step.idempotency_key or f"{hot.turn}/{step.key}"] = step
+            found[step.idempotency_key or f"{state.turn}/{step.key}"] = step
     return list(found.values())
 
 
@@ -106,20 +106,22 @@ def _steps_between(
     logs: Logs, id: str, turn: int, after: int, upto: int | None, last: int | None = None
 ) -> Iterable[Step]:
     """Fold only what concerns the steps of one turn; what it left open may have ended in a later one."""
-    hot = Hot(summary=Summary(id=id, agent=""))
+    state = State(summary=Summary(id=id, agent=""))
     for log, row in logs.live_rows(id, after=after, upto=upto):
         if row.kind in _MAKING_STEPS or row.kind in _CHANGING_STEPS:
             event = decoded(log, row)
             if not getattr(event, "key", "").split("/", 1)[0].isdigit():
-                evolve(hot, log, row.seq, row.at_us, event)
-    left = {address(turn, key): key for key, step in hot.steps.items() if step.open} | {key: key for key in hot.waits}
+                evolve(state, log, row.seq, row.at_us, event)
+    left = {address(turn, key): key for key, step in state.steps.items() if step.open} | {
+        key: key for key in state.waits
+    }
     if upto is not None and left:
         for log, row in logs.live_rows(id, after=upto, upto=last):
             event = decoded(log, row)
             key = left.get(getattr(event, "key", ""))
             if key is not None:
-                evolve(hot, log, row.seq, row.at_us, replace(cast("Any", event), key=key))
-    return hot.steps.values()
+                evolve(state, log, row.seq, row.at_us, replace(cast("Any", event), key=key))
+    return state.steps.values()
 
 
 # Verification
@@ -152,7 +154,7 @@ class Follow:
         self._after = after
         self._until = None if seconds is None else time.monotonic() + seconds
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[LoggedEvent]:
         while True:
             found, over = self._look()
             yield from found
@@ -161,7 +163,7 @@ class Follow:
             if not found:
                 time.sleep(limits.FOLLOW_SECONDS)
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    async def __aiter__(self) -> AsyncIterator[LoggedEvent]:
         import asyncio
 
         while True:
@@ -173,7 +175,7 @@ class Follow:
             if not found:
                 await asyncio.sleep(limits.FOLLOW_SECONDS)
 
-    def _look(self) -> tuple[list[Record], bool]:
+    def _look(self) -> tuple[list[LoggedEvent], bool]:
         """What is new, and whether there will be no more."""
         summary = self._logs.store.summary(self._id)
         found = list(timeline.records(self._logs, self._id, after=self._after))

@@ -10,14 +10,14 @@ from msgspec import Raw
 from holdfast.core import codec
 from holdfast.core.codec import moment
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.logs import Logs
 
 
 class Waiting:
     """Why a task waits, until when, and on what: questions, approvals, calls in doubt, signals, times, children."""
 
-    def __init__(self, state: Hot, logs: Logs, kind: str, why: str = "") -> None:
+    def __init__(self, state: State, logs: Logs, kind: str, why: str = "") -> None:
         summary = state.summary
         self.kind = kind
         self.why = why
@@ -71,7 +71,7 @@ class Waiting:
         return f"<waiting for {self.kind}{': ' + self.why if self.why else ''}>"
 
 
-def waiting(state: Hot, logs: Logs) -> Waiting | None:
+def waiting(state: State, logs: Logs) -> Waiting | None:
     """Why a task does not go on, if so: what the log says, or that it is not time yet, or that nobody serves it."""
     summary = state.summary
     if summary.waiting is not None:

@@ -9,7 +9,7 @@ _HANDFUL = 1024
 _drawn = threading.local()
 
 
-def chance(bytes: int) -> str:
+def random_hex(bytes: int) -> str:
     """So many bytes of chance, as hex. No two callers get the same, not even across a fork."""
     left: bytearray | None = getattr(_drawn, "left", None)
     if left is None or len(left) < bytes or _drawn.pid != os.getpid():

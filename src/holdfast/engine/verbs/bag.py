@@ -11,8 +11,8 @@ from msgspec import UNSET, Raw, UnsetType
 from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import Branch
-from holdfast.core.state.shapes import Hot
-from holdfast.engine.definitions.state_versions import States, grown_from, lengthened, total_of
+from holdfast.core.state.shapes import State
+from holdfast.engine.definitions.state_versions import States, lengthened, start_value, total_of
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading.task_state import Values
 
@@ -20,12 +20,12 @@ from holdfast.engine.reading.task_state import Values
 class Bag:
     """A task's own state: `task.state.city = "Oslo"`. What is set is said once, not once a replay."""
 
-    __run: Execution
+    __execution: Execution
     __branch: Callable[[], Branch]
     __say: Callable[[ev.Event], None]
 
-    def __init__(self, run: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> None:
-        object.__setattr__(self, "_Bag__run", run)
+    def __init__(self, execution: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> None:
+        object.__setattr__(self, "_Bag__execution", execution)
         object.__setattr__(self, "_Bag__branch", branch)
         object.__setattr__(self, "_Bag__say", say)
 
@@ -43,7 +43,7 @@ class Bag:
         self.__say(ev.StateDeleted(name=name))
 
     def __getitem__(self, name: str) -> Any:
-        return self.__run.value(self.__seen()[name])
+        return self.__execution.value(self.__seen()[name])
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.__say(ev.StateSet(name=name, value=codec.pack(value, f"state.{name}")))
@@ -63,7 +63,7 @@ class Bag:
     def get(self, name: str, default: Any = None) -> Any:
         """A value, or the default if there is none."""
         raw = self.__seen().get(name)
-        return default if raw is None else self.__run.value(raw)
+        return default if raw is None else self.__execution.value(raw)
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number, 0 if it was not there; gives the new one."""
@@ -76,28 +76,28 @@ class Bag:
 
     def all(self) -> dict[str, Any]:
         """Everything at once."""
-        return {name: self.__run.value(raw) for name, raw in self.__seen().items()}
+        return {name: self.__execution.value(raw) for name, raw in self.__seen().items()}
 
     def __seen(self) -> dict[str, Any]:
-        return self.__run.see(self.__branch()).bag
+        return self.__execution.see(self.__branch()).bag
 
 
-def bag_of(run: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> Bag:
+def bag_of(execution: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> Bag:
     """The state bag of a task: typed, if its agent declares a model."""
-    if run.agent.states is None:
-        return Bag(run, branch, say)
+    if execution.agent.states is None:
+        return Bag(execution, branch, say)
     # only agents that declare a state need it
 
-    return TypedBag(run, branch, say)
+    return TypedBag(execution, branch, say)
 
 
-def fitting(run: Execution, seen: Hot, event: ev.StatePatched) -> ev.StatePatched:
+def fitting(execution: Execution, seen: State, event: ev.StatePatched) -> ev.StatePatched:
     """An agent's own patch, if what it makes of the state fits the model."""
-    if run.agent.states is None:
+    if execution.agent.states is None:
         return event
-    from holdfast.engine.definitions.state_versions import patched
+    from holdfast.engine.definitions.state_versions import fit_patch
 
-    return patched(run.agent.states, seen, event, run.logs.blob)
+    return fit_patch(execution.agent.states, seen, event, execution.logs.blob)
 
 
 def refuse_taken(bag: object, name: str) -> None:
@@ -109,14 +109,19 @@ def refuse_taken(bag: object, name: str) -> None:
 class TypedBag(Bag):
     """A task's own state, as its model has it: `task.state.address.city`."""
 
-    __run: Execution
+    __execution: Execution
     __branch: Callable[[], Branch]
     __say: Callable[[ev.Event], None]
     __states: States
 
-    def __init__(self, run: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> None:
-        super().__init__(run, branch, say)
-        for name, value in (("run", run), ("branch", branch), ("say", say), ("states", run.agent.states)):
+    def __init__(self, execution: Execution, branch: Callable[[], Branch], say: Callable[[ev.Event], None]) -> None:
+        super().__init__(execution, branch, say)
+        for name, value in (
+            ("execution", execution),
+            ("branch", branch),
+            ("say", say),
+            ("states", execution.agent.states),
+        ):
             object.__setattr__(self, f"_TypedBag__{name}", value)
 
     def __getattr__(self, name: str) -> Any:
@@ -164,7 +169,7 @@ class TypedBag(Bag):
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number; one that is not set begins at the model's default, or at 0."""
-        start = grown_from(self.__states, self.__known()[1], name, 0)
+        start = start_value(self.__states, self.__known()[1], name, 0)
         self.__change(name, total_of(name, start, by))
         fresh = start if name not in self else 0
         self.__say(ev.StateIncremented(name=name, by=by, start=fresh, state_version=self.__mark))
@@ -185,13 +190,13 @@ class TypedBag(Bag):
         """The whole state as an instance of its model; InvalidState names what is missing."""
         return self.__states.model.whole(dict(self.__known()[1]))
 
-    def __known(self) -> tuple[Hot, Mapping[str, Any]]:
-        known = self.__states.seen(self.__run.see(self.__branch()), self.__run.logs.blob)
-        return known, Values(known.bag, self.__run.value)
+    def __known(self) -> tuple[State, Mapping[str, Any]]:
+        known = self.__states.seen(self.__execution.see(self.__branch()), self.__execution.logs.blob)
+        return known, Values(known.bag, self.__execution.value)
 
     @property
     def __mark(self) -> int:
-        return self.__states.mark(self.__run.see(self.__branch()))
+        return self.__states.mark(self.__execution.see(self.__branch()))
 
     def __takes_item(self, name: str, packed: Raw) -> bool:
         """Whether a list that is there may grow without a look at all of it."""
@@ -201,12 +206,12 @@ class TypedBag(Bag):
 
     def __checked_start(self, name: str, packed: Raw) -> Raw | UnsetType:
         """What a list begins as, if it is not there; refuses what the grown one must not be."""
-        start = grown_from(self.__states, self.__known()[1], name, [])
+        start = start_value(self.__states, self.__known()[1], name, [])
         self.__change(name, lengthened(name, start, self.__plain(packed)))
         return codec.pack(start) if start and name not in self else UNSET
 
     def __plain(self, packed: Raw) -> Any:
-        return self.__run.value(packed)
+        return self.__execution.value(packed)
 
     def __change(self, name: str, value: Any) -> None:
         known: Any = self.__known()[1]  # a ChainMap writes to its first mapping only

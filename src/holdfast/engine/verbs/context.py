@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from holdfast.core import codec
-from holdfast.core.context.slices import Artifact, ContextSlice, Fact, slice_context
+from holdfast.core.context.slices import ContextSlice, SliceArtifact, SliceFact, slice_context
 from holdfast.core.errors import InvalidValue
 from holdfast.core.messages.tokens import Counter
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.conversations.conversation import installed
 
 
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 def context_of(
-    hot: Hot,
+    state: State,
     step: str,
     value: Callable[[Raw], Any],
     *,
@@ -42,17 +42,17 @@ def context_of(
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidValue(f"{name} is {limit!r}", hint="give a whole number of at least 1", path=name)
     most = max_bytes if max_bytes is not None else 4 * (max_tokens or 0)
-    share = None if hot.budget is None else hot.budget.artifact_bytes
+    share = None if state.budget is None else state.budget.artifact_bytes
     room = most if share is None else share
-    artifacts: list[Artifact] = []
-    for id, one in hot.artifacts.items():
+    artifacts: list[SliceArtifact] = []
+    for id, one in state.artifacts.items():
         artifacts.append(_artifact(id, one, step, min(most, room), value))
         room -= len(artifacts[-1].text.encode()) if share is not None else 0
-    facts = [Fact(key, value(one.value), one.source) for key, one in hot.facts.items()]
+    facts = [SliceFact(key, value(one.value), one.source) for key, one in state.facts.items()]
     chosen = slice_context(
-        hot.goal or _goal(hot, value),
+        state.goal or _goal(state, value),
         step,
-        hot.questions,
+        state.questions,
         artifacts,
         facts,
         max_bytes=max_bytes,
@@ -62,17 +62,17 @@ def context_of(
     return Found(chosen, share is not None and share - room >= budget.PRESSURE * share)
 
 
-def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], Any]) -> Artifact:
+def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], Any]) -> SliceArtifact:
     """An artifact of the step with its text, unless it is large in any case; others by reference."""
     ours = one.step == step or one.step.rpartition("/")[2].partition("#")[0] == step
     text = ""
     if ours and one.bytes <= most:
         data = value(one.data)
         text = data if isinstance(data, str) else codec.text(data)
-    return Artifact(id, one.type, one.summary, one.bytes, step if ours else one.step, text)
+    return SliceArtifact(id, one.type, one.summary, one.bytes, step if ours else one.step, text)
 
 
-def _goal(hot: Hot, value: Callable[[Raw], Any]) -> str:
+def _goal(state: State, value: Callable[[Raw], Any]) -> str:
     """A task whose goal nobody set may have been given one."""
-    given = value(hot.input["goal"]) if "goal" in hot.input else ""
+    given = value(state.input["goal"]) if "goal" in state.input else ""
     return given if isinstance(given, str) else codec.text(given)

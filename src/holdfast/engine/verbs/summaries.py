@@ -14,14 +14,14 @@ from holdfast.core.context.window import summary_room
 from holdfast.core.durations import Duration, Retry
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows import step as flows
-from holdfast.core.flows.requests import Branch, Part, Want
+from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.messages.tokens import Basis, Counter, estimate
-from holdfast.engine.conversations.conversation import Conversation, Limits, Part as Stretch, installed
+from holdfast.engine.conversations.conversation import Conversation, Stretch, WindowLimits, installed
 from holdfast.engine.definitions.signature import parameters_of
 from holdfast.engine.drivers.invocation import is_awaitable
 from holdfast.engine.execution.call import report_usage
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.execution.step_request import step_want
+from holdfast.engine.execution.step_request import step_request
 
 Summarises = Callable[[list[dict[str, Any]]], Any]
 """A model: messages in chat form in; a text, or a chat message, out. It may be async."""
@@ -31,7 +31,7 @@ class Summariser:
     """Who makes summaries, and for which windows."""
 
     def __init__(
-        self, model: Summarises, limits: Limits, *, name: str, retry: Retry | int | None, timeout: Duration | None
+        self, model: Summarises, limits: WindowLimits, *, name: str, retry: Retry | int | None, timeout: Duration | None
     ) -> None:
         if not callable(model):
             raise InvalidValue(f"{model!r} cannot be called", hint="give a function of messages that gives a summary")
@@ -40,24 +40,24 @@ class Summariser:
         self._name = name
         self._given: dict[str, Any] = {"retry": retry, "timeout": timeout}
 
-    def flow(self, run: Execution, branch: Branch) -> Part:
+    def flow(self, execution: Execution, branch: Branch) -> Subflow:
         """Summarise, oldest first, as often as it takes until such a window covers all of the conversation."""
         while True:
-            conversation = run.messages(branch)
+            conversation = execution.messages(branch)
             stretch = conversation.part(self._limits)
             if stretch is None:
                 return codec.JSON_NULL
-            result = yield from flows.step(run, branch, self._want(run, conversation, stretch))
+            result = yield from flows.step(execution, branch, self._request(execution, conversation, stretch))
             assert branch.last is not None
-            key, made = branch.last[0], run.value(result)
-            step = run.hot.steps_of(branch.turn).get(key)
-            own = step is None or step.behind or not step.done  # not in view yet: the event has to carry it
+            key, made = branch.last[0], execution.value(result)
+            step = execution.state.steps_of(branch.turn).get(key)
+            own = step is None or step.deferred or not step.done  # not in view yet: the event has to carry it
             told = {name: made[name] for name in ("model", "tokens_in", "tokens_out", "basis")}
             covers = tuple((span.start, span.stop) for span in stretch.covers)
             what: dict[str, Any] = {"summary": result if own else UNSET, "step": "" if own else key}
-            run.say(branch, ev.MessagesSummarised(covers=covers, **what, **told))
+            execution.record_immediate(branch, ev.MessagesSummarised(covers=covers, **what, **told))
 
-    def _want(self, run: Execution, conversation: Conversation, stretch: Stretch) -> Want:
+    def _request(self, execution: Execution, conversation: Conversation, stretch: Stretch) -> StepRequest:
         limits = self._limits
         room = summary_room(limits.max_tokens, limits.summary_tokens)
         counter = limits.counter or installed()
@@ -65,11 +65,13 @@ class Summariser:
             stretch.messages, stretch.earlier, max_tokens=limits.max_tokens, room=room, counter=counter
         )
         make = _Making(self._model, asked, room, counter)
-        want, _ = step_want(run.agent, make.summary, (), {}, name=self._name, estimate=make.size, **self._given)
+        request, _ = step_request(
+            execution.agent, make.summary, (), {}, name=self._name, estimate=make.size, **self._given
+        )
         spans = [[span.start, span.stop] for span in stretch.covers]
         input = {"messages": codec.messages_value(conversation.ref), "covers": codec.pack(spans)}
         # What is recorded stays, also when tokens are counted in another way by now.
-        return replace(want, input=input, on_change="keep", is_async=parameters_of(self._model, self._name).is_async)
+        return replace(request, input=input, on_change="keep", is_async=parameters_of(self._model, self._name).is_async)
 
 
 class _Making:

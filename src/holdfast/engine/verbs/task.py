@@ -14,11 +14,11 @@ from holdfast.core.durations import Duration, Retry, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
-from holdfast.core.flows.requests import Branch, Part, Want
+from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.phases import moved
 from holdfast.core.state import budget
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent, Tool, undo_name
 from holdfast.engine.definitions.signature import parameters_of
@@ -27,7 +27,7 @@ from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_t
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.awaitable import Verb
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.execution.step_request import as_usage, call_want, step_want
+from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.verbs.bag import bag_of, fitting
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Task:
     Waiting verbs are durable when they return; immediate ones with the next waiting verb.
     """
 
-    def __init__(self, run: Execution) -> None:
-        self._run = run
-        self.state = bag_of(run, self._here, self._say)
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self.state = bag_of(execution, self._here, self._say)
 
     # Waiting verbs
 
@@ -72,8 +72,8 @@ class Task:
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
-        want, parameters = step_want(
-            self._run.agent,
+        request, parameters = step_request(
+            self._execution.agent,
             fn,
             args,
             kwargs,
@@ -81,16 +81,16 @@ class Task:
             retry=retry,
             retry_on=retry_on,
             timeout=timeout,
-            estimate=None if estimate is None else self._run.priced(as_usage(estimate)),
+            estimate=None if estimate is None else self._execution.priced(as_usage(estimate)),
         )
-        return self._drive("step", parameters.result, flows.step, want, name=name)
+        return self._drive("step", parameters.result, flows.step, request, name=name)
 
     def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:
         """Call a tool, as its declared effect asks. Its arguments are given by name."""
         if unnamed:
             raise InvalidValue(f"{tool!r} was given {len(unnamed)} arguments without a name", hint="name each of them")
-        want = self._call_want(tool, arguments)
-        return self._drive("call", tool.parameters.result, flows.step, want)
+        request = self._call_want(tool, arguments)
+        return self._drive("call", tool.parameters.result, flows.step, request)
 
     def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
         """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
@@ -101,7 +101,7 @@ class Task:
 
         calls = tool_calls.of_reply(reply, tools, self._call_want)
         tool_calls.refuse_unsaid(calls, self.messages.calls().open)
-        wants = [call.want for call in calls if call.want is not None]
+        wants = [call.request for call in calls if call.request is not None]
 
         def say(outcomes: Sequence[Any]) -> list[dict[str, Any]]:
             return tool_calls.say_results(self, calls, outcomes)
@@ -175,9 +175,10 @@ class Task:
         `model` is a function of messages that gives a text or a message. If nothing new has to be summarised it is not
         asked. A summary is a step, made once; the messages stay in the log.
         """
-        from holdfast.engine.verbs.summaries import Limits, Summariser
+        from holdfast.engine.conversations.conversation import WindowLimits
+        from holdfast.engine.verbs.summaries import Summariser
 
-        limits = Limits(max_tokens, keep_last, tuple(pinned), reserve, counter)
+        limits = WindowLimits(max_tokens, keep_last, tuple(pinned), reserve, counter)
         summariser = Summariser(model, limits, name=name, retry=retry, timeout=timeout)
         cut: dict[str, Any] = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve, "pinned": pinned}
 
@@ -252,8 +253,8 @@ class Task:
     def _add_message(self, raw: Raw) -> None:
         branch = self._here("message")
         last = branch.last
-        step = None if last is None else self._run.hot.steps_of(branch.turn).get(last[0])
-        if last is not None and step is not None and step.done and not step.behind and bytes(last[1]) == bytes(raw):
+        step = None if last is None else self._execution.state.steps_of(branch.turn).get(last[0])
+        if last is not None and step is not None and step.done and not step.deferred and bytes(last[1]) == bytes(raw):
             self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
         else:
             self._say(ev.MessageAdded(message=raw))
@@ -261,22 +262,22 @@ class Task:
     def compensate(self, undo: Callable[..., Any] | Tool, **arguments: Any) -> None:
         """Should the task fail or be cancelled, this is called, last things first."""
         name = undo_name(undo)
-        self._run.undoers.setdefault(name, undo)
+        self._execution.undoers.setdefault(name, undo)
         parameters_of(undo.fn if isinstance(undo, Tool) else undo).check(arguments)
         input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
         self._say(ev.CompensationAdded(name=name, input=input))
 
     def patch(self, patch: StatePatch, *, why: str = "") -> None:
         """Change several things at once, all or nothing."""
-        said = ev.StatePatched(patch=changes_of(patch), by=self._run.agent.name, why=why)
-        self._say(fitting(self._run, self._seen, said))
+        said = ev.StatePatched(patch=changes_of(patch), by=self._execution.agent.name, why=why)
+        self._say(fitting(self._execution, self._seen, said))
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
         from holdfast.engine.reading.render import render  # only agents that fill in templates need it
 
-        also = None if self._run.hot.summary.user is None else {"user": self.user.state.all}
-        return render(template, self._seen, self._run.value, self.state.all, also)
+        also = None if self._execution.state.summary.user is None else {"user": self.user.state.all}
+        return render(template, self._seen, self._execution.value, self.state.all, also)
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""
@@ -287,43 +288,43 @@ class Task:
     @property
     def id(self) -> str:
         """The task's id."""
-        return self._run.log.name
+        return self._execution.log.name
 
     @property
     def turn(self) -> int:
         """Which pass of a loop this is, from 1; 0 outside a loop."""
-        return self._run.root.turn
+        return self._execution.root.turn
 
     @property
     def attempt(self) -> int:
         """How often the task was begun or taken up again, this time included."""
-        return self._run.hot.attempts
+        return self._execution.state.attempts
 
     @property
     def input(self) -> dict[str, Any]:
         """What the task was started with."""
-        return {name: self._run.value(raw) for name, raw in self._run.hot.input.items()}
+        return {name: self._execution.value(raw) for name, raw in self._execution.state.input.items()}
 
     @property
     def user(self) -> TaskUser:
         """Whose task it is; their state is seen as it was when the turn began, with what was changed here since."""
         from holdfast.engine.verbs.user import TaskUser  # few tasks have one
 
-        id = self._run.hot.summary.user
+        id = self._execution.state.summary.user
         if id is None:
             raise InvalidValue(f"task {self.id!r} has no user", hint="start it with one: app.run(…, user=…)")
-        return TaskUser(id, lambda: self._run.user_state(self._here("user")), self._say, self._run.logs)
+        return TaskUser(id, lambda: self._execution.user_state(self._here("user")), self._say, self._execution.logs)
 
     @property
     def deadline(self) -> datetime | None:
         """When the task must be done."""
-        deadline_us = self._run.hot.summary.deadline_us
+        deadline_us = self._execution.state.summary.deadline_us
         return None if deadline_us is None else moment(deadline_us)
 
     @property
     def messages(self) -> Conversation:
         """The conversation, as far as this branch sees it; `.window(max_tokens=…)` gives what fits."""
-        return self._run.messages(self._here("messages"))
+        return self._execution.messages(self._here("messages"))
 
     def context(
         self,
@@ -338,7 +339,7 @@ class Task:
 
         seen = self._seen
         given = {"max_bytes": max_bytes, "max_tokens": max_tokens}
-        found = context_of(seen, step, self._run.value, **given, counter=counter)
+        found = context_of(seen, step, self._execution.value, **given, counter=counter)
         if found.pressed and budget.FLAG not in seen.flags:
             self._say(ev.FlagRaised(flag=budget.FLAG))
         return found.slice
@@ -361,28 +362,30 @@ class Task:
         from random import Random  # few agents draw lots, and it takes a while to import
 
         branch = self._here(what)
-        return Random(f"{self._run.hot.seed} {branch.turn} {branch.key(f'({what})')}")
+        return Random(f"{self._execution.state.seed} {branch.turn} {branch.key(f'({what})')}")
 
     # Behind the verbs
 
     def _here(self, verb: str = "it") -> Branch:
-        return self._run.branch_here(verb)
+        return self._execution.branch_here(verb)
 
     @property
-    def _seen(self) -> Hot:
-        return self._run.see(self._here("reading the state"))
+    def _seen(self) -> State:
+        return self._execution.see(self._here("reading the state"))
 
     def _say(self, event: ev.Event) -> None:
-        self._run.say(self._here(verb_of(event, said=True)), event)
+        self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
 
-    def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> Want:
+    def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
-        want = mocks.mocked(call_want(self._run.agent, tool, arguments), self._run.mocks, self._run.hot.mock)
-        self._run.secrets.update(want.secrets)
-        if want.undo:
-            self._run.undoers.setdefault(want.undo, tool.compensate)
-        return want
+        request = mocks.mocked(
+            call_request(self._execution.agent, tool, arguments), self._execution.mocks, self._execution.state.mock
+        )
+        self._execution.secrets.update(request.secrets)
+        if request.undo:
+            self._execution.undoers.setdefault(request.undo, tool.compensate)
+        return request
 
     def _child_input(self, agent: Agent, input: Mapping[str, Any]) -> ev.Fields:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -397,90 +400,90 @@ class Task:
             return self._call_want(fn, item)
         if isinstance(fn, Agent):
             given = self._child_input(fn, item)
-            return lambda run, branch: waits.spawn(run, branch, options["name"] or fn.name, fn, given)
-        return step_want(self._run.agent, fn, (item,), {}, **options)[0]
+            return lambda execution, branch: waits.spawn(execution, branch, options["name"] or fn.name, fn, given)
+        return step_request(self._execution.agent, fn, (item,), {}, **options)[0]
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Any:
-        run = self._run
-        run.refuse_inside_a_step(verb)
-        branch = run.branch_here(verb, name)
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Any:
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb, name)
         try:
-            if branch is run.root:
-                if run.thread_waits:
-                    suspend_for_threads(run)
-                value = run.value(drive(flow(run, branch, *args), run))
+            if branch is execution.root:
+                if execution.thread_waits:
+                    suspend_for_threads(execution)
+                value = execution.value(drive(flow(execution, branch, *args), execution))
             else:
-                value = run.value(drive_in_thread(flow(run, branch, *args), run))
+                value = execution.value(drive_in_thread(flow(execution, branch, *args), execution))
         except (Cancelled, Stopped) as over:
-            run.over = over  # even if the agent catches it
+            execution.over = over  # even if the agent catches it
             raise
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
-        run = self._run
-        run.refuse_inside_a_step(verb)
-        branch = run.branch_here(verb)
-        parts = parallel.parts(run, branch, works)
-        outcomes = parallel.in_threads(run, parts, limit)
-        return finish(parallel.joined(branch, parts, outcomes, run.value))
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb)
+        parts = parallel.parts(execution, branch, works)
+        outcomes = parallel.in_threads(execution, parts, limit)
+        return finish(parallel.join_results(branch, parts, outcomes, execution.value))
 
 
 class AsyncTask(Task):
     """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
 
-    _run: LoopExecution
+    _execution: LoopExecution
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Part], *args: Any, name: str | None = None) -> Verb:
-        return Verb(self._driven(verb, finish, flow, args), verb, self._run.unawaited)
+    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Verb:
+        return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
 
-    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Part], args: tuple[Any, ...]) -> Any:
-        run = self._run
-        run.refuse_inside_a_step(verb)
-        branch = run.branch_here(verb)
+    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb)
         try:
-            value = run.value(await run.drive(flow(run, branch, *args), run))
+            value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
         finally:
-            run.moved(branch)
+            execution.moved(branch)
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
-        return Verb(self._all_driven(verb, works, finish, limit), verb, self._run.unawaited)
+        return Verb(self._all_driven(verb, works, finish, limit), verb, self._execution.unawaited)
 
     async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
-        run = self._run
-        run.refuse_inside_a_step(verb)
-        branch = run.branch_here(verb)
-        parts = parallel.parts(run, branch, works)
-        outcomes = await run.drive_all(run, parts, limit)
-        value = parallel.joined(branch, parts, outcomes, run.value)
-        run.moved(branch)
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb)
+        parts = parallel.parts(execution, branch, works)
+        outcomes = await execution.drive_all(execution, parts, limit)
+        value = parallel.join_results(branch, parts, outcomes, execution.value)
+        execution.moved(branch)
         return finish(value)
 
     def _say(self, event: ev.Event) -> None:
         branch = self._here(verb_of(event, said=True))
-        self._run.say(branch, event)
-        self._run.moved(branch)
+        self._execution.record_immediate(branch, event)
+        self._execution.moved(branch)
 
 
 class Block(Task):
     """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
 
-    def __init__(self, run: Execution) -> None:
-        super().__init__(run)
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(execution)
         self.result: Any = None
 
     def turns(self, *, max: int | None = None) -> Iterator[int]:
         """One pass after the other, from the one it was on; ends when you break out of it."""
-        run = self._run
-        if run.hot.turn and run.root.turn != run.hot.turn:
-            run.begin_turn()
+        execution = self._execution
+        if execution.state.turn and execution.root.turn != execution.state.turn:
+            execution.begin_turn()
         else:
-            drive(lifecycle.next_turn(run, max, self._run.agent.name), run)
+            drive(lifecycle.next_turn(execution, max, self._execution.agent.name), execution)
         while True:
-            yield run.hot.turn
-            if max is not None and run.hot.turn >= max:
+            yield execution.state.turn
+            if max is not None and execution.state.turn >= max:
                 return
-            drive(lifecycle.next_turn(run, max, self._run.agent.name), run)
+            drive(lifecycle.next_turn(execution, max, self._execution.agent.name), execution)
 
     def finish(self, result: Any) -> None:
         """What the task comes to. It is completed when the block ends."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from holdfast.core import codec
 from holdfast.core.errors import EffectConflict, HoldfastError, InvalidMessage, InvalidValue, StepFailed
-from holdfast.core.flows.requests import Want
+from holdfast.core.flows.requests import StepRequest
 from holdfast.engine.definitions.agent import Tool
 
 
@@ -20,16 +20,16 @@ class Speaker(Protocol):
 class Requested:
     """One call a model asked for: what to do, or what is wrong with it."""
 
-    def __init__(self, id: str, want: Want | None, wrong: str = "") -> None:
+    def __init__(self, id: str, request: StepRequest | None, wrong: str = "") -> None:
         self.id = id
-        self.want = want
+        self.request = request
         self.wrong = wrong
 
 
 def of_reply(
     reply: Mapping[str, Any],
     tools: Sequence[Tool] | Mapping[str, Tool],
-    want_of: Callable[[Tool, Mapping[str, Any]], Want],
+    want_of: Callable[[Tool, Mapping[str, Any]], StepRequest],
 ) -> list[Requested]:
     """The calls of a reply. What the model got wrong it is told, so that it can do better."""
     known = tools if isinstance(tools, Mapping) else {tool.name: tool for tool in tools}
@@ -41,7 +41,7 @@ def of_reply(
 
 
 def _requested(
-    call: Mapping[str, Any], known: Mapping[str, Tool], want_of: Callable[[Tool, Mapping[str, Any]], Want]
+    call: Mapping[str, Any], known: Mapping[str, Tool], want_of: Callable[[Tool, Mapping[str, Any]], StepRequest]
 ) -> Requested:
     function: Mapping[str, Any] = call.get("function") or {}
     name, given = function.get("name", ""), function.get("arguments") or "{}"
@@ -73,7 +73,7 @@ def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence
     made: Iterator[Any] = iter(outcomes)
     messages: list[dict[str, Any]] = []
     for call in calls:
-        outcome: Any = f"error: {call.wrong}" if call.want is None else next(made)
+        outcome: Any = f"error: {call.wrong}" if call.request is None else next(made)
         if isinstance(outcome, StepFailed | EffectConflict):
             outcome = f"error: {outcome.message}"
         elif isinstance(outcome, Exception):

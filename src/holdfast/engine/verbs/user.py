@@ -9,7 +9,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.events import Changes
 from holdfast.core.state import rules
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import FactState, Values
 from holdfast.engine.verbs.bag import refuse_taken
@@ -84,7 +84,7 @@ class UserBag:
 class TaskUser:
     """Whose task it is: `task.user.state.city`. What is changed here is in the user's log with the task's own event."""
 
-    def __init__(self, id: str, read: Callable[[], Hot], say: Callable[[ev.Event], None], logs: Logs) -> None:
+    def __init__(self, id: str, read: Callable[[], State], say: Callable[[ev.Event], None], logs: Logs) -> None:
         self.id = id
         self._read = read
         self._say = say

@@ -20,9 +20,9 @@ from holdfast.core.state.summary import summarise
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch.dispatcher import Dispatcher
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.system.entropy import chance
+from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
-from holdfast.store.queues import Due, Wanted
+from holdfast.store.queues import ClaimRequest, Due
 
 Taken = Literal["", "dead", "lease"]
 Lost = dict[str, Literal["dead", "lease"]]
@@ -132,7 +132,7 @@ class Claiming:
             tenants = self._dispatchers("").logs.store.queues.tenants(names, now_us)
         for tenant in tenants:
             for name in names:
-                wanted = Wanted(queue=name, namespace=tenant, served=self._served, limit=1, now_us=now_us)
+                wanted = ClaimRequest(queue=name, namespace=tenant, served=self._served, limit=1, now_us=now_us)
                 self._dispatchers(tenant).logs.store.queues.claim(wanted, found.append)
                 if found:
                     return True
@@ -190,7 +190,7 @@ class Claiming:
             held.add(summary.id)
             return _write(logs, due, taken[summary.id], pins)
 
-        wanted = Wanted(
+        wanted = ClaimRequest(
             queue=queue.name,
             namespace=tenant,
             served=self._served,
@@ -226,7 +226,7 @@ def _write(logs: Logs, due: Due, taken: Taken, pins: Pins) -> Write:
         taken=taken,
     )
     at_us = logs.clock.now_us()
-    draft, _ = codec.draft(replace(event, nonce=chance(8)) if summary.user is not None else event, at_us, "")
+    draft, _ = codec.draft(replace(event, nonce=random_hex(8)) if summary.user is not None else event, at_us, "")
     return Write(summary.id, (draft,), due.head, summary=summarise(summary, summary.id, event, at_us))
 
 

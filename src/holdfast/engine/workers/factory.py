@@ -8,7 +8,7 @@ from typing import Literal
 from holdfast.core import names
 from holdfast.core.errors import InvalidValue, TaskCollected, TaskExists
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.queue import Queue, Queues
+from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch.dispatcher import Dispatcher
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.workers.schedule import Schedule
@@ -18,7 +18,7 @@ from holdfast.store.tenants import Tenant
 
 def worker(
     dispatcher: Dispatcher,
-    known_queues: Queues,
+    known_queues: DeclaredQueues,
     namespace: str,
     agents: Sequence[Agent] | None,
     *,
@@ -63,7 +63,7 @@ def worker(
     return Worker(dispatchers, start, plan)
 
 
-def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], queues: Queues) -> None:
+def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], queues: DeclaredQueues) -> None:
     """Refuse now, and not when its time comes, a schedule that could start nothing."""
     if schedule.agent.name not in {agent.name for agent in known}:
         raise InvalidValue(

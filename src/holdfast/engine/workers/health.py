@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, StoreUnreachable
-from holdfast.store.queues import Waiting
+from holdfast.store.queues import QueueDepth
 
 if TYPE_CHECKING:
     from holdfast.engine.workers.worker import Worker
@@ -42,7 +42,7 @@ COUNTED = {
 }
 
 
-class Counts:
+class WorkerCounts:
     """Counters, from any thread."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ HOST = "127.0.0.1"
 class Health:
     """`/healthz` and `/metrics` of a worker, on 127.0.0.1."""
 
-    def __init__(self, worker: Worker, depths: Callable[[], list[Waiting]], port: int = 0) -> None:
+    def __init__(self, worker: Worker, depths: Callable[[], list[QueueDepth]], port: int = 0) -> None:
         health = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -115,7 +115,7 @@ class Health:
 
         self._worker = worker
         self._depths = depths
-        self._known: list[Waiting] = []
+        self._known: list[QueueDepth] = []
         self._fresh_until = 0.0
         self._lock = threading.Lock()
         self._server = _Server((HOST, port), Handler)
@@ -137,7 +137,7 @@ class Health:
             return 200, "text/plain; version=0.0.4; charset=utf-8", self._metrics().encode()
         return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
 
-    def _seen(self) -> list[Waiting]:
+    def _seen(self) -> list[QueueDepth]:
         """How full queues are. While the worker cannot reach its store, nobody is kept waiting for that."""
         if self._worker.trouble:
             raise StoreUnreachable(self._worker.trouble, hint="see the worker's log")

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import Stored
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
-from holdfast.core.state.shapes import Hot
+from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch import checks, claim
@@ -37,9 +37,9 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
 from holdfast.engine.system import exits
 from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
-from holdfast.engine.workers.health import Counts
+from holdfast.engine.workers.health import WorkerCounts
 from holdfast.engine.workers.schedule import Schedule, Starter
-from holdfast.store.queues import Ears
+from holdfast.store.queues import WakeListener
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Worker:
 
     def __init__(self, dispatchers: Dispatchers, start: Starter, plan: Plan) -> None:
         self.plan = plan
-        self.counts = Counts()
+        self.counts = WorkerCounts()
         self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
         self._start = start
         self._mine: dict[Place, Stop] = {}
@@ -118,7 +118,7 @@ class Worker:
         """Schedules whose task cannot be started, and why."""
         self._suspect: Place | None = None
         self._stopping = False
-        self._ears: Ears | None = None
+        self._ears: WakeListener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Event | None = None
         self._works: set[asyncio.Task[None]] = set()
@@ -170,7 +170,7 @@ class Worker:
             _among_others(self),
             self._signals(),
             self._woken_by_others(),
-            serving.announced(self._home.logs.store, self._serving()),
+            serving.announce(self._home.logs.store, self._serving()),
         ):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
             asker.start()
@@ -453,7 +453,7 @@ def _at_work() -> list[Worker]:
 TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
 
 
-def _became(state: Hot) -> tuple[str, str]:
+def _became(state: State) -> tuple[str, str]:
     """What a task is now that it was worked on, and why."""
     status, failure = state.summary.status, state.failure
     if status in ("pending", "running"):

@@ -10,7 +10,7 @@ from typing import Literal
 from holdfast.core.codec import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
 
 
 class MemoryEars:
@@ -56,7 +56,7 @@ class MemoryQueues:
         for ears in list(self._ears):
             ears.wake()
 
-    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+    def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
         with self._lock:
             here = [one for one in self._due() if _is_of(one.summary, wanted)]
             rows = (one.summary for one in here)
@@ -73,7 +73,7 @@ class MemoryQueues:
                 self._rates[wanted.namespace, wanted.queue] = (tokens - queues.spent(won), max(at_us, wanted.now_us))
             return {one.summary.id: [] for one in won}
 
-    def _tokens(self, wanted: Wanted) -> tuple[float, int]:
+    def _tokens(self, wanted: ClaimRequest) -> tuple[float, int]:
         if wanted.rate is None:
             return 0.0, 0
         tokens, at_us = self._rates.get((wanted.namespace, wanted.queue), (None, 0))
@@ -95,7 +95,7 @@ class MemoryQueues:
             here = (one.summary for one in self._due() if one.summary.queue in queues)
             return sorted({row.namespace for row in here if _can_go_on(row, now_us, lost)})
 
-    def depths(self, namespace: str | None = None) -> list[Waiting]:
+    def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         with self._lock:
             counts: Counter[tuple[str, str, int]] = Counter()
             for row in (one.summary for one in self._due()):
@@ -103,7 +103,7 @@ class MemoryQueues:
                 if is_timed and namespace in (None, row.namespace):
                     counts[row.namespace, row.queue, _column(row)] += 1
         places = sorted({place[:2] for place in counts})
-        return [Waiting(*place, *(counts[*place, column] for column in range(3))) for place in places]
+        return [QueueDepth(*place, *(counts[*place, column] for column in range(3))) for place in places]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         depths = [one for one in self.depths(namespace) if one.queue == queue]
@@ -112,8 +112,8 @@ class MemoryQueues:
     def announce(self, serves: str) -> None:
         self._serves[self._holder()] = serves
 
-    def announced(self) -> list[Served]:
-        return [Served(holder, serves, 0) for holder, serves in self._serves.items() if serves]
+    def announced(self) -> list[ServedRow]:
+        return [ServedRow(holder, serves, 0) for holder, serves in self._serves.items() if serves]
 
     def listen(self) -> MemoryEars:
         ears = MemoryEars(self._forget)
@@ -124,7 +124,7 @@ class MemoryQueues:
         self._ears = [one for one in self._ears if one is not ears]
 
 
-def is_due(row: Summary, wanted: Wanted) -> bool:
+def is_due(row: Summary, wanted: ClaimRequest) -> bool:
     """Whether a task may be taken now."""
     return (row.agent, row.version) in wanted.served and _can_go_on(row, wanted.now_us, wanted.lost)
 
@@ -137,7 +137,7 @@ def _can_go_on(row: Summary, now_us: int, lost: Sequence[str]) -> bool:
     return row.status in ("pending", "waiting") and row.wake_us <= now_us
 
 
-def _is_of(row: Summary, wanted: Wanted) -> bool:
+def _is_of(row: Summary, wanted: ClaimRequest) -> bool:
     return row.namespace == wanted.namespace and row.queue == wanted.queue
 
 

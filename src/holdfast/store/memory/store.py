@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.state.shapes import ENDED
 from holdfast.failpoints import failpoint
@@ -64,7 +64,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._logs: dict[str, _Log] = {}
         self._blobs: dict[str, bytes] = {}
-        self._effects: dict[str, Take] = {}
+        self._effects: dict[str, UniqueKey] = {}
         self._tombstones: dict[str, Tombstone] = {}
         self._numbered = 0
         self._places: dict[str, int] = {}
@@ -165,16 +165,16 @@ class MemoryStore:
             if isinstance(head, Conflict):
                 return head
             placed.append(place(head, write.drafts))
-        for take in group.takes:
+        for take in group.unique_keys:
             owner = self._effects.get(take.key)
-            if owner is not None and take.key not in group.frees:
+            if owner is not None and take.key not in group.freed_keys:
                 return KeyTaken(take.key, owner.log, owner.step)
         return tuple(placed)
 
     def _put(self, group: Group, places: tuple[Placed, ...]) -> None:
-        for key in group.frees:
+        for key in group.freed_keys:
             self._effects.pop(key, None)
-        for take in group.takes:
+        for take in group.unique_keys:
             self._effects[take.key] = take
         for write, placed in zip(group.writes, places, strict=True):
             self._write(write, placed)
@@ -315,10 +315,10 @@ class MemoryStore:
             old = [row.id for row in rows[skip:] if before_us is None or row.changed_us < before_us]
             return old[:limit]
 
-    def taken(self, key: str) -> Take | None:
+    def owner_of_key(self, key: str) -> UniqueKey | None:
         return self._effects.get(key)
 
-    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
+    def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
         with self._lock:
             return [self._effects[key] for key in sorted(self._effects) if key > after][:limit]
 
@@ -360,10 +360,10 @@ class MemoryStore:
             del self._blobs[hash]
         return True
 
-    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+    def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         with self._changing():
             self._tombstones.update({stone.log: stone for stone in tombstones if stone.log not in self._tombstones})
-            self._effects.update({take.key: take for take in takes if take.key not in self._effects})
+            self._effects.update({take.key: take for take in keys if take.key not in self._effects})
 
     def rows(self, log: str) -> list[Stored]:
         return self.read(log)

@@ -15,9 +15,18 @@ from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.presence import Presence
-from holdfast.store.postgres.server import Address, Durability, Link, configured, connect, is_lost, settings, translated
-from holdfast.store.postgres.statements import Answer, Insert, Quick, roll_back
+from holdfast.store.postgres.presence import ServerPresence
+from holdfast.store.postgres.server import (
+    Durability,
+    Link,
+    ServerAddress,
+    configured,
+    connect,
+    is_lost,
+    settings,
+    translated,
+)
+from holdfast.store.postgres.statements import Insert, Result, StatementRunner, roll_back
 from holdfast.store.protocol import written_inside
 
 _READ_TRIES = 3
@@ -33,20 +42,20 @@ Question = tuple[LiteralString, Parameters | None]
 Connected = TypeVar("Connected")
 
 
-class Links:
+class Connections:
     """A small pool, and the connection that proves this process alive.
 
     Connections are made by whoever needs one, so that what is wrong is told where it matters.
     """
 
-    def __init__(self, address: Address, durability: Durability) -> None:
+    def __init__(self, address: ServerAddress, durability: Durability) -> None:
         self.address = address
         self.durability: Durability = durability
-        self.texts = q.Texts(address.schema)
-        self._quick = Quick()
+        self.texts = q.QueryTexts(address.schema)
+        self._quick = StatementRunner()
         self._append_event = Insert("holdfast_append", self.texts[q.APPEND_EVENT], _EVENT)
         self._pid = os.getpid()
-        self._presence: Presence | None = None
+        self._presence: ServerPresence | None = None
         self._lock = threading.Lock()
         self._appearing = threading.Lock()
         self._inside: set[int] = set()
@@ -148,13 +157,13 @@ class Links:
 
     def run(
         self, link: Link, text: LiteralString, bindings: Parameters | None = None, *, prepare: bool = True
-    ) -> Answer:
+    ) -> Result:
         """Run one of our queries, prepared where the connection stays ours."""
         if prepare and not self.address.pooled:
             return self._quick.run(link, self.texts[text], bindings)
         return _fetched(link.execute(self.texts[text], bindings, prepare=None, binary=True))
 
-    def together(self, link: Link, *statements: Question) -> list[Answer]:
+    def together(self, link: Link, *statements: Question) -> list[Result]:
         """Run queries one after the other, in one round trip. Behind a pooler, settings go with a transaction."""
         if not self.address.pooled:
             return self._quick.together(link, [(self.texts[text], bindings) for text, bindings in statements])
@@ -247,14 +256,14 @@ class Links:
 
     # Being alive
 
-    def presence(self) -> Presence:
+    def presence(self) -> ServerPresence:
         """Our sign of life, from the first time somebody asks for it."""
         self.refuse_after_fork()
         with self._appearing:
             if self._is_closed:
                 raise self._closed()
             if self._presence is None:
-                self._presence = self._patiently(lambda: Presence(self.address))
+                self._presence = self._patiently(lambda: ServerPresence(self.address))
             return self._presence
 
     def close(self) -> None:
@@ -271,5 +280,5 @@ class Links:
             self._presence.close()
 
 
-def _fetched(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Answer:
-    return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+def _fetched(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Result:
+    return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)

@@ -19,22 +19,22 @@ import psycopg
 
 from holdfast.core.errors import StoreClosed, StoreError
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.server import Address, Link, connect, keep_alive, translated
+from holdfast.store.postgres.server import Link, ServerAddress, connect, keep_alive, translated
 
 _PREFIX = "pg-"
 _BEATS = 5
 
 
-class Presence:
+class ServerPresence:
     """This process's sign of life on one database, under one name."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         self._address = address
         self._key = int.from_bytes(os.urandom(8)) >> 1
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._held = False
-        self._texts = q.Texts(address.schema)
+        self._texts = q.QueryTexts(address.schema)
         self._serves = ""
         self._closed = threading.Event()
         self.name = f"{_PREFIX}{self._key:016x}"
@@ -131,7 +131,7 @@ class Presence:
                 os.close(self._link.fileno())
 
 
-_mine: weakref.WeakSet[Presence] = weakref.WeakSet()
+_mine: weakref.WeakSet[ServerPresence] = weakref.WeakSet()
 
 
 def _forget_after_fork() -> None:

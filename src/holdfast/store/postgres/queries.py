@@ -10,7 +10,7 @@ from typing import LiteralString
 from psycopg import sql
 
 
-class Texts:
+class QueryTexts:
     """The texts of queries for one schema, made once each."""
 
     def __init__(self, schema: str) -> None:

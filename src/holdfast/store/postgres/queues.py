@@ -29,12 +29,12 @@ from holdfast.core.errors import StoreError
 from holdfast.failpoints import failpoint
 from holdfast.store import queues
 from holdfast.store.postgres import queries
-from holdfast.store.postgres.connections import Links, Question
+from holdfast.store.postgres.connections import Connections, Question
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_alive, translated
 from holdfast.store.postgres.statements import Ints, Texts
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
 
 _PAUSE_SECONDS = 0.5
 
@@ -42,7 +42,7 @@ _PAUSE_SECONDS = 0.5
 class PostgresEars:
     """A connection of its own that listens. When it breaks, something may have been missed, so that counts as heard."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Connections) -> None:
         self._links = links
         self._link: Link | None = None
         self._connect()
@@ -124,14 +124,14 @@ class PostgresEars:
 class PostgresQueues:
     """Claims and counts, by index."""
 
-    def __init__(self, links: Links, snapshots_kept: int) -> None:
+    def __init__(self, links: Connections, snapshots_kept: int) -> None:
         self._links = links
         self._snapshots_kept = snapshots_kept
 
-    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+    def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
         return queues.in_rounds(wanted, lambda rest: self._try(rest, claim))
 
-    def _try(self, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
+    def _try(self, wanted: ClaimRequest, claim: Claim) -> tuple[Taken, bool]:
         """Those that were taken, and whether that is all there was to look at."""
         with self._links.writing() as link:
             try:
@@ -145,7 +145,7 @@ class PostgresQueues:
             finally:
                 self._links.undo(link)
 
-    def _claim(self, link: Link, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
+    def _claim(self, link: Link, wanted: ClaimRequest, claim: Claim) -> tuple[Taken, bool]:
         running, tokens = self._begin(link, wanted)
         most = queues.allowed(wanted, running)
         reach = {"limit": most * (queues.SPARE if wanted.is_limited else 1)}
@@ -176,7 +176,7 @@ class PostgresQueues:
             found[short[log]].append(Stored(*row))
         return {name: rows if _is_whole(rows) else [] for name, rows in found.items()}, len(chosen) in (most, len(due))
 
-    def _begin(self, link: Link, wanted: Wanted) -> tuple[dict[str | None, int], float]:
+    def _begin(self, link: Link, wanted: ClaimRequest) -> tuple[dict[str | None, int], float]:
         """Begin; if the queue has limits, as the only one who counts."""
         if not wanted.is_limited:
             return {}, 0.0
@@ -194,7 +194,7 @@ class PostgresQueues:
             return running, 0.0
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
-    def _due(self, link: Link, wanted: Wanted, full: list[str], *, limit: int, starts: bool) -> dict[Due, int]:
+    def _due(self, link: Link, wanted: ClaimRequest, full: list[str], *, limit: int, starts: bool) -> dict[Due, int]:
         """Tasks to take and their logs, locked: those that were lost first, then by priority, then the oldest."""
         bindings: dict[str, Any] = {**_place(wanted), "full": Texts(full), "limit": Int8(limit), "starts": starts}
         bindings |= {"reach": Int8(limit + queues.REACH), "now": Int8(wanted.now_us), **_served(wanted)}
@@ -214,8 +214,8 @@ class PostgresQueues:
         place = {"namespace": namespace or "", "queues": Texts(queues), "after": Int8(after_us)}
         return self._links.row(queries.NEXT_WAKE_OF_ALL if namespace is None else queries.NEXT_WAKE, place)[0]
 
-    def depths(self, namespace: str | None = None) -> list[Waiting]:
-        return [Waiting(*row) for row in self._links.rows(queries.DEPTHS, {"namespace": namespace}, prepare=False)]
+    def depths(self, namespace: str | None = None) -> list[QueueDepth]:
+        return [QueueDepth(*row) for row in self._links.rows(queries.DEPTHS, {"namespace": namespace}, prepare=False)]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         place = {"namespace": namespace, "queue": queue, "most": Int8(most)}
@@ -224,8 +224,8 @@ class PostgresQueues:
     def announce(self, serves: str) -> None:
         self._links.presence().serve(serves)
 
-    def announced(self) -> list[Served]:
-        return [Served(*row) for row in self._links.rows(queries.ANNOUNCED, prepare=False)]
+    def announced(self) -> list[ServedRow]:
+        return [ServedRow(*row) for row in self._links.rows(queries.ANNOUNCED, prepare=False)]
 
     def listen(self) -> PostgresEars:
         return PostgresEars(self._links)
@@ -239,10 +239,10 @@ def _is_whole(rows: list[Stored]) -> bool:
     return bool(rows) and rows[0].seq == 1 and all(row.body is not None for row in rows)
 
 
-def _place(wanted: Wanted) -> dict[str, str]:
+def _place(wanted: ClaimRequest) -> dict[str, str]:
     return {"namespace": wanted.namespace, "queue": wanted.queue}
 
 
-def _served(wanted: Wanted) -> dict[str, Texts]:
+def _served(wanted: ClaimRequest) -> dict[str, Texts]:
     agents, versions = (Texts(pair[which] for pair in wanted.served) for which in (0, 1))
     return {"agents": agents, "versions": versions, "lost": Texts(wanted.lost)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
-from holdfast.core.codec import Group, Head, Origin, Snapshot, Summary, Take, Write
+from holdfast.core.codec import Group, Head, Origin, Snapshot, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.statements import Array, Bools, Bytes, Floats, Ints, Texts
@@ -55,7 +55,7 @@ class Seen:
         self.heads: dict[str, Head] = {}
         self.gone: set[str] = set()
         self.parents: set[str] = set()
-        self.owners: dict[str, Take] = {}
+        self.owners: dict[str, UniqueKey] = {}
 
     @classmethod
     def trusting(cls, groups: Sequence[Group]) -> Seen | None:
@@ -84,7 +84,7 @@ class Batch:
         self._snapshots: dict[str, tuple[Any, ...]] = {}
         self._blobs: dict[str, bytes] = {}
         self._uses: set[tuple[str, str]] = set()
-        self._takes: dict[str, Take] = {}
+        self._takes: dict[str, UniqueKey] = {}
         self._frees: set[str] = set()
         self._olds: dict[str, Head] = {}
         self._heads: dict[str, Head] = {}
@@ -100,13 +100,13 @@ class Batch:
 
         That is to free what it takes, or to keep two snapshots of one log.
         """
-        if any(key in self._takes for key in group.frees):
+        if any(key in self._takes for key in group.freed_keys):
             return False
         for write in group.writes:
             if write.snapshot is not None and write.log in self._snapshots:
                 return False
-        self._frees.update(group.frees)
-        self._takes.update((take.key, take) for take in group.takes)
+        self._frees.update(group.freed_keys)
+        self._takes.update((take.key, take) for take in group.unique_keys)
         for write, placed in zip(group.writes, places, strict=True):
             before = write.expect if write.origin is not None else olds.get(write.log) or self._heads.get(write.log)
             assert before is not None, "a group that was decided has a head to follow"
@@ -155,8 +155,8 @@ class Batch:
         found |= _arrays(_SNAPSHOTS, self._snapshots.values())
         found |= _arrays(_BLOBS, ((bytes.fromhex(hash), self._blobs[hash]) for hash in sorted(self._blobs)))
         found |= _arrays(_USES, ((bytes.fromhex(hash), log) for hash, log in sorted(self._uses)))
-        takes = ((take.key, take.log, take.step, take.input_hash) for take in self._takes.values())
-        found |= _arrays(_TAKES, takes)
+        keys = ((take.key, take.log, take.step, take.input_hash) for take in self._takes.values())
+        found |= _arrays(_TAKES, keys)
         return q.APPEND, {**found, "frees": Texts(self._frees), "keep": snapshots_kept}
 
 
@@ -183,14 +183,14 @@ def decide(group: Group, seen: Seen) -> Outcome:
         placed = place(head, write.drafts)
         heads[write.log] = Head(head.seq + len(write.drafts), placed.digests[-1]) if write.drafts else head
         places.append(placed)
-    for take in group.takes:
+    for take in group.unique_keys:
         owner = seen.owners.get(take.key)
-        if owner is not None and take.key not in group.frees:
+        if owner is not None and take.key not in group.freed_keys:
             return KeyTaken(take.key, owner.log, owner.step)
     seen.heads |= heads
-    for key in group.frees:
+    for key in group.freed_keys:
         seen.owners.pop(key, None)
-    seen.owners |= {take.key: take for take in group.takes}
+    seen.owners |= {take.key: take for take in group.unique_keys}
     return tuple(places)
 
 

@@ -62,7 +62,7 @@ _OWN = (
 )
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class ServerAddress(Struct, frozen=True, kw_only=True):
     """What an address says: where the server is, and how to use it."""
 
     conninfo: str
@@ -89,7 +89,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}"
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> ServerAddress:
     """Read `postgresql://user@host/database?schema=…`: our own options, and any of libpq's."""
     bare, _, asked = url.partition("?")
     pairs = dict(parse_qsl(asked, keep_blank_values=True))
@@ -110,7 +110,7 @@ def parse(url: str) -> Address:
         raise InvalidUrl(
             f"{durability!r} is not a durability", hint="'full' survives a crash of the server, 'process' your own"
         )
-    return Address(
+    return ServerAddress(
         conninfo=target,
         direct=_conninfo(own["direct"]) if pooled else target,
         schema=schema,
@@ -148,7 +148,7 @@ def _number(own: dict[str, str], name: str, default: float, least: float, most: 
 # Connecting
 
 
-def connect(address: Address, *, direct: bool = False) -> Link:
+def connect(address: ServerAddress, *, direct: bool = False) -> Link:
     """A connection of one's own, outside the pool; says what is wrong if there is none."""
     try:
         link = PatientConnection.connect(
@@ -163,7 +163,7 @@ def connect(address: Address, *, direct: bool = False) -> Link:
     return link
 
 
-def settings(address: Address, durability: Durability, *, local: bool) -> dict[str, Any]:
+def settings(address: ServerAddress, durability: Durability, *, local: bool) -> dict[str, Any]:
     """The parameters of `SET`."""
     return {
         "lock": f"{address.lock_seconds * 1000:.0f}ms",
@@ -174,7 +174,7 @@ def settings(address: Address, durability: Durability, *, local: bool) -> dict[s
     }
 
 
-def configured(link: Link, address: Address, durability: Durability) -> Link:
+def configured(link: Link, address: ServerAddress, durability: Durability) -> Link:
     """Prepare a connection of the pool. Behind a pooler nothing stays on it: settings go with each transaction."""
     register(link)
     link.patience = address.patience
@@ -199,7 +199,7 @@ def keep_alive(link: Link) -> None:
 # The schema
 
 
-def prepare(address: Address, texts: q.Texts, at_us: int) -> None:
+def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
     """Bring the schema up to date, one process at a time; others may be writing meanwhile."""
     with connect(address, direct=True) as link:
         if link.info.server_version < OLDEST_SERVER * 10_000:
@@ -229,12 +229,12 @@ def pending(url: str) -> tuple[Migration, ...]:
     address = parse(url)
     with connect(address, direct=True) as link:
         try:
-            return _missing(link, q.Texts(address.schema), address)
+            return _missing(link, q.QueryTexts(address.schema), address)
         except psycopg.Error as error:
             raise translated(error, address) from error
 
 
-def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, ...]:
+def _missing(link: Link, texts: q.QueryTexts, address: ServerAddress) -> tuple[Migration, ...]:
     """The migrations that the schema lacks; refuses one that is too new or not ours."""
     known = migrations("postgres")
     row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
@@ -262,7 +262,7 @@ def _missing(link: Link, texts: q.Texts, address: Address) -> tuple[Migration, .
     return tuple(one for one in known if one.version not in applied)
 
 
-def _migrate(link: Link, texts: q.Texts, address: Address, at_us: int) -> None:
+def _migrate(link: Link, texts: q.QueryTexts, address: ServerAddress, at_us: int) -> None:
     """Apply what is still missing now that nobody else is at it."""
     row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
     if row is None or not row[2]:  # "if not exists" would ask for the right to make one even if it is there
@@ -293,7 +293,7 @@ _PASSING = (
 _NO_ANSWER = "check host and port, and that the server runs and can be reached from here"
 
 
-def refused(error: psycopg.Error, address: Address) -> HoldfastError:
+def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """Why there is no connection."""
     said = _first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
@@ -319,7 +319,7 @@ def is_lost(error: psycopg.Error, link: Link) -> bool:
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (link.closed or link.broken)
 
 
-def translated(error: psycopg.Error, address: Address) -> HoldfastError:
+def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """PostgreSQL's error as one of ours, with what is safe and what to do."""
     said, where = _first_line(error), address.shown
     match error:

@@ -184,7 +184,7 @@ _TYPES: dict[type, tuple[int, Callable[[Any], bytes | None]]] = {
 }
 
 
-class Answer:
+class Result:
     """What a statement gave, and how many rows it gave or changed."""
 
     __slots__ = ("_rows", "rowcount")
@@ -226,7 +226,7 @@ class Insert:
         return _run(link, self._prepared, encoded).rowcount
 
 
-class Quick:
+class StatementRunner:
     """The statements of a store. Any number of threads may use it, each with a connection of its own."""
 
     def __init__(self) -> None:
@@ -234,11 +234,11 @@ class Quick:
         self._known: dict[tuple[bytes, tuple[int, ...]], _Prepared] = {}
         self._numbers = count()
 
-    def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Answer:
+    def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Result:
         """Run a statement to its end, in one round trip."""
         return _run(link, *self._encoded(text, values))
 
-    def together(self, link: PatientConnection, statements: Sequence[Statement]) -> list[Answer]:
+    def together(self, link: PatientConnection, statements: Sequence[Statement]) -> list[Result]:
         """Run statements one after the other, in one round trip. When one fails, those after it are not run."""
         return _together(link, [self._encoded(text, values) for text, values in statements])
 
@@ -292,7 +292,7 @@ def _whole(link: PatientConnection) -> Generator[None, None, None]:
         raise
 
 
-def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> Answer:
+def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | None]) -> Result:
     if prepared.name not in link.quick:
         return _together(link, [(prepared, values)])[0]
     try:
@@ -310,7 +310,7 @@ def _send(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes |
     link.pgconn.send_query_prepared(prepared.name, values, prepared.formats, result_format=pq.Format.BINARY)
 
 
-def _together(link: PatientConnection, ready: Sequence[tuple[_Prepared, Sequence[bytes | None]]]) -> list[Answer]:
+def _together(link: PatientConnection, ready: Sequence[tuple[_Prepared, Sequence[bytes | None]]]) -> list[Result]:
     """Statements in one round trip, also those that this connection does not know yet."""
     connection = link.pgconn
     sent: list[bytes | None] = []  # the name of what was prepared, or None for what was asked
@@ -333,7 +333,7 @@ def _together(link: PatientConnection, ready: Sequence[tuple[_Prepared, Sequence
     return [_loaded(link, result) for result, name in zip(results, sent, strict=True) if name is None]
 
 
-def _answer(link: PatientConnection) -> Answer:
+def _answer(link: PatientConnection) -> Result:
     """Wait for the answer to what was sent."""
     last = None
     error: psycopg.Error | None = None
@@ -366,14 +366,14 @@ def _answers(link: PatientConnection) -> tuple[list[pq.abc.PGresult], psycopg.Er
             error = error or psycopg.errors.error_from_result(result)
 
 
-def _loaded(link: PatientConnection, result: pq.abc.PGresult | None) -> Answer:
+def _loaded(link: PatientConnection, result: pq.abc.PGresult | None) -> Result:
     if result is None:
-        return Answer([], 0)
+        return Result([], 0)
     if result.ntuples == 0:
-        return Answer([], result.command_tuples or 0)
+        return Result([], result.command_tuples or 0)
     transformer = Transformer(link)
     transformer.set_pgresult(result, format=pq.Format.BINARY)
-    return Answer(transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
+    return Result(transformer.load_rows(0, result.ntuples, tuple), result.ntuples)
 
 
 def _flush(link: PatientConnection) -> None:

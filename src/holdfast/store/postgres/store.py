@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from psycopg.types.numeric import Int8
 
 from holdfast.core import limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
 from holdfast.core.errors import Conflict, StoreError, TaskNotFound
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Links
+from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.queues import PostgresQueues
 from holdfast.store.postgres.rows import list_query, to_summary
 from holdfast.store.postgres.server import Durability, Link, parse, prepare
@@ -50,8 +50,8 @@ class PostgresStore:
         address = parse(url)
         self.url = address.shown
         self.durability: Durability = durability or address.durability or "full"
-        prepare(address, q.Texts(address.schema), at_us)
-        self._links = Links(address, self.durability)
+        prepare(address, q.QueryTexts(address.schema), at_us)
+        self._links = Connections(address, self.durability)
         self._writer = Writer(self._links, snapshots_kept)
         self.lease_seconds = address.lease_seconds
         self.queues = PostgresQueues(self._links, snapshots_kept)
@@ -144,12 +144,12 @@ class PostgresStore:
         bounds = {"before": _bound(before_us), "skip": Int8(skip), "limit": Int8(limit)}
         return [row[0] for row in self._links.rows(q.FINISHED, bounds)]
 
-    def taken(self, key: str) -> Take | None:
+    def owner_of_key(self, key: str) -> UniqueKey | None:
         row = self._links.row(q.TAKEN, {"key": key})
-        return Take(*row) if row else None
+        return UniqueKey(*row) if row else None
 
-    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
-        return [Take(*row) for row in self._links.rows(q.TAKES, {"after": after, "limit": Int8(limit)})]
+    def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
+        return [UniqueKey(*row) for row in self._links.rows(q.TAKES, {"after": after, "limit": Int8(limit)})]
 
     def tombstone(self, log: str) -> Tombstone | None:
         row = self._links.row(q.TOMBSTONE, {"name": log})
@@ -203,11 +203,11 @@ class PostgresStore:
             run(link, statement, log)
         return True
 
-    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+    def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         with self._links.changing() as link:
             for stone in tombstones:
                 self._links.run(link, q.INSERT_TOMBSTONE, _stone_row(stone, 0))
-            for take in takes:
+            for take in keys:
                 row = {"key": take.key, "log": take.log, "step": take.step, "input_hash": take.input_hash}
                 self._links.run(link, q.TAKE_IF_FREE, row)
 

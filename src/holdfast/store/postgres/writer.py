@@ -18,11 +18,11 @@ from typing import Any
 import psycopg
 
 from holdfast.core import codec
-from holdfast.core.codec import Draft, Group, Head, Take, Write
+from holdfast.core.codec import Draft, Group, Head, UniqueKey, Write
 from holdfast.core.errors import Conflict, HoldfastError, LogCorrupt, StorePoisoned, StoreUnreachable
 from holdfast.failpoints import failpoint
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Links, Question
+from holdfast.store.postgres.connections import Connections, Question
 from holdfast.store.postgres.guard import run_guarded
 from holdfast.store.postgres.rows import Batch, Seen, decide, last_places, names_in, plan
 from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
@@ -52,7 +52,7 @@ class _NotAtOnce(Exception):
 class Writer:
     """What writes events, over connections of a pool."""
 
-    def __init__(self, links: Links, snapshots_kept: int) -> None:
+    def __init__(self, links: Connections, snapshots_kept: int) -> None:
         self._links = links
         self._snapshots_kept = snapshots_kept
 
@@ -206,7 +206,7 @@ class Writer:
     ) -> tuple[Seen, dict[tuple[str, int], bytes]]:
         """Lock every log that groups are about, then look at all they depend on; one round trip."""
         names = Texts(names_in(groups))
-        keys = Texts(take.key for group in groups for take in group.takes)
+        keys = Texts(take.key for group in groups for take in group.unique_keys)
         asked = [
             one for group, placed in zip(groups, places, strict=True) if placed for one in last_places(group, placed)
         ]
@@ -220,7 +220,7 @@ class Writer:
         seen.heads = {name: Head(seq, digest) for name, _, seq, digest in heads.fetchall()}
         seen.gone = {name for (name,) in gone.fetchall()}
         seen.parents = set(seen.heads)
-        seen.owners = {row[0]: Take(*row) for row in owners.fetchall()}
+        seen.owners = {row[0]: UniqueKey(*row) for row in owners.fetchall()}
         return seen, {(name, seq): digest for name, seq, digest in found.fetchall()}
 
     def _commit(self, link: Link, batch: Batch, outcomes: Sequence[Outcome]) -> None:

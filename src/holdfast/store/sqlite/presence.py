@@ -17,7 +17,7 @@ _descriptors: dict[str, int] = {}
 _mine: set[tuple[str, int]] = set()
 
 
-class Presence:
+class FilePresence:
     """This process's sign of life on one file, under one name."""
 
     def __init__(self, path: str) -> None:

@@ -18,7 +18,7 @@ from holdfast.core import codec
 from holdfast.core.codec import Group, Head
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, Due, Served, Taken, Waiting, Wanted
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import connect, fetch_all, fetch_one
 from holdfast.store.sqlite.rows import to_summary
@@ -77,10 +77,10 @@ class SqliteQueues:
         self._holder = holder
         self._alive = alive
 
-    def claim(self, wanted: Wanted, claim: Claim) -> Taken:
+    def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
         return queues.in_rounds(wanted, lambda rest: self._claim(rest, claim))
 
-    def _claim(self, wanted: Wanted, claim: Claim) -> tuple[Taken, bool]:
+    def _claim(self, wanted: ClaimRequest, claim: Claim) -> tuple[Taken, bool]:
         """Those that were taken, and whether that is all there was to look at."""
         with self._reading() as reader:
             if not self._due(reader, wanted, [], limit=1, starts=True):
@@ -102,7 +102,7 @@ class SqliteQueues:
             return {one.summary.id: [] for one in won}, len(chosen) in (most, len(due))
 
     def _due(
-        self, connection: apsw.Connection, wanted: Wanted, full: list[str], *, limit: int, starts: bool
+        self, connection: apsw.Connection, wanted: ClaimRequest, full: list[str], *, limit: int, starts: bool
     ) -> list[Due]:
         """Tasks to take, those that were lost first."""
         bindings: dict[str, Any] = {**_place(wanted), "full": codec.dump(full).decode(), "starts": starts}
@@ -122,13 +122,13 @@ class SqliteQueues:
                 found.append(Due(to_summary(tuple(row)), Head(*head)))
         return found
 
-    def _running(self, writer: apsw.Connection, wanted: Wanted) -> dict[str | None, int]:
+    def _running(self, writer: apsw.Connection, wanted: ClaimRequest) -> dict[str | None, int]:
         if not wanted.is_limited:
             return {}
         able = {"lost": codec.dump(wanted.lost).decode(), "served": codec.dump(wanted.served).decode()}
         return dict(fetch_all(writer, q.RUNNING_BY_KEY, _place(wanted) | able))
 
-    def _tokens(self, writer: apsw.Connection, wanted: Wanted) -> float:
+    def _tokens(self, writer: apsw.Connection, wanted: ClaimRequest) -> float:
         if wanted.rate is None:
             return 0.0
         tokens, at_us = fetch_one(writer, q.RATE, _place(wanted)) or (None, 0)
@@ -155,9 +155,9 @@ class SqliteQueues:
             found = [fetch_one(reader, q.NEXT_WAKE, place | {"queue": one})[0] for one in queues]
             return min((wake for wake in found if wake is not None), default=None)
 
-    def depths(self, namespace: str | None = None) -> list[Waiting]:
+    def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         with self._reading() as reader:
-            return [Waiting(*row) for row in fetch_all(reader, q.DEPTHS, {"namespace": namespace})]
+            return [QueueDepth(*row) for row in fetch_all(reader, q.DEPTHS, {"namespace": namespace})]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         with self._reading() as reader:
@@ -169,9 +169,9 @@ class SqliteQueues:
             writer.execute(q.FORGET_HOLDERS, (codec.dump(gone).decode(),))
             writer.execute(q.ANNOUNCE, {"name": self._holder(), "serves": serves, "beat": time.time_ns() // 1000})
 
-    def announced(self) -> list[Served]:
+    def announced(self) -> list[ServedRow]:
         with self._reading() as reader:
-            return [Served(*row) for row in fetch_all(reader, q.ANNOUNCED) if self._alive(row[0])]
+            return [ServedRow(*row) for row in fetch_all(reader, q.ANNOUNCED) if self._alive(row[0])]
 
     def listen(self) -> SqliteEars:
         return SqliteEars(connect(self._path, "process", vfs=None, exclusive=False))
@@ -185,5 +185,5 @@ def _order(row: tuple[Any, ...]) -> tuple[int, int]:
     return (-row[_PRIORITY], row[0])
 
 
-def _place(wanted: Wanted) -> dict[str, str]:
+def _place(wanted: ClaimRequest) -> dict[str, str]:
     return {"namespace": wanted.namespace, "queue": wanted.queue}

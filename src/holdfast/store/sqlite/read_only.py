@@ -57,7 +57,7 @@ def _looked_at(path: str) -> Generator[apsw.Connection, None, None]:
             connection.close()
 
 
-class LookingStore(SqliteStore):
+class ReadOnlyStore(SqliteStore):
     """Logs in one file that may only be read."""
 
     def _prepare(

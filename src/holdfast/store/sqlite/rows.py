@@ -23,14 +23,14 @@ def last(bound: int | None) -> int:
 
 def is_plain(group: Group) -> bool:
     """Whether a group is events of one log after a known head, with nothing beside them."""
-    if len(group.writes) != 1 or group.takes or group.frees:
+    if len(group.writes) != 1 or group.unique_keys or group.freed_keys:
         return False
     write = group.writes[0]
     beside = write.summary or write.snapshot or write.origin or write.blobs
     return not beside and write.expect is not None and bool(write.drafts)
 
 
-class Rows:
+class RowReader:
     """Events of many logs, gathered for one statement."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, Take, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.failpoints import failpoint
 from holdfast.store import protocol
@@ -24,7 +24,7 @@ from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query,
 from holdfast.store.sqlite import queries as q, rows as shapes
 from holdfast.store.sqlite.file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite.guard import run_guarded
-from holdfast.store.sqlite.presence import Presence
+from holdfast.store.sqlite.presence import FilePresence
 from holdfast.store.sqlite.queues import SqliteQueues
 
 _IDLE_READERS, _KNOWN_LOGS = 8, 100_000
@@ -59,7 +59,7 @@ class SqliteStore:
         self._numbers: dict[str, int] = {}
         self._readers: list[apsw.Connection] = []
         self._poison: StorePoisoned | None = None
-        self._presence: Presence | None = None
+        self._presence: FilePresence | None = None
         opened = self._prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
         self._writer: apsw.Connection | None = opened
         self._cursor = opened.cursor()
@@ -140,7 +140,7 @@ class SqliteStore:
 
     def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         """Plain events of many logs in one statement; if one conflicts, each group is seen to by itself."""
-        rows = shapes.Rows()
+        rows = shapes.RowReader()
         done: dict[int, Outcome] = {}
         for index, group in enumerate(groups):
             if shapes.is_plain(group):
@@ -174,13 +174,13 @@ class SqliteStore:
             if isinstance(head, Conflict):
                 return head
             places.append(protocol.place(head, write.drafts))
-        for take in group.takes:
+        for take in group.unique_keys:
             owner = fetch_one(writer, q.TAKEN, (take.key,))
-            if owner is not None and take.key not in group.frees:
+            if owner is not None and take.key not in group.freed_keys:
                 return KeyTaken(take.key, owner[1], owner[2])
-        for key in group.frees:
+        for key in group.freed_keys:
             writer.execute(q.FREE, (key,))
-        for take in group.takes:
+        for take in group.unique_keys:
             writer.execute(q.TAKE, (take.key, take.log, take.step, take.input_hash))
         for write, placed in zip(group.writes, places, strict=True):
             self._write(writer, write, placed)
@@ -394,12 +394,12 @@ class SqliteStore:
         bounds = {"before": shapes.last(before_us), "skip": skip, "limit": limit}
         return [row[0] for row in self._rows(q.FINISHED, bounds)]
 
-    def taken(self, key: str) -> Take | None:
+    def owner_of_key(self, key: str) -> UniqueKey | None:
         row = self._row(q.TAKEN, (key,))
-        return Take(*row) if row else None
+        return UniqueKey(*row) if row else None
 
-    def takes(self, *, after: str = "", limit: int = 1000) -> list[Take]:
-        return [Take(*row) for row in self._rows(q.TAKES, {"after": after, "limit": limit})]
+    def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
+        return [UniqueKey(*row) for row in self._rows(q.TAKES, {"after": after, "limit": limit})]
 
     def tombstone(self, log: str) -> Tombstone | None:
         row = self._row(q.TOMBSTONE, (log,))
@@ -436,11 +436,11 @@ class SqliteStore:
             writer.execute(statement, {"log": number})
         return True
 
-    def restore_marks(self, tombstones: Sequence[Tombstone], takes: Sequence[Take]) -> None:
+    def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         with self._changing() as writer:
             for stone in tombstones:
                 writer.execute(q.INSERT_TOMBSTONE, (stone.log, 0, stone.seq, stone.digest, stone.at_us, stone.why))
-            for take in takes:
+            for take in keys:
                 writer.execute(q.TAKE_IF_FREE, (take.key, take.log, take.step, take.input_hash))
 
     # Looking after it
@@ -473,13 +473,13 @@ class SqliteStore:
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return self._own_presence().alive(holder)
 
-    def _own_presence(self) -> Presence:
+    def _own_presence(self) -> FilePresence:
         self._refuse_after_fork()
         with self._pool:
             if self._writer is None:
                 raise self._closed()
             if self._presence is None:
-                self._presence = Presence(f"{self.path}-holders")
+                self._presence = FilePresence(f"{self.path}-holders")
             return self._presence
 
     def close(self) -> None:

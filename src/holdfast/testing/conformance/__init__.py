@@ -18,13 +18,24 @@ from typing import Any
 import pytest
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import Head, Origin, Snapshot, Take, Write
+from holdfast.core.codec import Head, Origin, Snapshot, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
 from holdfast.core.state.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
 from holdfast.testing.conformance.queues import QueueConformance, TenantsConformance
-from holdfast.testing.conformance.samples import AT, Crash, Opener, created, draft, group, head_of, note, ok, summary_of
+from holdfast.testing.conformance.samples import (
+    AT,
+    Opener,
+    SampleCrash,
+    created,
+    draft,
+    group,
+    head_of,
+    note,
+    ok,
+    summary_of,
+)
 from holdfast.testing.conformance.transact import TransactConformance
 
 
@@ -136,21 +147,21 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
 
     def test_a_unique_key_is_taken_once_and_outlives_refused_groups(self, store: Store) -> None:
         store.append([group(created("a")), group(created("b"))])
-        take = Take("order-17", "a", "pay#1", "hash")
-        assert ok(store.append([group(Write("a", draft(note("pays"))), takes=(take,))])[0])
-        other = Take("order-17", "b", "pay#1", "hash")
-        outcome = store.append([group(Write("b", draft(note("pays"))), takes=(other,))])[0]
+        take = UniqueKey("order-17", "a", "pay#1", "hash")
+        assert ok(store.append([group(Write("a", draft(note("pays"))), unique_keys=(take,))])[0])
+        other = UniqueKey("order-17", "b", "pay#1", "hash")
+        outcome = store.append([group(Write("b", draft(note("pays"))), unique_keys=(other,))])[0]
         assert isinstance(outcome, KeyTaken)
         assert (outcome.details["log"], outcome.details["step"]) == ("a", "pay#1")
         assert len(store.read("b")) == 1
-        assert store.taken("order-17") == take
+        assert store.owner_of_key("order-17") == take
 
     def test_a_freed_key_can_be_taken_again(self, store: Store) -> None:
-        store.append([group(created("a"), takes=(Take("k", "a", "s#1"),))])
-        store.append([group(Write("a", draft(note("not done"))), frees=("k",))])
-        assert store.taken("k") is None
-        assert ok(store.append([group(Write("a", draft(note("again"))), takes=(Take("k", "a", "s#2"),))])[0])
-        assert [take.step for take in store.takes()] == ["s#2"]
+        store.append([group(created("a"), unique_keys=(UniqueKey("k", "a", "s#1"),))])
+        store.append([group(Write("a", draft(note("not done"))), freed_keys=("k",))])
+        assert store.owner_of_key("k") is None
+        assert ok(store.append([group(Write("a", draft(note("again"))), unique_keys=(UniqueKey("k", "a", "s#2"),))])[0])
+        assert [take.step for take in store.unique_keys()] == ["s#2"]
 
     # Reading
 
@@ -273,7 +284,7 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert store.list(Query(status="' or 1=1 --")) == []
         with pytest.raises(TaskNotFound):
             store.list(Query(after=hostile))
-        assert store.taken(hostile) is None
+        assert store.owner_of_key(hostile) is None
         assert len(store.read("t")) == 1
 
     def test_logs_and_forks_are_listed_in_the_order_they_were_made(self, store: Store) -> None:
@@ -301,7 +312,7 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
     def test_a_removed_log_leaves_a_tombstone_and_its_name_never_acts_again(self, store: Store) -> None:
         _, mine = codec.make_blob(codec.pack("m" * 5000))
         _, shared = codec.make_blob(codec.pack("s" * 5000))
-        store.append([group(created("t"), takes=(Take("k", "t", "pay#1"),)), group(created("u"))])
+        store.append([group(created("t"), unique_keys=(UniqueKey("k", "t", "pay#1"),)), group(created("u"))])
         store.append([group(Write("t", draft(note("x")), blobs=(mine, shared)))])
         store.append([group(Write("u", draft(note("x")), blobs=(shared,)))])
         head = head_of(store, "t")
@@ -313,7 +324,7 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert isinstance(store.append([group(Write("t", draft(note("zombie")), head))])[0], Conflict)
         assert store.blob(mine.hash) is None
         assert store.blob(shared.hash) == shared.data
-        assert store.taken("k") is not None, "a unique key outlives the log that took it"
+        assert store.owner_of_key("k") is not None, "a unique key outlives the log that took it"
 
     def test_the_past_of_a_fork_and_a_log_that_moved_on_stay(self, store: Store) -> None:
         store.append([group(created("p")), group(created("q"))])
@@ -347,21 +358,21 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert store.finished(before_us=AT + 3, skip=0, limit=10) == ["t1", "t0"]
 
     def test_marks_of_another_store_are_adopted(self, store: Store) -> None:
-        stone, take = Tombstone("gone", 3, b"\1" * 32, AT, "old"), Take("k", "gone", "pay#1", "h")
+        stone, take = Tombstone("gone", 3, b"\1" * 32, AT, "old"), UniqueKey("k", "gone", "pay#1", "h")
         for _ in range(2):
             store.restore_marks([stone], [take])
-        assert (store.tombstones(), store.takes()) == ([stone], [take])
+        assert (store.tombstones(), store.unique_keys()) == ([stone], [take])
         assert isinstance(store.append([group(created("gone"))])[0], Conflict)
 
     # Staying whole
 
     def test_everything_is_there_after_opening_again(self, opener: Opener) -> None:
         first = opener()
-        first.append([group(created("t"), takes=(Take("k", "t", "s"),))])
+        first.append([group(created("t"), unique_keys=(UniqueKey("k", "t", "s"),))])
         rows, row = first.read("t"), first.summary("t")
         second = opener()
         assert (second.read("t"), second.summary("t")) == (rows, row)
-        assert second.taken("k") is not None
+        assert second.owner_of_key("k") is not None
         assert second.check() == []
         first.close()
         second.close()
@@ -372,23 +383,25 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         store = opener()
         store.append([group(created("a")), group(created("b"))])
         a, b = head_of(store, "a"), head_of(store, "b")
-        both = group(Write("a", draft(note("1")), a), Write("b", draft(note("2")), b), takes=(Take("k", "a", "s"),))
+        both = group(
+            Write("a", draft(note("1")), a), Write("b", draft(note("2")), b), unique_keys=(UniqueKey("k", "a", "s"),)
+        )
         groups = [both, group(created("c"))] if shape == "batch" else [both]
 
         def crash(name: str) -> None:
             if name == point:
-                raise Crash
+                raise SampleCrash
 
         def write() -> object:
             return store.append_event("a", a, draft(note("1"))[0]) if shape == "one event" else store.append(groups)
 
-        with pytest.raises(Crash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash):
             write()
         again = opener()
         written = len(again.read("a")) == 2
         if shape != "one event":
             assert (len(again.read("b")) == 2) == written
-            assert (again.taken("k") is not None) == written
+            assert (again.owner_of_key("k") is not None) == written
         if point in ("append.before", "commit.before"):
             assert not written or shape == "batch", "nothing was committed yet"
         if point in ("commit.after", "append.after"):

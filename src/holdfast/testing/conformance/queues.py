@@ -14,11 +14,11 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Origin, Write
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
-from holdfast.store.queues import SHORT, Due, Rate, Waiting
+from holdfast.store.queues import SHORT, Due, QueueDepth, Rate
 from holdfast.testing.conformance.samples import (
     AT,
-    Crash,
     Opener,
+    SampleCrash,
     add,
     check_chain,
     claim,
@@ -179,9 +179,9 @@ class QueueConformance:
 
         def crash(name: str) -> None:
             if name == point:
-                raise Crash
+                raise SampleCrash
 
-        with pytest.raises(Crash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash):
             claim(store)
         again = opener()
         written = point == "commit.after"
@@ -442,7 +442,7 @@ class QueueConformance:
             if any(kinds):
                 before = counted.setdefault((row.namespace, row.queue), [0, 0, 0])
                 counted[row.namespace, row.queue] = [old + new for old, new in zip(before, kinds, strict=True)]
-        expected = [Waiting(*place, *counted[place]) for place in sorted(counted)]
+        expected = [QueueDepth(*place, *counted[place]) for place in sorted(counted)]
         assert store.queues.depths() == expected
         assert store.queues.depths("acme") == [one for one in expected if one.namespace == "acme"]
         assert store.queues.depths("nobody") == []

@@ -9,17 +9,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import Group, Head, Origin, Summary, Take, Write
+from holdfast.core.codec import Group, Head, Origin, Summary, UniqueKey, Write
 from holdfast.core.events import Event
 from holdfast.core.state.summary import summarise
 from holdfast.store.protocol import Placed, Store
-from holdfast.store.queues import Claim, Due, Wanted
+from holdfast.store.queues import Claim, ClaimRequest, Due
 
 Opener = Callable[[], Store]
 AT = 1_700_000_000_000_000
 
 
-class Crash(BaseException):
+class SampleCrash(BaseException):
     """The process dies here."""
 
 
@@ -37,9 +37,9 @@ def created(
     return Write(log, draft(event, at_us=at_us), start or Head(0, codec.genesis(log)), origin or Origin(), summary)
 
 
-def group(*writes: Write, takes: tuple[Take, ...] = (), frees: tuple[str, ...] = ()) -> Group:
+def group(*writes: Write, unique_keys: tuple[UniqueKey, ...] = (), freed_keys: tuple[str, ...] = ()) -> Group:
     """Writes that belong together."""
-    return Group(writes, takes, frees)
+    return Group(writes, unique_keys, freed_keys)
 
 
 def note(text: str) -> Event:
@@ -119,10 +119,10 @@ def leave(due: Due) -> None:
     """Take nothing."""
 
 
-def wanted(**fields: Any) -> Wanted:
+def wanted(**fields: Any) -> ClaimRequest:
     """What most tests look for."""
     usual: dict[str, Any] = {"queue": "default", "served": (("tester", ""),), "limit": 100, "now_us": AT}
-    return Wanted(**usual | fields)
+    return ClaimRequest(**usual | fields)
 
 
 def claim(store: Store, **fields: Any) -> list[str]:

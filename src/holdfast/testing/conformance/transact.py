@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.codec import Group, Head, Take, Write
+from holdfast.core.codec import Group, Head, UniqueKey, Write
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken, StoreError, TimeLimit
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Connection, Store, Work
-from holdfast.testing.conformance.samples import Crash, Opener, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import Opener, SampleCrash, created, draft, group, head_of, note, ok
 
 SECONDS_TO_NOTICE = 0.2
 INSERT = {
@@ -137,9 +137,9 @@ class TransactConformance:
         assert ran == []
 
     def test_a_group_that_is_refused_takes_user_codes_writes_with_it(self, shop: Store) -> None:
-        shop.append([group(Write("t", draft(note("pays"))), takes=(Take("order-17", "t", "pay#1"),))])
-        take = Take("order-17", "t", "pay#2")
-        outcome = shop.transact("t", head_of(shop, "t"), entry(shop, 1, takes=(take,)))
+        shop.append([group(Write("t", draft(note("pays"))), unique_keys=(UniqueKey("order-17", "t", "pay#1"),))])
+        take = UniqueKey("order-17", "t", "pay#2")
+        outcome = shop.transact("t", head_of(shop, "t"), entry(shop, 1, unique_keys=(take,)))
         assert isinstance(outcome, KeyTaken)
 
         def beyond(connection: Connection) -> Group:
@@ -300,9 +300,9 @@ class TransactConformance:
 
         def crash(name: str) -> None:
             if name == point:
-                raise Crash
+                raise SampleCrash
 
-        with pytest.raises(Crash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash):
             store.transact("t", head, work)
         again = opener()
         written = point in ("commit.after", "append.after")

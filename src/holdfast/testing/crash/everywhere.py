@@ -55,7 +55,7 @@ class Point(Struct, frozen=True):
         return f"crash point {self.number} of {self.of}: {self.name}, hit {self.hit}"
 
 
-class Failure(Struct, frozen=True):
+class CrashFinding(Struct, frozen=True):
     """A point that was not survived, and why."""
 
     point: Point
@@ -100,7 +100,7 @@ class CrashReport(Struct, frozen=True):
 class CrashFailed(AssertionError):
     """A crash was not survived. `failures` has every point, the message the first five in full."""
 
-    def __init__(self, headline: str, failures: Sequence[Failure]) -> None:
+    def __init__(self, headline: str, failures: Sequence[CrashFinding]) -> None:
         self.failures = list(failures)
         shown = [str(failure) for failure in self.failures[:SHOWN_FAILURES]]
         rest = [f"and at {failure.point}" for failure in self.failures[SHOWN_FAILURES:]]
@@ -191,7 +191,7 @@ class _Script:
         self._agent, self._input, self._drive, self._finish = agent, input, drive, finish
         self._agents, self._clock = agents, clock
 
-    def open(self, place: lives.Place) -> App:
+    def open(self, place: lives.TestPlace) -> App:
         """Open the store as a new process would."""
         return App(place.open(), self._clock, agents=self._agents)
 
@@ -263,11 +263,11 @@ class _Expects(Struct, frozen=True):
 class _Trials:
     """The trials of one agent: one without a crash, then one a point."""
 
-    def __init__(self, script: _Script, expects: _Expects, place: lives.Place, timeout: float | None) -> None:
+    def __init__(self, script: _Script, expects: _Expects, place: lives.TestPlace, timeout: float | None) -> None:
         self._script, self._expects, self._place, self._timeout = script, expects, place, timeout
         self._mode = "process" if timeout is None else "kill"
         self._whole: Evidence | None = None
-        self._failures: list[Failure] = []
+        self._failures: list[CrashFinding] = []
         self._survived: list[Evidence] = []
         self._missed = 0
 
@@ -328,7 +328,7 @@ class _Trials:
 
     def _fail(self, point: Point, problems: Sequence[str], timeline: Iterable[str]) -> None:
         kept = self._place.keep(f"point-{point.number}") if len(self._failures) < SHOWN_FAILURES else ""
-        self._failures.append(Failure(point, tuple(problems), tuple(timeline), kept))
+        self._failures.append(CrashFinding(point, tuple(problems), tuple(timeline), kept))
 
     def _prepare(self) -> None:
         self._place.clear()

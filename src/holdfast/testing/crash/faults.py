@@ -34,7 +34,7 @@ class PowerCut(BaseException):
 
 
 @dataclass(frozen=True)
-class Write:
+class DiskWrite:
     offset: int
     data: bytes
 
@@ -49,7 +49,7 @@ class Delete:
     synced: bool
 
 
-Change = Write | Truncate | Delete
+Change = DiskWrite | Truncate | Delete
 Side = Literal["before", "halfway", "after"]
 
 
@@ -73,7 +73,7 @@ class FaultyVFS(apsw.VFS):
     def changing(self, path: str, change: Change) -> None:
         """Called before a file is changed; raises what keeps it from happening."""
         self.operations += 1
-        if isinstance(change, Write) and self.room is not None:
+        if isinstance(change, DiskWrite) and self.room is not None:
             if self.room == 0:
                 raise apsw.FullError("there is no room for another write")
             self.room -= 1
@@ -201,10 +201,10 @@ class KillVFS(FaultyVFS):
 
     def changing(self, path: str, change: Change) -> None:
         super().changing(path, change)
-        if isinstance(change, Write):
+        if isinstance(change, DiskWrite):
             self.writes.append(self.operations)
             if self.side == "halfway" and self.operations == self.kill_at:
-                _apply(Path(path), Write(change.offset, change.data[: len(change.data) // 2]))
+                _apply(Path(path), DiskWrite(change.offset, change.data[: len(change.data) // 2]))
         self._kill_if_due("before", "halfway")
 
     def syncing(self, path: str) -> None:
@@ -229,7 +229,7 @@ class _File(apsw.VFSFile):
         super().__init__("", name, flags)
 
     def xWrite(self, data: Buffer, offset: int) -> None:
-        self._vfs.changing(self._path, Write(offset, bytes(data)))
+        self._vfs.changing(self._path, DiskWrite(offset, bytes(data)))
         super().xWrite(data, offset)
         self._vfs.done()
 
@@ -262,18 +262,18 @@ def _some(changes: Iterable[Change], chance: random.Random) -> Iterator[Change]:
     for change in changes:
         if chance.random() < 0.5:
             yield change
-        elif isinstance(change, Write):
+        elif isinstance(change, DiskWrite):
             yield from (piece for piece in _sectors(change) if chance.random() < 0.5)
         elif isinstance(change, Delete):
             # What follows went into a new file that the directory on the disk does not know.
             return
 
 
-def _sectors(write: Write) -> Iterator[Write]:
+def _sectors(write: DiskWrite) -> Iterator[DiskWrite]:
     offset, end = write.offset, write.offset + len(write.data)
     while offset < end:
         after = min(end, (offset // SECTOR_BYTES + 1) * SECTOR_BYTES)
-        yield Write(offset, write.data[offset - write.offset : after - write.offset])
+        yield DiskWrite(offset, write.data[offset - write.offset : after - write.offset])
         offset = after
 
 

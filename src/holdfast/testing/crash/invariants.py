@@ -9,16 +9,16 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core import events as ev, limits
-from holdfast.core.codec import Record
+from holdfast.core.codec import LoggedEvent
 from holdfast.engine.app import App
 from holdfast.engine.reading.task_state import TaskState
-from holdfast.testing.crash.world import Request, World
+from holdfast.testing.crash.world import World, WorldRequest
 
 ENDED = ("completed", "failed", "cancelled")
 SHOWN_EVENTS = 60
 
 
-class Call:
+class ObservedCall:
     """A call as the logs tell it. `flagged` counts the events that admit that it may be made once more."""
 
     def __init__(self, step: str, effect: str) -> None:
@@ -27,7 +27,7 @@ class Call:
         self.flagged = 0
         self.done_here = False
 
-    def made(self, request: Request) -> bool:
+    def made(self, request: WorldRequest) -> bool:
         """Whether a request with this call's key came out of it, and not out of one that undoes it, say."""
         return request.step in ("", self.step)
 
@@ -35,14 +35,14 @@ class Call:
 class Evidence(Struct, frozen=True):
     """What a store and the world tell at one moment. The task itself may not have been there yet."""
 
-    logs: dict[str, tuple[Record, ...]] = {}
-    requests: tuple[Request, ...] = ()
+    logs: dict[str, tuple[LoggedEvent, ...]] = {}
+    requests: tuple[WorldRequest, ...] = ()
     listed: str = ""
     outcome: tuple[str, ...] = ()
     result: Any = None
 
     @property
-    def calls(self) -> dict[str, Call]:
+    def calls(self) -> dict[str, ObservedCall]:
         """The calls of all logs, by their idempotency key."""
         return {key: call for records in self.logs.values() for key, call in calls_of(records).items()}
 
@@ -75,14 +75,14 @@ def outcome(state: TaskState) -> tuple[str, ...]:
     return (state.status, state.failure.type) if state.failure is not None else (state.status,)
 
 
-def calls_of(records: Sequence[Record]) -> dict[str, Call]:
+def calls_of(records: Sequence[LoggedEvent]) -> dict[str, ObservedCall]:
     """The calls of one log. Step keys begin anew each turn, so the newest call of a key is the one meant."""
-    by_key: dict[str, Call] = {}
-    by_step: dict[str, Call] = {}
+    by_key: dict[str, ObservedCall] = {}
+    by_step: dict[str, ObservedCall] = {}
     for record in records:
         match record.event:
             case (ev.StepStarted() | ev.StepCompleted() | ev.StepFailed()) as event if event.idempotency_key:
-                call = by_key.setdefault(event.idempotency_key, Call(event.key, event.effect))
+                call = by_key.setdefault(event.idempotency_key, ObservedCall(event.key, event.effect))
                 by_step[event.key] = call
                 made_elsewhere = getattr(event, "source", "")
                 call.done_here |= isinstance(event, ev.StepCompleted) and not made_elsewhere

@@ -258,7 +258,7 @@ def _is_no_crash(record: logging.LogRecord) -> bool:
 # Places
 
 
-class Place(Protocol):
+class TestPlace(Protocol):
     """Where a store lies while nobody lives."""
 
     kind: str

@@ -32,7 +32,7 @@ REPLY_SECONDS = 60.0
 END_SECONDS = 10.0
 
 
-class Request(Struct, frozen=True):
+class WorldRequest(Struct, frozen=True):
     """Something the world was asked to do.
 
     `number` is its place among all; the same key gets the same receipt; `step` is the one it was made in, if any.
@@ -110,15 +110,15 @@ class World:
         failpoint("world.after")
         return reply
 
-    def requests(self, what: str | None = None) -> list[Request]:
+    def requests(self, what: str | None = None) -> list[WorldRequest]:
         """Everything that was recorded, in order, or all of one sort."""
-        asked = codec.load(codec.dump(self._ask({"do": "requests"})["requests"]), list[Request])
+        asked = codec.load(codec.dump(self._ask({"do": "requests"})["requests"]), list[WorldRequest])
         return [one for one in asked if what is None or one.what == what]
 
-    def find(self, key: str) -> Request | None:
+    def find(self, key: str) -> WorldRequest | None:
         """The first request with that key; what a tool's `reconcile` wants to know."""
         found = self._ask({"do": "find", "key": key})["found"]
-        return None if found is None else codec.load(codec.dump(found), Request)
+        return None if found is None else codec.load(codec.dump(found), WorldRequest)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -166,8 +166,8 @@ class _Book:
         self._forget()
 
     def _forget(self) -> None:
-        self._requests: list[Request] = []
-        self._firsts: dict[str, Request] = {}
+        self._requests: list[WorldRequest] = []
+        self._firsts: dict[str, WorldRequest] = {}
         self._receipts: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -207,7 +207,7 @@ class _Book:
         if not receipt:
             self._counts[what] += 1
             receipt = self._receipts[what, key] = f"{what}-{self._counts[what]}"
-        request = Request(what, key, data, number, receipt, step)
+        request = WorldRequest(what, key, data, number, receipt, step)
         self._requests.append(request)
         self._firsts.setdefault(key, request)
         hangs = self._hangs.get(what)
