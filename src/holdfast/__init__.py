@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     from holdfast.core.phases import Machine
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
-    from holdfast.engine.app import App, open
-    from holdfast.engine.definitions.agent import agent, tool
+    from holdfast.engine.app import App, doctor, open
+    from holdfast.engine.definitions.agent import Agent, Tool, agent, tool
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.execution.call import Call, current_call, report_usage
@@ -101,8 +101,8 @@ _PLACES = {
     "core.phases": ("Machine",),
     "core.state.budget": ("Budget",),
     "core.state.patch": ("StatePatch",),
-    "engine.app": ("App", "open"),
-    "engine.definitions.agent": ("agent", "tool"),
+    "engine.app": ("App", "doctor", "open"),
+    "engine.definitions.agent": ("Agent", "Tool", "agent", "tool"),
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
     "engine.execution.call": ("Call", "current_call", "report_usage"),
@@ -130,6 +130,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Agent",
     "App",
     "ApprovalDenied",
     "AsyncTask",
@@ -197,6 +198,7 @@ __all__ = [
     "TaskNotFound",
     "TaskState",
     "TimeLimit",
+    "Tool",
     "ToolExited",
     "TurnLimit",
     "Unknown",
@@ -211,6 +213,7 @@ __all__ = [
     "__version__",
     "agent",
     "current_call",
+    "doctor",
     "events",
     "open",
     "pack",

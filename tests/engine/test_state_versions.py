@@ -134,7 +134,7 @@ def test_the_first_write_appends_the_migrated_state_once_and_a_replay_sees_the_s
     assert done.status == "completed", done.failure
     assert lives[0] == lives[1][: len(lives[0])] and len(lives) == 2
     (migrated,) = events(app, "state_migrated")
-    assert migrated.version == 2 and not migrated.said
+    assert migrated.version == 2 and not migrated.branch
     assert codec.unpack(migrated.bag["first"], None) == "Ana" and codec.unpack(migrated.bag["count"], None) == "5"
     order = kinds(app)
     assert order[order.index("state_migrated") + 1] == "state_set", "in one write, before what asked for it"

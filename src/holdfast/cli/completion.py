@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.environment import LAST, Environment, path_of
+from holdfast.cli.environment import LAST, Environment
 from holdfast.core.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def waited_for(kind: str) -> Completes:
         return [key for key in _seen(ctx, of_task(ctx.params["id"])) if key.startswith(incomplete)]
 
     def of_task(id: str) -> Callable[[Environment], list[str]]:
-        from holdfast.engine.reading import inbox
-
         return lambda environment: [
-            one.key for one in inbox.items_of(environment.app().logs, environment.task(id)) if one.kind == kind
+            one.key for one in environment.app().inbox(environment.task(id)) if one.kind == kind
         ]
 
     return keys
@@ -59,8 +57,7 @@ def _seen(ctx: click.Context, style: Callable[[Environment], list[str]]) -> list
         environment = Environment(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
     except click.UsageError:
         return []
-    path = path_of(environment.url)
-    if path is None or not os.path.exists(path):
+    if environment.path is None or not os.path.exists(environment.path):
         return []
     try:
         return style(environment)

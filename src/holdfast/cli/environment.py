@@ -21,9 +21,7 @@ from holdfast.cli.show.style import Style, clean, err_look, out_look
 from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly
 
 if TYPE_CHECKING:
-    from holdfast import App
-    from holdfast.engine.definitions.agent import Agent
-    from holdfast.engine.definitions.queue import Queue
+    from holdfast import Agent, App, Queue
 
 DEFAULT = "holdfast.db"
 LAST = "@last"
@@ -84,17 +82,22 @@ class Environment:
             try:
                 app = holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
             except StoreReadOnly:
-                path = path_of(self.url)
-                if not self.looks or path is None:
+                if not self.looks or self.path is None:
                     raise
                 app = holdfast.open(self.url, namespace=self.namespace, read_only=True)
             self._app = self._open.enter_context(app)
         return self._app
 
+    @property
+    def path(self) -> str | None:
+        """The file of a store that is one."""
+        from holdfast.engine.reading.values import path_of
+
+        return path_of(self.url)
+
     def refuse_missing(self) -> None:
         """Whoever only looks makes no store."""
-        path = path_of(self.url)
-        missing = not os.path.exists(path) if path is not None else self._is_empty_server()
+        missing = not os.path.exists(self.path) if self.path is not None else self._is_empty_server()
         if missing:
             hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
             raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
@@ -103,7 +106,7 @@ class Environment:
         """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
         if not self.url.startswith(("postgres:", "postgresql:")):
             return False
-        from holdfast.engine.maintenance.doctor import schema_of
+        from holdfast.engine.reading.schema import schema_of
 
         return schema_of(self.url, None).found == 0
 
@@ -148,9 +151,9 @@ class Environment:
 
     def data(self, value: Any) -> None:
         """One document on stdout, for programs."""
-        from holdfast.core import codec
+        from holdfast.engine.reading import values
 
-        click.echo(codec.text(value), file=self.out)
+        click.echo(values.text(value), file=self.out)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Text on stdout, for people."""
@@ -209,17 +212,10 @@ def namespace_of(given: str | None) -> tuple[str, str]:
     return named, "HOLDFAST_NAMESPACE" if named else ""
 
 
-def path_of(url: str) -> str | None:
-    """The file of a store that is one."""
-    if url.startswith("sqlite:///"):
-        from urllib.parse import unquote
-
-        return unquote(url.removeprefix("sqlite:///").partition("?")[0])
-    return None if "://" in url or url.startswith("memory:") or "host=" in url else url
-
-
 def is_same(url: str, other: str) -> bool:
     """Whether two addresses are, for all one can see, of the same store."""
+    from holdfast.engine.reading.values import path_of
+
     paths = path_of(url), path_of(other)
     if None in paths:
         return url == other and not url.startswith("memory:")

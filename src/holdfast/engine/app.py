@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -36,29 +36,33 @@ from holdfast.engine.dispatch.dispatcher import Dispatcher, OnWait
 from holdfast.engine.execution.long_steps import Watched
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
+from holdfast.engine.logs.committer import Observer
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
 from holdfast.engine.maintenance.export import Copied, Progress
 from holdfast.engine.maintenance.retention import Collected
-from holdfast.engine.reading import contracts, serving, timeline, verify
+from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, verify
+from holdfast.engine.reading.audit import AuditRow
+from holdfast.engine.reading.describe import EventLine, describe
+from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
-from holdfast.engine.reading.task_state import StepState, TaskState
+from holdfast.engine.reading.task_state import STATUSES, StepState, TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.task import Block
 from holdfast.store.protocol import Query, Stats, Store
+from holdfast.store.queues import QueueDepth
 from holdfast.store.tenants import Tenant
 
 if TYPE_CHECKING:
+    from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
-
-STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
 
 def open(
@@ -108,6 +112,19 @@ def open(
         namespace=namespace,
         cache=kept,
     )
+
+
+def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding]:
+    """Look at a store and the place it is in, also at a file that can't be opened: that is a finding.
+
+    `opened` opens it; the default is `open(url)`. A server that does not answer raises.
+    """
+    from holdfast.engine.maintenance.doctor import examine
+
+    if opened is not None:
+        return examine(url, lambda: opened().logs)
+    with contextlib.ExitStack() as stack:
+        return examine(url, lambda: stack.enter_context(open(url)).logs)
 
 
 class App:
@@ -381,11 +398,15 @@ class App:
         )
 
     def workers(self) -> builtins.list[LiveWorker]:
-        """Workers that are alive, and what they serve."""
+        """Workers that are alive, what they serve, and how many tasks their process holds."""
         return serving.workers_of(self.store, self.namespace)
 
+    def new_id(self) -> str:
+        """Return an id for a new task. Ids sort by the time they were made."""
+        return begin.new_id(self.clock.now_us())
+
     def _name(self, id: str | None) -> str:
-        return names.task_log(id if id is not None else begin.new_id(self.clock.now_us()))
+        return names.task_log(id if id is not None else self.new_id())
 
     # From outside
 
@@ -513,6 +534,63 @@ class App:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
         return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
 
+    def row(self, id: str) -> Summary | None:
+        """What a list shows of one task, read from its row alone; None if there is no such task."""
+        return self.store.summary(names.task_log(id))
+
+    def head(self, id: str) -> int:
+        """The seq of a task's last event; 0 if there is no such task."""
+        found = self.store.head(names.task_log(id))
+        return 0 if found is None else found.seq
+
+    def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
+        """What tasks wait for that a person can give: of all tasks, newest first, or of one."""
+        return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
+
+    def audit(
+        self,
+        *,
+        task: str | None = None,
+        tool: str = "",
+        by: str = "",
+        decision: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[AuditRow]:
+        """Who did what: tool calls, what people did, decisions; task by task, each in the order of its log.
+
+        `decision` is part of a decision's question or choice. `progress` is told how many events were looked at.
+        """
+        query = audit.AuditQuery(
+            task=task,
+            tool=tool,
+            by=by,
+            decision=decision,
+            since_us=since_us,
+            until_us=until_us,
+        )
+        return audit.audit_rows(self.logs, query, progress)
+
+    def describe(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[EventLine]:
+        """A task's events as people read them: what happened, how long it took, what it cost."""
+        return (describe(record, self.fetch) for record in self.events(id, after=after, limit=limit))
+
+    def fetch(self, hash: str) -> bytes:
+        """Read the stored bytes of a large value, by the hash that stands for it in an event."""
+        return self.logs.blob(hash)
+
+    def is_interrupted(self, row: Summary) -> bool:
+        """Whether the process that worked on a running task is dead."""
+        return row.status == "running" and row.holder is not None and not self.store.alive(row.holder)
+
+    def on_events(self, observer: Observer) -> None:
+        """Call `observer(log, events)` after this process has appended events to a log, in the thread that wrote them.
+
+        It must be quick. What it raises is logged, and fails nothing.
+        """
+        self.logs.committer.observers.append(observer)
+
     def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """A task's events in order, read as they are asked for."""
         name = names.task_log(id)
@@ -554,13 +632,26 @@ class App:
 
     # Looking after the store
 
-    def verify(self, id: str | None = None) -> Verification:
-        """Walk the chain of one task, or all, and name the first bad seq of each that is damaged."""
-        return verify.verify(self.logs, None if id is None else names.task_log(id))
+    def verify(self, id: str | None = None, *, progress: Callable[[int], None] | None = None) -> Verification:
+        """Walk the chain of one task, or all, and name the first bad seq of each that is damaged.
+
+        `progress` is told how many logs were walked.
+        """
+        return verify.verify(self.logs, None if id is None else names.task_log(id), progress)
+
+    def doctor(self) -> builtins.list[Finding]:
+        """Look at the store and the place it is in: what is well, what is not, and what to do about it."""
+        from holdfast.engine.maintenance.doctor import examine
+
+        return examine(self.store.url, lambda: self.logs)
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
         return upkeep.export_to(self.logs, names.task_log(id), path)
+
+    def export_lines(self, id: str) -> Iterator[bytes]:
+        """What `export` writes, line by line."""
+        return upkeep.export(self.logs, names.task_log(id))
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
@@ -573,6 +664,10 @@ class App:
         """How many tasks, events and bytes there are."""
         return self.store.stats()
 
+    def depths(self, namespace: str | None = None) -> builtins.list[QueueDepth]:
+        """How many tasks of each queue are ready, running or waiting for a time; of one tenant, or of all there are."""
+        return self.store.queues.depths(namespace or self.namespace or None)
+
     def gc(
         self,
         *,
@@ -580,10 +675,12 @@ class App:
         keep: int | None = None,
         snapshots_older_than: Duration | None = None,
         why: str = "retention",
+        progress: Progress | None = None,
     ) -> Collected:
         """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`, such as "7d".
 
-        Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks.
+        Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks. `collectable` says
+        beforehand which tasks would go.
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
@@ -593,7 +690,12 @@ class App:
             keep=keep,
             snapshots_before_us=self._before(snapshots_older_than),
             why=why,
+            progress=progress,
         )
+
+    def collectable(self, *, older_than: Duration | None = None, keep: int | None = None) -> builtins.list[str]:
+        """Return the ids of the tasks that `gc` would remove now. Nothing is written."""
+        return retention.collectable(self.logs, older_than_us=self._before(older_than), keep=keep)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store to a new file while others go on."""

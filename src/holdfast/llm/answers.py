@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.definitions import signature
+from holdfast.engine.reading import values
 from holdfast.llm import chat
 
 _FENCED = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.S)
@@ -25,7 +25,7 @@ class Answers:
         """What to tell a model about the form of its answer; nothing if any text will do."""
         if self._is_text:
             return ""
-        schema = codec.text(signature.json_schema(self.wanted))
+        schema = values.text(signature.json_schema(self.wanted))
         return f"When you are done, give your final answer as JSON of this schema, and nothing else:\n{schema}"
 
     def read(self, reply: chat.Message) -> Any:
@@ -40,7 +40,7 @@ class Answers:
     def _typed(self, text: str) -> Any:
         fenced = _FENCED.fullmatch(text)
         try:
-            value = codec.parse(fenced[1] if fenced else text)
+            value = values.parse(fenced[1] if fenced else text)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"it is not JSON: {error}", hint="give JSON and nothing else") from None
         answer = signature.convert(value, self.wanted, "the answer")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from holdfast.core import codec
+from holdfast import Tool
 from holdfast.core.errors import InvalidValue
 from holdfast.core.messages import stored
-from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.reading import values
 
 Message = dict[str, Any]
 """A chat-completions message."""
@@ -80,7 +80,7 @@ def _call(call: Mapping[str, Any], known: Collection[str], taken: set[str], spar
     taken.add(id)
     function: Mapping[str, Any] = call.get("function") or {}
     arguments: Any = function.get("arguments") or "{}"
-    text = arguments if isinstance(arguments, str) else codec.text(arguments)
+    text = arguments if isinstance(arguments, str) else values.text(arguments)
     named = {**function, "name": str(function.get("name") or ""), "arguments": text}
     return {**call, "id": id, "type": "function", "function": named}
 
@@ -98,8 +98,8 @@ def _readable(call: dict[str, Any]) -> dict[str, Any]:
     """A call whose arguments are an object. A model may write anything, and many endpoints then refuse it."""
     function = call["function"]
     try:
-        if isinstance(codec.parse(function["arguments"]), dict):
+        if isinstance(values.parse(function["arguments"]), dict):
             return call
     except (ValueError, RecursionError):
         pass  # not JSON at all, which comes to the same
-    return {**call, "function": {**function, "arguments": codec.text({"malformed": function["arguments"]})}}
+    return {**call, "function": {**function, "arguments": values.text({"malformed": function["arguments"]})}}

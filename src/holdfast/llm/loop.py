@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core import codec
+from holdfast import Agent, AsyncTask, Retry, Tool, agent
 from holdfast.core.context.window import KEEP_LAST, STRATEGIES, Strategy
-from holdfast.core.durations import Duration, Retry
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
 from holdfast.core.messages.tokens import estimate
 from holdfast.engine.conversations.conversation import Sent, installed
-from holdfast.engine.definitions.agent import Agent, Tool, agent
-from holdfast.engine.verbs.task import AsyncTask
+from holdfast.engine.reading import values
+from holdfast.engine.reading.values import Duration
 from holdfast.llm import chat
 from holdfast.llm.answers import Answers
 from holdfast.llm.models import Model, OnToken
@@ -97,7 +96,7 @@ class _Loop:
                 raise InvalidValue("without a limit nothing is left out to be summarised", hint="give max_tokens=…")
             return
         count = installed() or estimate
-        reserve = count(codec.text(self._schemas)) if self._schemas else 0
+        reserve = count(values.text(self._schemas)) if self._schemas else 0
         if type(max_tokens) is not int or max_tokens <= reserve:
             least = f"give a whole number of more than {reserve:,}: what the tools' schemas take"
             raise InvalidValue(f"max_tokens is {max_tokens!r}", hint=least)

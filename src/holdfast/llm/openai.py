@@ -9,9 +9,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from holdfast.core.codec import Secret, failures
-from holdfast.core.durations import Duration, Retry, seconds
+from holdfast import Retry
+from holdfast import Secret
+from holdfast.core.codec import failures
 from holdfast.core.errors import InvalidValue, MissingExtra
+from holdfast.engine.reading.values import Duration, seconds
 from holdfast.llm.models import ModelError, OnToken
 
 TIMEOUT_SECONDS = 600.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from holdfast.core import codec
 from holdfast.core.errors import InvalidValue
+from holdfast.engine.reading import values
 from holdfast.llm.models import OnToken
 
 Reply = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Callable[[list[dict[str, Any]]], Any]
@@ -19,7 +19,7 @@ def say(answer: Any, **more: Any) -> dict[str, Any]:
     >>> say({"degrees": 21})["content"]
     '{"degrees":21}'
     """
-    content = answer if isinstance(answer, str) else codec.text(answer)
+    content = answer if isinstance(answer, str) else values.text(answer)
     return {"role": "assistant", "content": content, **more}
 
 
@@ -29,7 +29,7 @@ def use(tool: str, /, **arguments: Any) -> dict[str, Any]:
     >>> use("look_up", city="Rome")["tool_calls"][0]["function"]
     {'name': 'look_up', 'arguments': '{"city":"Rome"}'}
     """
-    call = {"type": "function", "function": {"name": tool, "arguments": codec.text(arguments)}}
+    call = {"type": "function", "function": {"name": tool, "arguments": values.text(arguments)}}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 

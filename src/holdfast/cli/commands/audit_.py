@@ -9,11 +9,10 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
-from holdfast.core import limits
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from holdfast.engine.reading.audit import AuditQuery
+    from holdfast.engine.reading.audit import AuditRow
 
 
 @command("audit", lines=True)
@@ -40,8 +39,11 @@ def audit_(
 
     Example: holdfast audit --tool send_email --since 24h
     """
+    from itertools import islice
+
     from holdfast.cli.input import values
-    from holdfast.engine.reading import audit
+    from holdfast.cli.show.screen import Progress
+    from holdfast.engine.reading.values import MAX_SEQ
 
     if limit < 1:
         raise InvalidValue(f"--limit {limit} is no number of acts", hint="give 1 or more")
@@ -49,22 +51,17 @@ def audit_(
     now = app.clock.now_us()
     when = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
     of = None if task is None else environment.task(task)
-    _print(
-        environment, audit.AuditQuery(task=of, tool=tool, by=by, decision=decision, **when), min(limit, limits.MAX_SEQ)
-    )
+    with Progress("looked at", "event", quiet=environment.for_programs) as progress:
+        rows = app.audit(task=of, tool=tool, by=by, decision=decision, progress=progress, **when)
+        found = list(islice(rows, min(limit, MAX_SEQ)))
+    _print(environment, found, limit)
 
 
-def _print(environment: Environment, asked: AuditQuery, limit: int) -> None:
-    from itertools import islice
-
+def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     from holdfast.cli.show.formatting import clock, shown
-    from holdfast.cli.show.screen import Progress
     from holdfast.cli.show.table import table
-    from holdfast.engine.reading import audit
     from holdfast.engine.reading.task_state import iso
 
-    with Progress("looked at", "event", quiet=environment.for_programs) as progress:
-        found = list(islice(audit.audit_rows(environment.app().logs, asked, progress), limit))
     if environment.for_programs:
         same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
         environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)

@@ -31,11 +31,11 @@ def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str,
             f"allowed {' '.join(limits)}",
         )
         return
-    from holdfast.core import codec
+    from holdfast.engine.reading import values
 
     state = environment.app().get(environment.task(id))
     if environment.as_json:
-        environment.data({"id": state.id, **codec.as_json(state.budget.to_dict()), "left": state.budget.left})
+        environment.data({"id": state.id, **values.as_json(state.budget.to_dict()), "left": state.budget.left})
         return
     known, used = state.budget.limits, state.budget.used
     counts = {

@@ -17,12 +17,12 @@ def config_(environment: Environment) -> None:
     Example: holdfast config
     """
     from holdfast import __version__
-    from holdfast.cli.environment import path_of, redacted, whoami
+    from holdfast.cli.environment import redacted, whoami
     from holdfast.cli.input.agents import PROJECT, files_declared
     from holdfast.cli.show.table import table
 
     project, files = files_declared()
-    path = path_of(environment.url)
+    path = environment.path
     there = "" if path is None or os.path.exists(path) else " (not there yet)"
     colour = next(
         (f"{name}={os.environ[name]}" for name in ("NO_COLOR", "FORCE_COLOR") if os.environ.get(name)), "the terminal"

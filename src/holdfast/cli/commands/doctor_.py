@@ -19,20 +19,13 @@ def doctor_(environment: Environment) -> None:
 
     Example: holdfast doctor
     """
-    from holdfast.cli.environment import path_of
-    from holdfast.engine.maintenance import doctor
+    import holdfast
 
-    path = path_of(environment.url)
+    path = environment.path
     environment.refuse_missing()
     if path is not None and not os.path.isfile(path):
         environment.app()  # says why it can be none
-    found = list(doctor.findings(lambda: environment.app().logs, path))
-    if environment.url.startswith(("postgres:", "postgresql:")):
-        from holdfast.engine.maintenance import doctor_postgres
-
-        found = [*doctor_postgres.findings(environment.url), *found]
-    if not environment.url.startswith("memory:"):
-        found.insert(1, doctor.schema(environment.url, path))
+    found = holdfast.doctor(environment.url, opened=environment.app)
     if environment.as_json:
         environment.data([{name: getattr(one, name) for name in one.__struct_fields__} for one in found])
     else:

@@ -25,13 +25,12 @@ def export_(environment: Environment, id: str, path: str) -> None:
     from holdfast.cli.show.formatting import size, times
     from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
-    from holdfast.engine.maintenance import export
 
     app = environment.app()
     id = environment.task(id)
     app.get(id)
     if path == "-":
-        for line in export.export(app.logs, id):
+        for line in app.export_lines(id):
             sys.stdout.write(line.decode())
         return
     if os.path.exists(path):
@@ -43,7 +42,7 @@ def export_(environment: Environment, id: str, path: str) -> None:
             Progress("exported", "line", quiet=environment.as_json) as progress,
             open(partial, "xb", opener=_private) as file,
         ):
-            for lines, line in enumerate(export.export(app.logs, id), start=1):
+            for lines, line in enumerate(app.export_lines(id), start=1):
                 written += file.write(line)
                 progress(lines)
             file.flush()

@@ -60,9 +60,9 @@ def fork_(
 
 
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:
+    from holdfast import StatePatch
     from holdfast.cli.input.values import json_value
     from holdfast.core.errors import InvalidValue
-    from holdfast.core.state.patch import StatePatch
 
     if not sets:
         return None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from holdfast.cli.command import command
@@ -33,37 +31,28 @@ def gc_(
     Example: holdfast gc --older-than 30d --keep 1000 --dry-run
     """
     from holdfast.cli.show.formatting import times
-    from holdfast.core.durations import seconds
+    from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
-    from holdfast.engine.maintenance import retention
 
     if older_than is None and keep is None and snapshots_older_than is None:
         raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
     app = environment.app()
-    now = app.clock.now_us()
-    tasks_us, snapshots_us = (
-        None if age is None else now - int(seconds(age, "age") * 1_000_000)
-        for age in (older_than, snapshots_older_than)
-    )
-    going = retention.collectable(app.logs, older_than_us=tasks_us, keep=keep)
+    going = app.collectable(older_than=older_than, keep=keep)
     if dry_run:
         _say_dry(environment, going)
         return
-    if going or snapshots_us is not None:
+    if going or snapshots_older_than is not None:
         environment.may(f"Remove {times(len(going), 'task')} from {environment.where}?", yes=yes)
-    what = {"older_than_us": tasks_us, "keep": keep, "snapshots_before_us": snapshots_us, "why": why}
-    _collect(environment, what, len(going))
-
-
-def _collect(environment: Environment, what: dict[str, Any], total: int) -> None:
-    from holdfast.cli.show.formatting import times
-    from holdfast.cli.show.screen import Progress
-    from holdfast.engine.maintenance import retention
-
     with Progress("removed", "task", quiet=environment.as_json) as progress:
-        found = retention.collect(environment.app().logs, progress=lambda done, _: progress(done, total), **what)
+        found = app.gc(
+            older_than=older_than,
+            keep=keep,
+            snapshots_older_than=snapshots_older_than,
+            why=why,
+            progress=lambda done, _: progress(done, len(going)),
+        )
     if environment.as_json:
         environment.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
         return

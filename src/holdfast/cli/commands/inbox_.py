@@ -27,13 +27,12 @@ def inbox_(
     from holdfast.cli.input.suggestions import asked, commands, entry_json
     from holdfast.cli.show.formatting import age, clock
     from holdfast.cli.show.style import clean
-    from holdfast.engine.reading import inbox
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
     chosen |= {"quarantined": set_aside, "diverged": set_aside}
     kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
     app, by, store = environment.app(), whoami(), environment.options
-    found = (one for one in inbox.inbox_items(app.logs) if one.kind in kinds)
+    found = (one for one in app.inbox() if one.kind in kinds)
     if environment.for_programs:
         environment.rows(entry_json(one, by, store) for one in found)
         return

@@ -14,7 +14,7 @@ from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.core.codec import Summary
+    from holdfast.engine.reading.values import Summary
 
 WATCH_SECONDS = 1.0
 TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "warn", "interrupted": "bad"}
@@ -42,9 +42,9 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
     if not watch:
         _print(environment, app, _found(app, **filters))
         return
-    from holdfast.core import durations
+    from holdfast.engine.reading import values
 
-    until = None if seconds is None else time.monotonic() + durations.seconds(seconds)
+    until = None if seconds is None else time.monotonic() + values.seconds(seconds)
     before: Any = None
     while True:
         rows = _found(app, **filters)
@@ -60,7 +60,7 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
 
 def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence[Summary]:
     """Tasks as they are listed. Which of them are interrupted no store knows: it is seen when one looks."""
-    from holdfast.engine.app import STATUSES
+    from holdfast.engine.reading.task_state import STATUSES
 
     if status not in (None, "interrupted", *STATUSES):
         raise InvalidValue(f"there is no status {status!r}", hint=f"use {', '.join(STATUSES)} or interrupted")
@@ -108,8 +108,7 @@ def why_waiting(kind: str) -> str:
 
 def status_of(app: App, row: Summary) -> str:
     """What a list says of a task: its status, or that whoever worked on it is dead."""
-    dead = row.status == "running" and row.holder is not None and not app.store.alive(row.holder)
-    return "interrupted" if dead else row.status
+    return "interrupted" if app.is_interrupted(row) else row.status
 
 
 def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:

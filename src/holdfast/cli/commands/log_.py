@@ -13,7 +13,7 @@ from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from holdfast import App
-    from holdfast.core.codec import LoggedEvent
+    from holdfast.engine.reading.values import LoggedEvent
 
 
 @command("log", lines=True)
@@ -39,11 +39,11 @@ def log_(environment: Environment, id: str, follow: bool, seconds: str | None, a
     )
     if environment.jsonl or (environment.as_json and follow):
         for record in records:
-            environment.data(as_json(record, app.logs.blob))
+            environment.data(as_json(record, app.fetch))
     elif environment.as_json:
-        environment.data([as_json(record, app.logs.blob) for record in records])
+        environment.data([as_json(record, app.fetch) for record in records])
     else:
-        environment.lines(event_lines.lines(records, app.logs.blob, environment.style, _began_us(app, id), full=full))
+        environment.lines(event_lines.lines(records, app.fetch, environment.style, _began_us(app, id), full=full))
 
 
 def _began_us(app: App, id: str) -> int:

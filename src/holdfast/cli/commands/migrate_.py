@@ -19,11 +19,10 @@ def migrate_(environment: Environment, dry_run: bool, dump_sql: bool) -> None:
 
     Example: holdfast migrate --dry-run
     """
-    from holdfast.cli.environment import path_of
     from holdfast.cli.show.screen import Progress
-    from holdfast.engine.maintenance.doctor import schema_of
+    from holdfast.engine.reading.schema import schema_of
 
-    schema = schema_of(environment.url, path_of(environment.url))
+    schema = schema_of(environment.url, environment.path)
     steps = [f"{one.version:04}_{one.name}" for one in schema.pending]
     if dump_sql:
         if environment.as_json:

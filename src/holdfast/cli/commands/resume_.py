@@ -38,7 +38,7 @@ def resume_(
     agent, known = agents.agents_for(target)
     app = environment.app(agents=known)
     id = environment.task(id)
-    stands = app.store.summary(id)  # what is not there, or has ended, does not go on
+    stands = app.row(id)  # what is not there, or has ended, does not go on
     agent = agents.agent_of(id, stands, target, agent, known)
     act = lambda: app.resume(id, agent, deadline=deadline, **given)  # noqa: E731
     if deadline is not None and stands is not None and stands.status != "failed":

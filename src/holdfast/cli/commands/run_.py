@@ -34,22 +34,21 @@ def run_(environment: Environment, target: str | None, id: str | None, **given: 
     """
     from holdfast.cli.input import agents, values as typed
     from holdfast.cli.work import task
-    from holdfast.core import durations
-    from holdfast.core.names import task_log, user_log
-    from holdfast.engine.dispatch.begin import new_id
+    from holdfast.engine.reading import values
+    from holdfast.engine.reading.values import task_log, user_log
 
     environment.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
     typed.check(agent, input, given["params"])  # before a store is made for nothing
     for name in ("deadline", "hold", "wait"):
-        durations.seconds(given[name] or 0, name)
+        values.seconds(given[name] or 0, name)
     if given["user"] is not None:
         user_log(given["user"])
     if id not in (None, LAST):
         task_log(id)
     app = environment.app(make=True, agents=known)
-    id = task_log(environment.task(id)) if id is not None else new_id(app.clock.now_us())
+    id = task_log(environment.task(id)) if id is not None else app.new_id()
     named = {name: given[name] for name in ("user", "thread", "deadline") if given[name] is not None}
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731

@@ -26,12 +26,11 @@ def show_(environment: Environment, id: str, seq: int | None) -> None:
     from holdfast.cli.environment import whoami
     from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
     from holdfast.cli.work.task import failure_lines
-    from holdfast.engine.reading import inbox
 
     app = environment.app()
     id = environment.task(id)
     state = app.get(id) if seq is None else app.at(id, seq)
-    entries = inbox.items_of(app.logs, id) if seq is None else []
+    entries = list(app.inbox(id)) if seq is None else []
     store = environment.options
     if environment.as_json:
         environment.data(

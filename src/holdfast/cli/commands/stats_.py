@@ -14,12 +14,12 @@ def stats_(environment: Environment) -> None:
     """
     from holdfast.cli.show.formatting import size
     from holdfast.cli.show.table import fields
-    from holdfast.core import codec
+    from holdfast.engine.reading import values
 
     app = environment.app()
-    found, depths = app.stats(), app.store.queues.depths(app.namespace or None)
+    found, depths = app.stats(), app.depths()
     if environment.as_json:
-        environment.data({**codec.as_json(found), "queues": codec.as_json(depths), "store": environment.shown})
+        environment.data({**values.as_json(found), "queues": values.as_json(depths), "store": environment.shown})
         return
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(found.by_status.items()))
     tables = ", ".join(f"{name} {size(count)}" for name, count in sorted(found.bytes_by_table.items()))

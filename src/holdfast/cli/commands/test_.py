@@ -13,7 +13,7 @@ from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import FAILED
 
 if TYPE_CHECKING:
-    from holdfast.engine.definitions.agent import Agent
+    from holdfast import Agent
 
 
 @command("test", store=False)
@@ -96,9 +96,9 @@ def _crashed(
     agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, more: dict[str, Any]
 ) -> dict[str, Any]:
     """Crash it everywhere."""
-    from holdfast.core import codec
-    from holdfast.engine.app import App
-    from holdfast.testing.crash.everywhere import CrashFailed, crash_everywhere
+    from holdfast import App
+    from holdfast.engine.reading import values as plain
+    from holdfast.testing import CrashFailed, crash_everywhere
 
     def drive(app: App) -> Any:
         return app.run(agent, input, id="crash-test", mock=mock, user=more["user"])
@@ -108,7 +108,7 @@ def _crashed(
         report = crash_everywhere(drive=drive, agents=known, sample=more["sample"])
     except CrashFailed as failed:
         return {"passed": False, "crash": {"survived": False, "told": str(failed)}}
-    return {"crash": {"survived": True, "told": str(report), **codec.as_json(report)}}
+    return {"crash": {"survived": True, "told": str(report), **plain.as_json(report)}}
 
 
 def _tell(environment: Environment, facts: dict[str, Any]) -> None:

@@ -21,14 +21,12 @@ def verify_(environment: Environment, id: str | None) -> None:
     """
     from holdfast.cli.show.formatting import times
     from holdfast.cli.show.screen import Progress
-    from holdfast.core import names
-    from holdfast.engine.reading import verify
 
     app = environment.app()
-    log = None if id is None else names.task_log(environment.task(id))
+    id = None if id is None else environment.task(id)
     with Progress("verified", "log", quiet=environment.for_programs) as progress:
-        total = app.stats().tasks if log is None else 0
-        found = verify.verify(app.logs, log, lambda done: progress(done, total))
+        total = app.stats().tasks if id is None else 0
+        found = app.verify(id, progress=lambda done: progress(done, total))
     if environment.as_json:
         problems = [{"task": one.task, "seq": one.seq, "why": one.why} for one in found.problems]
         counted = {"logs": found.tasks, "events": found.events, "erased": found.erased}

@@ -21,7 +21,7 @@ from holdfast.cli.demo.files import cleared
 from holdfast.cli.demo.story import Say, Story, timeline
 from holdfast.cli.demo.world import DemoWorld
 from holdfast.cli.failures.refusal import refusing
-from holdfast.core import codec
+from holdfast.engine.reading import values
 
 TASK = demo_agent.TASK
 AGENT_FILE = demo_agent.__file__
@@ -52,7 +52,7 @@ def demo(ctx: click.Context, path: str, as_json: bool) -> None:
         ends = _work_twice(app, path, story, world, say)
         facts = _facts(app, path, story, world, ends) | {"seconds": round(time.monotonic() - began, 3)}
         if as_json:
-            click.echo(codec.text(facts))
+            click.echo(values.text(facts))
         else:
             _conclude(app, path, facts)
     if not (facts["once"] and facts["intact"]):

@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from holdfast import App, events as ev
 from holdfast.cli.show.formatting import length, shown
-from holdfast.core import codec
-from holdfast.core.codec import LoggedEvent
+from holdfast.engine.reading import values
 from holdfast.engine.reading.task_state import StepState
+from holdfast.engine.reading.values import LoggedEvent
 
 Say = Callable[[str], None]
 WIDTH = 100
@@ -83,7 +83,7 @@ class Story:
         return self.numbers.setdefault(key, len(self.numbers) + 1)
 
     def _shown(self, value: Raw) -> str:
-        return shown(codec.unpack(value, self._app.logs.blob))
+        return shown(values.unpack(value, self._app.fetch))
 
 
 def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _told(event: ev.Event, app: App) -> tuple[str, str]:
     """What an event is about, and its value."""
 
     def plain(value: Any) -> str:
-        return shown(codec.unpack(value, app.logs.blob)) if isinstance(value, Raw) else ""
+        return shown(values.unpack(value, app.fetch)) if isinstance(value, Raw) else ""
 
     match event:
         case ev.TaskCreated(agent=agent, input=input):

@@ -110,10 +110,10 @@ def _trace() -> None:
 def show(refused: Refused, *, as_json: bool) -> None:
     """Say no on stderr."""
     if as_json:
-        from holdfast.core import codec
+        from holdfast.engine.reading import values as plain
 
         told = {"code": refused.code, "message": refused.message, "hint": _hint(refused)}
-        click.echo(codec.text({"error": {**told, "details": _plain(refused.details)}}), err=True)
+        click.echo(plain.text({"error": {**told, "details": _plain(refused.details)}}), err=True)
         return
     for line in lines(refused):
         click.echo(line, err=True, color=True)
@@ -220,12 +220,12 @@ def _text(value: Any) -> str:
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:
     """Details as JSON; what is none is told in words."""
-    from holdfast.core import codec
+    from holdfast.engine.reading import values
 
     plain: dict[str, Any] = {}
     for name, value in details.items():
         try:
-            plain[name] = codec.as_json(value)
+            plain[name] = values.as_json(value)
         except (HoldfastError, TypeError, ValueError, NotImplementedError):
             plain[name] = repr(value)
     return plain

@@ -11,13 +11,10 @@ from shlex import quote
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
+from holdfast import Agent, Queue, Schedule
 from holdfast.cli.show.screen import Screen
-from holdfast.core.codec import Summary
 from holdfast.core.errors import InvalidValue
-from holdfast.core.names import BLOCK_QUEUE
-from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.queue import Queue
-from holdfast.engine.workers.schedule import Schedule
+from holdfast.engine.reading.values import BLOCK_QUEUE, Summary
 
 T = TypeVar("T", Agent, Queue, Schedule)
 

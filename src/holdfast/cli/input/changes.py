@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast import App, Budget
 from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
-from holdfast.core.state.budget import Budget
-from holdfast.engine.app import App
-from holdfast.engine.reading import inbox
 from holdfast.engine.reading.task_state import TaskState
 
 Act = Callable[[App, str], TaskState]
@@ -22,7 +20,7 @@ def changed(environment: Environment, id: str, act: Act, done: str) -> None:
     app = environment.app()
     id = environment.task(id)
     state = act(app, id)
-    entries, store = inbox.items_of(app.logs, id), environment.options
+    entries, store = list(app.inbox(id)), environment.options
     resume = resume_command(id, None, store)
     if environment.as_json:
         on = [entry_json(one, whoami(), store) for one in entries]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.core import codec
 from holdfast.core.errors import InvalidInput, InvalidValue
+from holdfast.engine.reading import values as plain
 
 if TYPE_CHECKING:
-    from holdfast.engine.definitions.agent import Agent
+    from holdfast import Agent
 
 
 def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
 
 def _is_json(text: str) -> bool:
     try:
-        codec.parse(text)
+        plain.parse(text)
     except ValueError:
         return False
     return True
@@ -82,7 +82,7 @@ def value(given: str) -> Any:
 def json_value(text: str, what: str) -> Any:
     """JSON that somebody typed."""
     try:
-        return codec.parse(text)
+        return plain.parse(text)
     except ValueError as error:
         raise InvalidValue(
             f"{what} is not JSON: {error}; nothing was written", hint='JSON is 3, true, "text", [1, 2] or {"a": 1}'
@@ -109,7 +109,7 @@ def age_us(given: str | None, now_us: int) -> int | None:
         return None
     from datetime import UTC, datetime
 
-    from holdfast.core.durations import seconds
+    from holdfast.engine.reading.values import seconds
 
     try:
         return now_us - int(seconds(given) * 1_000_000)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.cli.show.formatting import length, shown, spent
 from holdfast.cli.show.style import Style, clean, cut
-from holdfast.core.codec import Fetch, LoggedEvent
 from holdfast.engine.reading.describe import EventLine, describe
+from holdfast.engine.reading.values import Fetch, LoggedEvent
 
 _SIGNS = {
     "done": "✓",

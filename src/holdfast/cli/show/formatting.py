@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from holdfast.core import codec
-from holdfast.core.codec import moment
+from holdfast.engine.reading import values
+from holdfast.engine.reading.values import moment
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
@@ -25,7 +25,7 @@ def shown(value: Any) -> str:
         if list(pairs) == ["secret"]:  # what is kept in a secret's place: a keyed fingerprint
             return "<secret>"
         return " ".join(f"{name}={shown(one)}" for name, one in pairs.items())
-    return value if isinstance(value, str) else codec.text(value)
+    return value if isinstance(value, str) else values.text(value)
 
 
 def length(us: int) -> str:

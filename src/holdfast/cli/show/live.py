@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from holdfast import App
 from holdfast.cli.show import event_lines
 from holdfast.cli.show.formatting import length, spent
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import Style, clean
 from holdfast.core import events as ev
-from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import HoldfastError
-from holdfast.engine.app import App
 from holdfast.engine.reading.describe import describe
+from holdfast.engine.reading.values import LoggedEvent
 
 LOOK_EVERY_SECONDS = 0.1
 LINES_EVERY_SECONDS = 1.0
@@ -53,7 +53,7 @@ class Live:
         """`tell` is told every event instead of showing it; `log` is what shows all of them."""
         self._app, self._id, self._screen, self._tell, self._log = app, id, screen, tell, log
         self.seen = 0
-        self._seq = self._head()
+        self._seq = self._app.head(self._id)
         self._replay = Replay(app, id)
         self._began = self._spoke = time.monotonic()
         self._running: dict[str, tuple[float, int]] = {}
@@ -73,10 +73,6 @@ class Live:
         self._look(last=True)
         self._screen.close()
 
-    def _head(self) -> int:
-        head = self._app.store.head(self._id)
-        return 0 if head is None else head.seq
-
     def _watch(self) -> None:
         often = LOOK_EVERY_SECONDS if self._tell is not None or self._screen.style.terminal else LINES_EVERY_SECONDS
         took = 0.0
@@ -89,7 +85,7 @@ class Live:
                 return
 
     def _look(self, *, last: bool = False) -> None:
-        if self._app.store.origin(self._id) is None:
+        if not self._app.head(self._id):
             return
         found = list(self._app.events(self._id, after=self._seq))
         printed = 0
@@ -112,7 +108,7 @@ class Live:
         if replayed:
             self._screen.line(style.paint(replayed, "dim"))
         self._note(record)
-        line = describe(record, self._app.logs.blob)
+        line = describe(record, self._app.fetch)
         if line.dull or line.verb in _QUIET or (line.verb in ("started", "announced") and style.terminal):
             return 0
         if not quiet:

@@ -21,7 +21,7 @@ from holdfast.cli.failures.refusal import INTERRUPTED, USAGE
 from holdfast.cli.show.formatting import times
 from holdfast.cli.work import worker
 from holdfast.cli.work.worker import ServeOptions
-from holdfast.core import codec
+from holdfast.engine.reading import values
 
 LOOK_SECONDS = 0.05
 LEAST_PAUSE, MOST_PAUSE = 0.2, 30.0
@@ -67,7 +67,7 @@ class WorkerProcess:
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         for line in process.stdout.read().splitlines():
-            self.told.append(codec.load(line, dict[str, Any]))
+            self.told.append(values.load(line, dict[str, Any]))
 
     def stop(self) -> None:
         """Ask it to stop."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from holdfast import App
 from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.input.suggestions import command, entry_json, resume_command, waiting_lines
@@ -17,15 +18,12 @@ from holdfast.cli.show.formatting import length, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean
-from holdfast.core import codec
-from holdfast.core.codec import failures
 from holdfast.core.errors import LeaseLost, TurnLimit
 from holdfast.core.events import Failure, TaskCancelled, TaskCompleted, TaskFailed
-from holdfast.core.state.shapes import ENDED
-from holdfast.engine.app import App
-from holdfast.engine.reading import inbox
+from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
 from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.values import ENDED
 
 
 def work(
@@ -71,7 +69,7 @@ def _tell_ending(environment: Environment, app: App, state: TaskState) -> None:
 
 
 def _line(app: App, record: Any) -> str:
-    return codec.text(as_json(record, app.logs.blob))
+    return values.text(as_json(record, app.fetch))
 
 
 def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> None:
@@ -92,7 +90,7 @@ def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> No
 
 
 def _begun(environment: Environment, app: App, id: str) -> TaskState | None:
-    if app.store.origin(id) is None:
+    if not app.head(id):
         environment.say("stopped before the task began; nothing was written")
         return None
     return app.get(id)
@@ -103,8 +101,7 @@ def _say_thrown_out(environment: Environment, app: App, id: str, resume: str, er
     state = _begun(environment, app, id)
     if state is None:
         return
-    why = failures.failure(error)
-    raised = f"{why.type}: {why.message}"
+    raised = f"{type(error).__qualname__}: {error}"
     if environment.as_json:
         environment.data(
             {**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": environment.shown}
@@ -135,7 +132,7 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 def report(environment: Environment, app: App, state: TaskState, resume: str) -> None:
     """What came of it: the result on stdout, all else on stderr, and the exit code."""
     by = whoami()
-    entries = inbox.items_of(app.logs, state.id)
+    entries = list(app.inbox(state.id))
     if environment.as_json:
         more = {"waiting_on": [entry_json(one, by, environment.options) for one in entries], "resume": resume}
         environment.data({**state.to_dict(), **more, "store": environment.shown})
@@ -160,7 +157,7 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {environment.where}"]
     environment.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
     if state.status == "completed" and state.result is not None:
-        text = state.result if isinstance(state.result, str) else codec.text(state.result)
+        text = state.result if isinstance(state.result, str) else values.text(state.result)
         environment.lines(map(clean, text.split("\n")) if environment.style.terminal else [text])
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, environment.debug):

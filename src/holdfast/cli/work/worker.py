@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast import App
 from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import INTERRUPTED
 from holdfast.cli.input.agents import FoundAgents, nearest, served, split
@@ -21,9 +22,9 @@ from holdfast.cli.show.formatting import length, times
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean, cut
 from holdfast.cli.work.task import warnings_on
-from holdfast.core import durations, limits
+from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, StoreError
-from holdfast.engine.app import App
+from holdfast.engine.reading import values
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
 from holdfast.store.queues import QueueDepth
@@ -74,7 +75,7 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
         **given,
         "concurrency": limits.WORKER_CONCURRENCY if given["concurrency"] is None else given["concurrency"],
     }
-    asked["grace"] = durations.seconds(given["grace"], "--grace")
+    asked["grace"] = values.seconds(given["grace"], "--grace")
     for name, most in (("concurrency", 100_000), ("processes", MOST_PROCESSES)):
         if not 1 <= asked[name] <= most:
             raise InvalidValue(f"--{name} {asked[name]} cannot be; nothing was begun", hint=f"give 1 to {most:,}")
@@ -196,7 +197,7 @@ def _health(app: App, worker: Worker, wanted: ServeOptions) -> Health:
     only = tenants[0] if tenants is not None and len(tenants) == 1 else None
 
     def depths() -> list[QueueDepth]:
-        found = app.store.queues.depths(only)
+        found = app.depths(only)
         return [one for one in found if tenants is None or one.namespace in tenants]
 
     try:

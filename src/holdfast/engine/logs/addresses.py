@@ -64,6 +64,15 @@ def open_store(
     return _open_sqlite(path, level or "full", snapshots_kept, at_us)
 
 
+def path_of(url: str) -> str | None:
+    """Return the file of a store that is one; None for a server or memory."""
+    if url.startswith("sqlite:///"):
+        from urllib.parse import unquote
+
+        return unquote(url.removeprefix("sqlite:///").partition("?")[0])
+    return None if "://" in url or url.startswith("memory:") or "host=" in url else url
+
+
 def cache_address(url: str | None, cache_bytes: int) -> RedisAddress | None:
     """Where servers share states, if they do: what was given, else $HOLDFAST_CACHE. It is checked, but not called."""
     if type(cache_bytes) is not int or cache_bytes < 0:

@@ -11,15 +11,30 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
+
+from msgspec import Struct
 
 from holdfast.core import limits
 from holdfast.core.codec import Draft, Group, Head, Write
 from holdfast.core.errors import StoreClosed, StoreError
+from holdfast.core.events import Event
 from holdfast.store.protocol import Generation, Outcome, Placed, Store, Work, written_inside
 
 Resolve = Callable[[Sequence["Ticket"]], None]
 """Told of tickets that are settled, from the committing thread."""
+
+
+class PlacedEvent(Struct, frozen=True, gc=False):
+    """An event at its place in a log."""
+
+    seq: int
+    at_us: int
+    event: Event
+
+
+Observer = Callable[[str, Sequence[PlacedEvent]], None]
+"""Told the name of a log and the events that this process has appended to it, once they are durable."""
 
 
 class Ticket:
@@ -55,15 +70,19 @@ class Committer:
         self._stopping = False
         self._transacting: int | None = None
         self._born = Generation.now
+        self.observers: list[Observer] = []
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
         self._refuse_after_fork()
         if not self._queue and self._lock.acquire(blocking=False):
             try:
-                return _placed(self._store.append((group,))[0])
+                placed = _placed(self._store.append((group,))[0])
             finally:
                 self._release()
+            if self.observers:
+                self.observe(group.writes, placed)
+            return placed
         return self._commit_with_others(group)
 
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
@@ -75,6 +94,8 @@ class Committer:
             finally:
                 self._release()
             if isinstance(digest, bytes):
+                if self.observers:
+                    self.observe((Write(log, (draft,), expect),), (Placed(expect.seq + 1, (digest,)),))
                 return digest
             raise digest
         return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
@@ -86,10 +107,30 @@ class Committer:
         self._lock.acquire()
         try:
             self._transacting = threading.get_ident()
-            return _placed(self._store.transact(log, expect, work, seconds))
+            groups: list[Group] = []
+            placed = _placed(
+                self._store.transact(log, expect, lambda connection: _noted(work, connection, groups), seconds)
+            )
         finally:
             self._transacting = None
             self._release()
+        if self.observers:
+            self.observe(groups[-1].writes, placed)
+        return placed
+
+    def observe(self, writes: Sequence[Write], placed: Sequence[Placed]) -> None:
+        """Tell observers what was written, in the thread that wrote it. What they raise is logged and fails nothing."""
+        for write, where in zip(writes, placed, strict=True):
+            events = tuple(
+                PlacedEvent(seq, draft.at_us, draft.event)
+                for seq, draft in enumerate(write.drafts, start=where.first)
+                if draft.event is not None
+            )
+            for observer in self.observers:
+                try:
+                    observer(write.log, events)
+                except Exception:  # noqa: BLE001 — it watches; what was written is written
+                    _report("an observer of events failed")
 
     def _refuse_inside(self) -> None:
         """Work that waited for a lock which its own transaction holds would wait for ever."""
@@ -186,6 +227,13 @@ class Committer:
         else:
             for ticket, outcome in zip(batch, outcomes, strict=True):
                 ticket.outcome = outcome
+                if self.observers and isinstance(outcome, tuple):
+                    self.observe(ticket.group.writes, outcome)
+
+
+def _noted(work: Work, connection: Any, groups: list[Group]) -> Group:
+    groups.append(work(connection))
+    return groups[-1]
 
 
 def _wake_up(tickets: Sequence[Ticket]) -> None:
@@ -204,13 +252,13 @@ def _tell(batch: list[Ticket]) -> None:
         try:
             resolve(tickets)
         except Exception:  # noqa: BLE001 — a listener's fault must not keep others from their commits
-            _report()
+            _report("a listener could not be told of its commit")
 
 
-def _report() -> None:
+def _report(what: str) -> None:
     import logging
 
-    logging.getLogger("holdfast").exception("somebody who waited for a commit could not be told")
+    logging.getLogger("holdfast").exception(what)
 
 
 def _placed(outcome: Outcome) -> tuple[Placed, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
@@ -20,6 +19,7 @@ from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import FOLD_VERSION, State
 from holdfast.core.state.summary import SUMMARISED, summarise
 from holdfast.engine.logs.cache import Ground, Kept, Sizes
+from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.heads import KnownHead
 from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
@@ -27,14 +27,6 @@ from holdfast.store.protocol import Placed
 
 if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
-
-
-class PlacedEvent(Struct, frozen=True, gc=False):
-    """An event at its place, as it was folded."""
-
-    seq: int
-    at_us: int
-    event: Event
 
 
 class Log:

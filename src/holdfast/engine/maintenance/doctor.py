@@ -11,10 +11,10 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.core import limits
-from holdfast.core.errors import HoldfastError, InvalidUrl, StoreTooNew
-from holdfast.engine.logs.addresses import without_postgres
+from holdfast.core.errors import HoldfastError
+from holdfast.engine.logs.addresses import path_of
 from holdfast.engine.logs.logs import Logs
-from holdfast.store.migrations import Migration, migrations
+from holdfast.engine.reading.schema import schema_of
 from holdfast.store.protocol import Query
 
 SAFE_SQLITE = (3, 51, 3)
@@ -33,6 +33,22 @@ class Finding(Struct, frozen=True):
     level: Literal["ok", "warn", "fail"]
     said: str
     remedy: str = ""
+
+
+def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
+    """Look at a store and the place it is in: everything there is to see, what is wrong with a remedy.
+
+    `opened` opens it; a file that can't be opened is a finding, a server that does not answer raises.
+    """
+    path = path_of(url)
+    found = list(findings(opened, path))
+    if url.startswith(("postgres:", "postgresql:")):
+        from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
+
+        found = [*doctor_postgres.findings(url), *found]
+    if not url.startswith("memory:"):
+        found.insert(1, schema(url, path))
+    return found
 
 
 def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
@@ -180,39 +196,3 @@ def _clock(logs: Logs) -> Finding:
         why = f"the newest task is {ahead:,.0f} s in the future"
         return Finding("clock", "warn", why, "set the clock; order does not depend on it, times shown do")
     return Finding("clock", "ok", "no event is in the future")
-
-
-class Schema(Struct, frozen=True):
-    """The version a store has, the one this Holdfast knows, and the steps between them."""
-
-    dialect: str
-    found: int
-    known: int
-    pending: list[Migration]
-
-
-def schema_of(url: str, path: str | None) -> Schema:
-    """The schema of a store: of the file `path`, else of a server. Where there is none yet, everything is pending."""
-    if path is not None:
-        return _of_file(path)
-    if not url.startswith(("postgres:", "postgresql:")):
-        raise InvalidUrl(f"{url!r} has no schema to look at", hint="give a file or postgresql://…")
-    try:
-        from holdfast.store.postgres.server import pending
-    except ImportError as error:
-        raise without_postgres(error) from error
-    every, missing = migrations("postgres"), pending(url)
-    return Schema("postgres", len(every) - len(missing), len(every), list(missing))
-
-
-def _of_file(path: str) -> Schema:
-    from holdfast.store.sqlite.file import schema_version
-
-    every, found = migrations("sqlite"), schema_version(path)
-    if found > len(every):
-        raise StoreTooNew(
-            f"{path!r} has schema version {found}; this holdfast knows {len(every)}",
-            hint="upgrade holdfast; the file was not touched",
-            version=found,
-        )
-    return Schema("sqlite", found, len(every), list(every[found:]))

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec
+from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import StoreError
-from holdfast.store.protocol import Store
+from holdfast.store.protocol import Query, Store
 
 NOBODY = "no worker is alive"
 
@@ -40,6 +40,8 @@ class LiveWorker(Struct, frozen=True):
 
     holder: str
     serving: Serving
+    busy: int = 0
+    """How many tasks its process holds now."""
 
 
 _here: dict[str, list[Serving]] = {}
@@ -75,9 +77,23 @@ def live_workers(store: Store) -> list[LiveWorker]:
 def workers_of(store: Store, namespace: str) -> list[LiveWorker]:
     """Workers that work for a tenant. Whom else they work for is nothing to it; to the store's owner it is."""
     found = [one for one in live_workers(store) if one.serving.serves(namespace)]
+    busy = _busy(store, namespace) if found else {}
+    found = [replace(one, busy=busy.get(one.holder, 0)) for one in found]
     return (
         [replace(one, serving=replace(one.serving, namespaces=(namespace,))) for one in found] if namespace else found
     )
+
+
+def _busy(store: Store, namespace: str) -> dict[str, int]:
+    """How many tasks each holder has: of all tenants, if the store was opened for none."""
+    counts: dict[str, int] = {}
+    for tenant in {one.namespace for one in store.queues.depths(namespace or None) if one.running}:
+        after: str | None = None
+        while page := store.list(Query(status="running", namespace=tenant, after=after, limit=limits.MAX_PAGE_SIZE)):
+            for row in page:
+                counts[row.holder or ""] = counts.get(row.holder or "", 0) + 1
+            after = page[-1].id
+    return counts
 
 
 def why_unserved(summary: Summary, store: Store) -> str | None:

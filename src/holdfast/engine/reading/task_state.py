@@ -21,6 +21,9 @@ from holdfast.engine.reading.waiting import Waiting, waiting
 T = TypeVar("T")
 
 
+STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
+
+
 class Values(Mapping[str, T], Generic[T]):
     """A read-only mapping whose values are decoded when they are looked at."""
 

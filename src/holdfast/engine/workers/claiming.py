@@ -22,6 +22,7 @@ from holdfast.engine.dispatch.dispatcher import Dispatcher
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
+from holdfast.store.protocol import Placed
 from holdfast.store.queues import ClaimRequest, Due
 
 Taken = Literal["", "dead", "lease"]
@@ -173,6 +174,7 @@ class Claiming:
         logs, held = dispatcher.logs, dispatcher.held
         sweeps = logs.store.holder() in lost
         taken: dict[str, Taken] = {}
+        written: dict[str, Write] = {}
         lonely: list[Summary] = []
 
         def claim(due: Due) -> Write | None:
@@ -188,7 +190,8 @@ class Claiming:
                 return None
             taken[summary.id] = lost.get(summary.holder or "", "") if summary.status == "running" else ""
             held.add(summary.id)
-            return _write(logs, due, taken[summary.id], pins)
+            written[summary.id] = _write(logs, due, taken[summary.id], pins)
+            return written[summary.id]
 
         wanted = ClaimRequest(
             queue=queue.name,
@@ -208,6 +211,9 @@ class Claiming:
         finally:
             held.difference_update(taken.keys() - claimed)
         failpoint("claim.after")
+        if logs.committer.observers:
+            made = [written[name] for name in claimed]
+            logs.committer.observe(made, [Placed(0 if one.expect is None else one.expect.seq + 1, ()) for one in made])
         for summary in lonely:
             logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
         return [Claimed(tenant, name, taken[name], rows) for name, rows in claimed.items()]
