@@ -201,6 +201,8 @@ REFUSED = {
     "fork": lambda app: app.fork("lone", id="mine"),
     "rollback": lambda app: app.rollback("lone"),
     "verify": lambda app: app.verify("lone"),
+    "describe": lambda app: list(app.describe("lone")),
+    "export_lines": lambda app: list(app.export_lines("lone")),
     "follow": lambda app: list(app.follow("lone", seconds=0.1)),
 }
 
@@ -212,6 +214,16 @@ OWN = {
     "import_": lambda app, place: app.import_(exported(place)),
     "list": lambda app, place: app.list(user="ana", limit=9),
     "under_way": lambda app, place: app.under_way("lone"),
+    "audit": lambda app, place: nothing(app.audit()),
+    "collectable": lambda app, place: nothing(app.collectable(keep=0)),
+    "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
+    "doctor": lambda app, place: app.doctor(),
+    "head": lambda app, place: nothing([app.head("lone")]),
+    "inbox": lambda app, place: nothing(app.inbox()),
+    "is_interrupted": lambda app, place: nothing([row for row in app.list() if app.is_interrupted(row)]),
+    "new_id": lambda app, place: app.new_id(),
+    "on_events": lambda app, place: app.on_events(print),
+    "row": lambda app, place: nothing([app.row("lone")]),
     "run": lambda app, place: app.run(quick, id="lone", user="ana", thread="talk"),
     "start": lambda app, place: app.start(quick, id="lone", user="ana", thread="talk"),
     "stats": lambda app, place: app.stats(),
@@ -224,7 +236,16 @@ OWN = {
 }
 """What names no task of another's, or begins one of its own."""
 
-NEVER = {"backup": "it holds every tenant's tasks, and a tenant is refused", "close": "there is nothing to see"}
+NEVER = {
+    "backup": "it holds every tenant's tasks, and a tenant is refused",
+    "close": "there is nothing to see",
+    "fetch": "a large value is named by its hash, which only those can name who have read it",
+}
+
+
+def nothing(found):
+    """Nothing of another's is among what was found."""
+    assert not any(found)
 
 
 def exported(place):

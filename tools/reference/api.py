@@ -49,7 +49,7 @@ def api_page() -> str:
     parts += [*_options("agent", Agent), *_options("tool", Tool)]
     for name in _DECLARING:
         parts += _thing(name, getattr(holdfast, name))
-    parts += ["## Opening a store\n", *_thing("open", holdfast.open)]
+    parts += ["## Opening a store\n", *_thing("open", holdfast.open), *_thing("doctor", holdfast.doctor)]
     parts += _members("App", holdfast.App)
     parts += _verbs()
     parts += _members("TaskState", holdfast.TaskState)
@@ -67,7 +67,8 @@ def api_page() -> str:
 
 def _others() -> Iterator[str]:
     """Public names that stand nowhere else, so that none is forgotten."""
-    told = {*_DECLARING, *_CALLS, *_DATA, "agent", "tool", "open", "events", "App", "Task", "AsyncTask", "TaskState"}
+    told = {*_DECLARING, *_CALLS, *_DATA, "agent", "tool", "open", "doctor", "events"}
+    told |= {"Agent", "App", "AsyncTask", "Task", "TaskState", "Tool"}
     for name in holdfast.__all__:
         value = getattr(holdfast, name)
         error = inspect.isclass(value) and issubclass(value, BaseException)

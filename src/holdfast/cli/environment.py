@@ -68,7 +68,7 @@ class Environment:
         told |= {"--namespace": self.namespace} if self.namespace_source == "--namespace" else {}
         if not told:
             return ""
-        from holdfast.cli.input.suggestions import quoted
+        from holdfast.cli.show.formatting import quoted
 
         return " ".join(f"{name} {quoted(value)}" for name, value in told.items())
 

@@ -47,7 +47,8 @@ from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
-from holdfast.engine.reading.task_state import STATUSES, StepState, TaskState
+from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
+from holdfast.engine.reading.task_state import STATUSES, TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
@@ -500,7 +501,7 @@ class App:
         log = self._load(id)
         target = timeline.rollback_target(self.logs, log, steps, to)
         past = self._load(id, target)
-        later = timeline.calls_after(self.logs, id, target)
+        later = calls_after(self.logs, id, target)
         state = rules.restored(log.state, past.state, later)
         event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=by, why=why)
         log.check([event])
@@ -604,7 +605,7 @@ class App:
 
     def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
         """The steps of one turn, or of all; each knows the seq before and after it."""
-        return timeline.steps(self.logs, names.task_log(id), turn)
+        return steps_of(self.logs, names.task_log(id), turn)
 
     def under_way(self, id: str) -> builtins.list[Watched]:
         """The steps of a task under way in this process that have not announced themselves in the log yet."""
@@ -612,7 +613,7 @@ class App:
 
     def step(self, id: str, key: str) -> StepState:
         """One step by its key; in a loop `3/draft#1` is that of turn 3."""
-        return timeline.step_by_key(self.logs, names.task_log(id), key)
+        return step_by_key(self.logs, names.task_log(id), key)
 
     def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
         """What changed between two seqs, as a JSON Patch."""

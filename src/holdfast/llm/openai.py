@@ -9,8 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from holdfast import Retry
-from holdfast import Secret
+from holdfast import Retry, Secret
 from holdfast.core.codec import failures
 from holdfast.core.errors import InvalidValue, MissingExtra
 from holdfast.engine.reading.values import Duration, seconds

@@ -9,7 +9,8 @@ from holdfast.core import events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Failure
 from holdfast.engine.definitions.signature import name_of
-from holdfast.engine.reading.task_state import StepState, TaskState
+from holdfast.engine.reading.steps import StepState
+from holdfast.engine.reading.task_state import TaskState
 
 
 class _Anything:

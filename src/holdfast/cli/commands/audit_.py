@@ -60,7 +60,7 @@ def audit_(
 def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     from holdfast.cli.show.formatting import clock, shown
     from holdfast.cli.show.table import table
-    from holdfast.engine.reading.task_state import iso
+    from holdfast.engine.reading.steps import iso
 
     if environment.for_programs:
         same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")

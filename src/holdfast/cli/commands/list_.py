@@ -125,7 +125,7 @@ def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:
     """A row for programs."""
-    from holdfast.engine.reading.task_state import iso
+    from holdfast.engine.reading.steps import iso
 
     same = (
         "id",

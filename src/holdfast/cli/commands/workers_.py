@@ -49,7 +49,7 @@ def _versions(name: str, versions: tuple[str, ...]) -> str:
 
 
 def _row(one: LiveWorker) -> dict[str, Any]:
-    from holdfast.engine.reading.task_state import iso
+    from holdfast.engine.reading.steps import iso
 
     said = one.serving
     same = {name: getattr(said, name) for name in ("name", "host", "pid", "queues", "namespaces", "concurrency")}

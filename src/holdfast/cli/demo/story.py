@@ -11,7 +11,7 @@ from msgspec import Raw
 from holdfast import App, events as ev
 from holdfast.cli.show.formatting import length, shown
 from holdfast.engine.reading import values
-from holdfast.engine.reading.task_state import StepState
+from holdfast.engine.reading.steps import StepState
 from holdfast.engine.reading.values import LoggedEvent
 
 Say = Callable[[str], None]

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.cli.failures.refusal import in_commands
 from holdfast.cli.input.agents import files_declared
-from holdfast.cli.show.formatting import clock, shown
+from holdfast.cli.show.formatting import clock, quoted, shown
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import NOBODY
-from holdfast.engine.reading.task_state import TaskState, iso
-
-
-def quoted(word: str) -> str:
-    """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
-
-    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b"), quoted("a\\nb")
-    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\u000ab'")
-    """
-    if clean(word) != word:
-        escaped = word.replace("\\", "\\\\").replace("'", "\\'")
-        return "$'" + "".join(one if clean(one) == one else f"\\u{ord(one):04x}" for one in escaped) + "'"
-    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
+from holdfast.engine.reading.steps import iso
+from holdfast.engine.reading.task_state import TaskState
 
 
 def command(verb: str, *words: str, options: str = "") -> str:

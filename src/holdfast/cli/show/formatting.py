@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import Any, cast
 
+from holdfast.cli.show.style import clean
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import moment
 
@@ -110,3 +113,15 @@ def times(count: int, what: str) -> str:
     ('1 task', '12,000 tasks', '2 processes')
     """
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def quoted(word: str) -> str:
+    """A word for a shell: quotes only where one would misread it, and nothing that steers a terminal.
+
+    >>> quoted("book_flight#1"), quoted("~1/pay#1"), quoted("a b"), quoted("a\\nb")
+    ('book_flight#1', "'~1/pay#1'", "'a b'", "$'a\\\\u000ab'")
+    """
+    if clean(word) != word:
+        escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+        return "$'" + "".join(one if clean(one) == one else f"\\u{ord(one):04x}" for one in escaped) + "'"
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)

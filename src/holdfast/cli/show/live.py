@@ -173,9 +173,9 @@ class Live:
 def bar(name: str, used: float, most: float, style: Style, wide: int = 10) -> str:
     """How much of a limit is used up.
 
-    >>> bar("tokens", 4_000, 10_000, Look())
+    >>> bar("tokens", 4_000, 10_000, Style())
     'tokens 4,000 of 10,000 (40%)'
-    >>> bar("tokens", 4_000, 10_000, Look(terminal=True))
+    >>> bar("tokens", 4_000, 10_000, Style(terminal=True))
     'tokens ████░░░░░░ 40%'
     """
     share = min(1.0, used / most) if most else 1.0

@@ -22,7 +22,7 @@ class Style(NamedTuple):
     def paint(self, text: str, tone: str) -> str:
         """Text in a tone, if colours are wanted.
 
-        >>> Look().paint("done", "good"), Look(colour=True).paint("done", "good")
+        >>> Style().paint("done", "good"), Style(colour=True).paint("done", "good")
         ('done', '\\x1b[32mdone\\x1b[0m')
         """
         code = _TONES.get(tone, "")

@@ -25,7 +25,7 @@ Row = Sequence[Cell | str]
 def table(head: Sequence[str], rows: Sequence[Row], style: Style, *, right: Sequence[int] = ()) -> Iterator[str]:
     """The lines of a table. Columns in `right` are numbers. Where room is scarce, columns without a value are left out.
 
-    >>> list(table(["ID", "STATUS"], [["a", "done"]], Look()))
+    >>> list(table(["ID", "STATUS"], [["a", "done"]], Style()))
     ['ID  STATUS', 'a   done']
     """
     cells = [[_cell(one) for one in row] for row in rows]
@@ -83,7 +83,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], style: Style, right: Seque
 def fields(pairs: Sequence[tuple[str, Cell | str]], style: Style) -> Iterator[str]:
     """Names and values, one under the other; what is empty is left out.
 
-    >>> list(fields([("id", "a"), ("status", "done"), ("stage", "")], Look()))
+    >>> list(fields([("id", "a"), ("status", "done"), ("stage", "")], Style()))
     ['id      a', 'status  done']
     """
     known = [(name, _cell(value)) for name, value in pairs if _cell(value).text]

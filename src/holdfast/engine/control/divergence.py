@@ -21,7 +21,7 @@ from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.heads import KnownHead
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading import timeline
+from holdfast.engine.reading import steps
 
 
 class Memory(NamedTuple):
@@ -181,7 +181,7 @@ def _unknown_to(logs: Logs, left: State, state: State) -> Iterator[tuple[str, St
         key = step.key if left.turn == state.turn else address(state.turn, step.key)
         theirs = left.steps.get(key)
         if theirs is None and left.turn > state.turn:
-            theirs = timeline.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
+            theirs = steps.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
         if _may_have_happened(state, step) and (theirs is None or not theirs.done):
             yield key, step, theirs
 

@@ -12,6 +12,7 @@ from holdfast.core.state import merge
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.state_versions import admit_patch
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 
@@ -43,9 +44,7 @@ def check_against_model(
     agent = None if state.block else agents.get(state.summary.agent)
     if agent is None or agent.states is None:
         return (event,)
-    from holdfast.engine.definitions import state_versions
-
-    return state_versions.admit_patch(agent.states, state, event, logs.blob)
+    return admit_patch(agent.states, state, event, logs.blob)
 
 
 def _refuse_migrating(logs: Logs, state: State, events: Sequence[Event]) -> None:

@@ -28,7 +28,7 @@ from holdfast.engine.control import late_results
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.call import CALLER, Call
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.reading import timeline
+from holdfast.engine.reading import steps
 from holdfast.failpoints import failpoint
 
 
@@ -231,7 +231,7 @@ def recalled(key: str, execution: Execution) -> Any:
     """A step of the log this one was forked from."""
     state = execution.state
     place = f"{state.turn}/{key}" if state.turn else key
-    return timeline.step_of(execution.logs, state.forked_from, place)
+    return steps.step_of(execution.logs, state.forked_from, place)
 
 
 def payers(ids: tuple[str, ...], execution: Execution) -> list[State]:
@@ -249,9 +249,7 @@ def owner(unique: str, execution: Execution) -> KeyOwner | None:
     if take is None:
         return None
     try:
-        step = timeline.step_of(execution.logs, take.log, take.step) or timeline.kept_step(
-            execution.logs, take.log, unique
-        )
+        step = steps.step_of(execution.logs, take.log, take.step) or steps.kept_step(execution.logs, take.log, unique)
     except HoldfastError:
         return KeyOwner(take, None, gone=True)
     return KeyOwner(take, step)

@@ -20,7 +20,8 @@ from holdfast.engine.control.change import change
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.reading import timeline
-from holdfast.engine.reading.task_state import FactState, Values
+from holdfast.engine.reading.steps import Values
+from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.user import UserBag
 from holdfast.store.protocol import Query

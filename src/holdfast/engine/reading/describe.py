@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
-from holdfast.engine.reading.task_state import iso
+from holdfast.engine.reading.steps import iso
 
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
 

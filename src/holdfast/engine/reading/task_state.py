@@ -4,101 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
+from holdfast.core.context import template
 from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.state import budget, shapes
 from holdfast.core.state.shapes import Lost, State
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.steps import StepState, Values, iso, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
 
-T = TypeVar("T")
-
-
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
-
-
-class Values(Mapping[str, T], Generic[T]):
-    """A read-only mapping whose values are decoded when they are looked at."""
-
-    def __init__(self, raw: Mapping[str, Any], show: Callable[[Any], T]) -> None:
-        self._raw = raw
-        self._show = show
-
-    def __getitem__(self, key: str) -> T:
-        return self._show(self._raw[key])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._raw)
-
-    def __len__(self) -> int:
-        return len(self._raw)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-class StepState:
-    """A step and what became of it."""
-
-    def __init__(self, step: shapes.Step, logs: Logs, turn: int) -> None:
-        self.raw = step
-        self._logs = logs
-        self.turn = turn
-        self.key, self.name, self.status = step.key, step.name, step.status
-        self.attempts, self.tool, self.effect = step.attempts, step.tool, step.effect
-        self.failure, self.failures = step.failure, step.failures
-        self.idempotency_key = step.idempotency_key
-
-    @property
-    def input(self) -> Mapping[str, Any]:
-        """The arguments, by name."""
-        return Values(self.raw.input, lambda raw: codec.unpack(raw, self._logs.blob))
-
-    @property
-    def result(self) -> Any:
-        """What it returned, None if it has not."""
-        return codec.unpack(self.raw.result, self._logs.blob)
-
-    @property
-    def started_at(self) -> datetime:
-        """When it began."""
-        return moment(self.raw.started_us)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        """When its outcome was known."""
-        return moment(self.raw.ended_us) if self.raw.ended_us else None
-
-    @property
-    def before(self) -> int:
-        """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
-        return self.raw.first_seq - 1
-
-    @property
-    def after(self) -> int:
-        """The seq of its outcome: `app.at(id, step.after)` is what was known then."""
-        return self.raw.last_seq
-
-    def __repr__(self) -> str:
-        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            **{name: getattr(self, name) for name in ("key", "name", "status", "attempts", "tool", "effect")},
-            "input": dict(self.input),
-            "result": self.result,
-            "failure": codec.as_json(self.failure),
-            "started_at": iso(self.raw.started_us),
-            "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
-        }
 
 
 class FactState:
@@ -135,7 +57,7 @@ class TaskState:
     """A task at one moment. Reading it never changes anything."""
 
     def __init__(self, log: Log, logs: Logs) -> None:
-        self._hot: State = log.state
+        self._state: State = log.state
         self._logs = logs
         self.id = log.name
         self.digest = log.head.digest.hex()
@@ -145,164 +67,161 @@ class TaskState:
 
     @property
     def agent(self) -> str:
-        return self._hot.summary.agent
+        return self._state.summary.agent
 
     @property
     def status(self) -> str:
         """pending, running, waiting, completed, failed or cancelled."""
-        return self._hot.summary.status
+        return self._state.summary.status
 
     @property
     def interrupted(self) -> bool:
         """Running, as far as the log knows, but its holder is dead."""
-        holder = self._hot.summary.holder
-        lease = self._hot.summary.lease_seconds
+        holder = self._state.summary.holder
+        lease = self._state.summary.lease_seconds
         return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
 
     @property
     def stage(self) -> str | None:
-        return self._hot.summary.stage
+        return self._state.summary.stage
 
     @property
     def phase(self) -> str:
-        return self._hot.phase
+        return self._state.phase
 
     @property
     def phases(self) -> Moves:
         """The machine its phase moves by."""
-        return self._hot.phases or DEFAULT
+        return self._state.phases or DEFAULT
 
     @property
     def turn(self) -> int:
-        return self._hot.turn
+        return self._state.turn
 
     @property
     def seq(self) -> int:
-        return self._hot.seq
+        return self._state.seq
 
     @property
     def input(self) -> Mapping[str, Any]:
         """What the task was started with."""
-        return self._values(self._hot.input)
+        return self._values(self._state.input)
 
     @property
     def result(self) -> Any:
         """What the agent returned."""
-        return None if self._hot.result is UNSET else codec.unpack(self._hot.result, self._logs.blob)
+        return None if self._state.result is UNSET else codec.unpack(self._state.result, self._logs.blob)
 
     @property
     def failure(self) -> Failure | None:
-        return self._hot.failure
+        return self._state.failure
 
     @property
     def failed_at(self) -> int | None:
         """The seq of the state a task failed in: `app.at(id, task.failed_at)` is what it knew then."""
-        return self._hot.failed_at if self._hot.failure is not None and self.status == "failed" else None
+        return self._state.failed_at if self._state.failure is not None and self.status == "failed" else None
 
     @property
     def waiting(self) -> Waiting | None:
         """Why it does not go on. A pending task may wait for a worker that serves it, which is found out now."""
-        return waiting(self._hot, self._logs)
+        return waiting(self._state, self._logs)
 
     @property
     def mock(self) -> bool:
         """Whether its calls of tools are answered by mocks."""
-        return self._hot.mock
+        return self._state.mock
 
     @property
     def user(self) -> str | None:
-        return self._hot.summary.user
+        return self._state.summary.user
 
     @property
     def thread(self) -> str | None:
-        return self._hot.summary.thread
+        return self._state.summary.thread
 
     @property
     def parent(self) -> str | None:
-        return self._hot.summary.parent
+        return self._state.summary.parent
 
     @property
     def holder(self) -> str | None:
-        return self._hot.summary.holder
+        return self._state.summary.holder
 
     @property
     def deadline(self) -> datetime | None:
-        deadline_us = self._hot.summary.deadline_us
+        deadline_us = self._state.summary.deadline_us
         return None if deadline_us is None else moment(deadline_us)
 
     @property
     def goal(self) -> str:
-        return self._hot.goal
+        return self._state.goal
 
     @property
     def constraints(self) -> dict[str, Any]:
         """What the work must keep to, as the contract it began with has it."""
-        constraints = self._hot.constraints
+        constraints = self._state.constraints
         return {} if constraints is UNSET else codec.unpack(constraints, self._logs.blob)
 
     @property
     def plan(self) -> list[shapes.PlanStep]:
         """The steps planned, each with whether it is done."""
-        return list(self._hot.plan)
+        return list(self._state.plan)
 
     @property
     def facts(self) -> Mapping[str, FactState]:
-        return Values(self._hot.facts, lambda fact: FactState(fact, self._logs))
+        return Values(self._state.facts, lambda fact: FactState(fact, self._logs))
 
     @property
     def questions(self) -> list[str]:
         """What is still open."""
-        return list(self._hot.questions)
+        return list(self._state.questions)
 
     @property
     def artifacts(self) -> Mapping[str, ArtifactState]:
-        logs, raw = self._logs, self._hot.artifacts
+        logs, raw = self._logs, self._state.artifacts
         return {id: ArtifactState(id, artifact, logs) for id, artifact in raw.items()}
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        return self._values(self._hot.notes)
+        return self._values(self._state.notes)
 
     @property
     def flags(self) -> list[str]:
-        return list(self._hot.flags)
+        return list(self._state.flags)
 
     @property
     def state(self) -> Mapping[str, Any]:
         """The state bag, as it is in the log."""
-        return self._values(self._hot.bag)
+        return self._values(self._state.bag)
 
     @property
     def state_version(self) -> int:
         """The version of a typed state's last write; 0 if it has none."""
-        return self._hot.state_version
+        return self._state.state_version
 
     def read(self, states: Any) -> Any:
         """The state as what an agent declares: `agent.read_state(task)`."""
-        return states.read(self._hot, self._logs.blob)
+        return states.read(self._state, self._logs.blob)
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
-        from holdfast.engine.reading.render import render
 
-        return render(template, self._hot, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
+        return render(template, self._state, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
 
     @property
     def steps(self) -> Mapping[str, StepState]:
         """The steps of this turn; `app.steps(id, turn=…)` has the others."""
-        return Values(self._hot.steps, lambda step: StepState(step, self._logs, self.turn))
+        return Values(self._state.steps, lambda step: StepState(step, self._logs, self.turn))
 
     @property
     def calls(self) -> Mapping[str, StepState]:
         """Those steps that called a tool."""
-        called = {key: step for key, step in self._hot.steps.items() if step.tool}
+        called = {key: step for key, step in self._state.steps.items() if step.tool}
         return Values(called, lambda step: StepState(step, self._logs, self.turn))
 
     def all_steps(self) -> list[StepState]:
         """The steps of every turn up to here, in the order in which they were recorded."""
-        from holdfast.engine.reading import timeline  # which shows states, and so imports this
-
-        return sorted(timeline.steps(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
+        return sorted(steps_of(self._logs, self.id, upto=self.seq), key=lambda step: step.before)
 
     def events(self) -> Iterator[LoggedEvent]:
         """The events that led here, a fork's inherited ones included; those that were rolled back do not count."""
@@ -312,13 +231,13 @@ class TaskState:
     @property
     def budget(self) -> BudgetState:
         """What it may use up, and what it has. Time held counts up to now."""
-        held = self._hot.held_since_us and not self._hot.ended
-        return BudgetState(self._hot, self._logs.clock.now_us() if held else self._hot.updated_us)
+        held = self._state.held_since_us and not self._state.ended
+        return BudgetState(self._state, self._logs.clock.now_us() if held else self._state.updated_us)
 
     @property
     def checkpoints(self) -> Mapping[str, int]:
         """Labelled checkpoints and their seqs."""
-        return dict(self._hot.checkpoints)
+        return dict(self._state.checkpoints)
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
@@ -340,7 +259,7 @@ class TaskState:
     @property
     def summarised(self) -> dict[str, Any] | None:
         """What stands for earlier messages where they do not fit: its text, the ranges it covers, what it took."""
-        made = self._hot.summarised
+        made = self._state.summarised
         if made is None:
             return None
         kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
@@ -349,11 +268,11 @@ class TaskState:
 
     @property
     def created_at(self) -> datetime:
-        return self._hot.summary.created_at
+        return self._state.summary.created_at
 
     @property
     def updated_at(self) -> datetime:
-        return moment(self._hot.updated_us)
+        return moment(self._state.updated_us)
 
     @classmethod
     def from_contract(cls, contract: str | bytes | Mapping[str, Any]) -> TaskState:
@@ -366,7 +285,7 @@ class TaskState:
         """What the agent is to do and knows, as JSON to hand to others: a task can begin with it."""
         from holdfast.engine.reading.contracts import of_state
 
-        return of_state(self, self._hot, self._logs)
+        return of_state(self, self._state, self._logs)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON."""
@@ -388,7 +307,7 @@ class TaskState:
             **{name: getattr(self, name) for name in (*plain, *lists)},
             "input": dict(self.input),
             "failure": codec.as_json(self.failure),
-            "waiting": self._hot.summary.waiting,
+            "waiting": self._state.summary.waiting,
             "plan": [{"step": step.text, "done": step.done} for step in self.plan],
             "facts": {key: {"value": fact.value, "source": fact.source} for key, fact in self.facts.items()},
             "artifacts": {
@@ -399,8 +318,8 @@ class TaskState:
             "state": dict(self.state),
             "steps": {key: step.to_dict() for key, step in self.steps.items()},
             "checkpoints": dict(self.checkpoints),
-            "created_at": iso(self._hot.summary.created_us),
-            "updated_at": iso(self._hot.updated_us),
+            "created_at": iso(self._state.summary.created_us),
+            "updated_at": iso(self._state.updated_us),
             **self._budget(),
             **({"constraints": self.constraints} if self.constraints else {}),
             **({"mock": True} if self.mock else {}),
@@ -408,9 +327,9 @@ class TaskState:
 
     def _budget(self) -> dict[str, Any]:
         """Shown where there is one, or where anything was spent."""
-        if self._hot.budget is None and self._hot.spent == shapes.Spent():
+        if self._state.budget is None and self._state.spent == shapes.Spent():
             return {}
-        return {"budget": codec.as_json(BudgetState(self._hot, self._hot.updated_us).to_dict())}
+        return {"budget": codec.as_json(BudgetState(self._state, self._state.updated_us).to_dict())}
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
@@ -439,15 +358,6 @@ def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
                 return result if isinstance(result, Raw) else codec.JSON_NULL
         width, upto = width * 4, after
     return codec.JSON_NULL
-
-
-def iso(at_us: int) -> str:
-    """A time as people and programs both read it.
-
-    >>> iso(1_700_000_000_000_000)
-    '2023-11-14T22:13:20.000000Z'
-    """
-    return moment(at_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class BudgetState:
@@ -494,3 +404,31 @@ class BudgetState:
 def _lost(one: Lost) -> dict[str, Any]:
     tokens = one.estimate.input_tokens + one.estimate.output_tokens
     return {"step": one.step, "why": one.why, "tokens": tokens, "cost": one.estimate.cost, "at": moment(one.at_us)}
+
+
+Value = Callable[[Raw], Any]
+
+
+def render(text: str, state: State, value: Value, bag: Callable[[], Any], also: template.Roots | None = None) -> str:
+    """Fill in a template with what a state knows. `also` has further names to begin with."""
+    return template.render(text, {**_roots(state, value, bag), **(also or {})})
+
+
+def _roots(state: State, value: Value, bag: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
+    return {
+        "state": lambda: codec.parse(codec.text(dict(bag()))),
+        "facts": lambda: {key: value(fact.value) for key, fact in state.facts.items()},
+        "notes": lambda: _values(state.notes, value),
+        "input": lambda: _values(state.input, value),
+        "goal": lambda: state.goal or None,
+        "stage": lambda: state.summary.stage,
+        "phase": lambda: state.phase,
+        "turn": lambda: state.turn,
+        "plan": lambda: [step.text for step in state.plan],
+        "questions": lambda: list(state.questions),
+        "id": lambda: state.summary.id,
+    }
+
+
+def _values(fields: Mapping[str, Raw], value: Value) -> dict[str, Any]:
+    return {name: value(raw) for name, raw in fields.items()}

@@ -12,6 +12,7 @@ from holdfast.core.codec import moment
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import State
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import serving
 
 
 class Waiting:
@@ -80,7 +81,5 @@ def waiting(state: State, logs: Logs) -> Waiting | None:
         return None
     if summary.wake_us is not None and summary.wake_us > logs.clock.now_us():
         return Waiting(state, logs, "timer", "it is not to begin before then" if not state.begun else "")
-    from holdfast.engine.reading import serving
-
     unserved = serving.why_unserved(summary, logs.store)
     return None if unserved is None else Waiting(state, logs, "no_worker", unserved)

@@ -12,9 +12,9 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import Branch
 from holdfast.core.state.shapes import State
-from holdfast.engine.definitions.state_versions import States, lengthened, start_value, total_of
+from holdfast.engine.definitions.state_versions import States, fit_patch, lengthened, start_value, total_of
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.reading.task_state import Values
+from holdfast.engine.reading.steps import Values
 
 
 class Bag:
@@ -95,8 +95,6 @@ def fitting(execution: Execution, seen: State, event: ev.StatePatched) -> ev.Sta
     """An agent's own patch, if what it makes of the state fits the model."""
     if execution.agent.states is None:
         return event
-    from holdfast.engine.definitions.state_versions import fit_patch
-
     return fit_patch(execution.agent.states, seen, event, execution.logs.blob)
 
 

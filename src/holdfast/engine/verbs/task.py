@@ -28,6 +28,7 @@ from holdfast.engine.execution import mocks
 from holdfast.engine.execution.awaitable import Verb
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
+from holdfast.engine.reading.task_state import render as render_template
 from holdfast.engine.verbs.bag import bag_of, fitting
 
 if TYPE_CHECKING:
@@ -274,10 +275,9 @@ class Task:
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
-        from holdfast.engine.reading.render import render  # only agents that fill in templates need it
 
         also = None if self._execution.state.summary.user is None else {"user": self.user.state.all}
-        return render(template, self._seen, self._execution.value, self.state.all, also)
+        return render_template(template, self._seen, self._execution.value, self.state.all, also)
 
     def log(self, text: str) -> None:
         """Write a line to the log; silent on replay."""

@@ -11,7 +11,8 @@ from holdfast.core.state import rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.task_state import FactState, Values
+from holdfast.engine.reading.steps import Values
+from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.verbs.bag import refuse_taken
 
 Read = Callable[[], Mapping[str, Any]]

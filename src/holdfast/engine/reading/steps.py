@@ -1,0 +1,196 @@
+"""Steps of any turn as people read them, found by key, by turn or by unique key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec.structs import replace
+
+from holdfast.core import codec
+from holdfast.core.codec import Stored, Summary, moment
+from holdfast.core.errors import StepNotFound
+from holdfast.core.state import shapes
+from holdfast.core.state.fold import address, evolve
+from holdfast.core.state.shapes import State, Step
+from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.logs import Logs
+
+T = TypeVar("T")
+
+
+def iso(at_us: int) -> str:
+    """A time as people and programs both read it.
+
+    >>> iso(1_700_000_000_000_000)
+    '2023-11-14T22:13:20.000000Z'
+    """
+    return moment(at_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+class Values(Mapping[str, T], Generic[T]):
+    """A read-only mapping whose values are decoded when they are looked at."""
+
+    def __init__(self, raw: Mapping[str, Any], show: Callable[[Any], T]) -> None:
+        self._raw = raw
+        self._show = show
+
+    def __getitem__(self, key: str) -> T:
+        return self._show(self._raw[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class StepState:
+    """A step and what became of it."""
+
+    def __init__(self, step: shapes.Step, logs: Logs, turn: int) -> None:
+        self.raw = step
+        self._logs = logs
+        self.turn = turn
+        self.key, self.name, self.status = step.key, step.name, step.status
+        self.attempts, self.tool, self.effect = step.attempts, step.tool, step.effect
+        self.failure, self.failures = step.failure, step.failures
+        self.idempotency_key = step.idempotency_key
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """The arguments, by name."""
+        return Values(self.raw.input, lambda raw: codec.unpack(raw, self._logs.blob))
+
+    @property
+    def result(self) -> Any:
+        """What it returned, None if it has not."""
+        return codec.unpack(self.raw.result, self._logs.blob)
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began."""
+        return moment(self.raw.started_us)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When its outcome was known."""
+        return moment(self.raw.ended_us) if self.raw.ended_us else None
+
+    @property
+    def before(self) -> int:
+        """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
+        return self.raw.first_seq - 1
+
+    @property
+    def after(self) -> int:
+        """The seq of its outcome: `app.at(id, step.after)` is what was known then."""
+        return self.raw.last_seq
+
+    def __repr__(self) -> str:
+        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **{name: getattr(self, name) for name in ("key", "name", "status", "attempts", "tool", "effect")},
+            "input": dict(self.input),
+            "result": self.result,
+            "failure": codec.as_json(self.failure),
+            "started_at": iso(self.raw.started_us),
+            "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
+        }
+
+
+def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
+    """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""
+    starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
+    if turn is not None and not 0 <= turn <= starts[-1][0]:
+        raise StepNotFound(id, f"{turn}/…")
+    ends = [seq - 1 for _, seq in starts[1:]] + [upto]
+    return [
+        StepState(step, logs, number)
+        for (number, start), end in zip(starts, ends, strict=True)
+        if turn in (None, number)
+        for step in _steps_between(logs, id, number, start, end, upto)
+    ]
+
+
+def step_by_key(logs: Logs, id: str, key: str) -> StepState:
+    """One step by its key: the last `draft#1` there is, or `3/draft#1`, that of turn 3."""
+    head, _, rest = key.partition("/")
+    in_turn = int(head) if head.isascii() and head.isdigit() and rest else None
+    for step in reversed(steps(logs, id, in_turn)):
+        if step.key == (key if in_turn is None else rest):
+            return step
+    raise StepNotFound(id, key)
+
+
+def raw_step(logs: Logs, id: str, key: str) -> Step:
+    """One step by its key, with its values as they are stored."""
+    return step_by_key(logs, id, key).raw
+
+
+def calls_after(logs: Logs, id: str, seq: int) -> list[Step]:
+    """Calls of tools whose last word came after a seq, in every turn since."""
+    state = logs.load(id, upto=seq).state
+    found: dict[str, Step] = {}
+    for log, row in logs.rows(id, after=seq):
+        event = decoded(log, row)
+        state = evolve(state, log, row.seq, row.at_us, event)
+        step = state.steps.get(getattr(event, "key", ""))
+        if step is not None and step.tool:
+            found[step.idempotency_key or f"{state.turn}/{step.key}"] = step
+    return list(found.values())
+
+
+_MAKING_STEPS = (
+    *("step_started", "step_completed", "step_failed", "attempt_failed", "wait_started", "checkpoint_made"),
+    *("approval_asked", "approval_given", "approval_refused"),
+)
+
+
+_CHANGING_STEPS = ("step_doubted", "step_settled", "wait_ended")
+
+
+def _turn(id: str, row: Stored) -> int:
+    return getattr(decoded(id, row), "turn", 0)
+
+
+def _steps_between(
+    logs: Logs, id: str, turn: int, after: int, upto: int | None, last: int | None = None
+) -> Iterable[Step]:
+    """Fold only what concerns the steps of one turn; what it left open may have ended in a later one."""
+    state = State(summary=Summary(id=id, agent=""))
+    for log, row in logs.live_rows(id, after=after, upto=upto):
+        if row.kind in _MAKING_STEPS or row.kind in _CHANGING_STEPS:
+            event = decoded(log, row)
+            if not getattr(event, "key", "").split("/", 1)[0].isdigit():
+                evolve(state, log, row.seq, row.at_us, event)
+    left = {address(turn, key): key for key, step in state.steps.items() if step.open} | {
+        key: key for key in state.waits
+    }
+    if upto is not None and left:
+        for log, row in logs.live_rows(id, after=upto, upto=last):
+            event = decoded(log, row)
+            key = left.get(getattr(event, "key", ""))
+            if key is not None:
+                evolve(state, log, row.seq, row.at_us, replace(cast("Any", event), key=key))
+    return state.steps.values()
+
+
+def step_of(logs: Logs, id: str, key: str) -> Step | None:
+    """A step of any task, by the key it has seen from outside."""
+    try:
+        return raw_step(logs, id, key)
+    except StepNotFound:
+        return None
+
+
+def kept_step(logs: Logs, id: str, unique: str) -> Step | None:
+    """A call that a rollback voided, by its unique key: the world has seen it."""
+    return next((one for one in logs.load(id).state.kept.values() if one.unique == unique), None)

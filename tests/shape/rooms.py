@@ -1,0 +1,74 @@
+"""The packages of the code, in order: each may import those above it in its list, and nothing below.
+
+A package is named by its path under src/holdfast. `tests/shape/test_rooms.py` holds the code to this table.
+"""
+
+ORDER = (
+    *("core/errors", "core", "core/events", "core/codec", "core/state", "core/messages", "core/context", "core/flows"),
+    "failpoints",
+    *("store", "store/sqlite", "store/memory", "store/postgres"),
+    *("engine/system", "engine/logs", "engine/definitions", "engine/reading", "engine/maintenance", "engine/control"),
+    *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
+    *("engine/people", "engine/workers", "engine"),
+    "",
+    "llm",
+    *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
+    *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
+)
+"""Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""
+
+FACES = ("cli", "llm", "web", "mcp", "adapters")
+"""What people and models meet. They use the public names, engine/reading, and errors and events of core."""
+
+FACES_MAY_IMPORT = (
+    "holdfast",
+    "holdfast.testing",
+    "holdfast.engine.reading",
+    "holdfast.core.errors",
+    "holdfast.core.events",
+)
+
+FACE_EXCEPTIONS = {
+    "cli/commands/import_": "it reads an export before it opens, and perhaps makes, the store it goes to",
+    "cli/work/worker": "it draws a line for each task that a worker has worked on, and serves its health",
+    "llm/answers": "it makes a JSON Schema of a user's type",
+    "llm/chat": "it stores model replies in the form that the log keeps",
+    "llm/loop": "it cuts the conversation to a window by itself",
+    "llm/openai": "it hides the key in what a provider's error says",
+}
+"""Modules of faces that import more, and why. This list may only shrink."""
+
+LATE = {
+    "holdfast.cli": "a command is imported when it is called",
+    "holdfast.core.messages.stored": "only agents that talk need it",
+    "holdfast.core.state.contract": "few tasks begin with a contract",
+    "holdfast.engine.conversations": "only agents that talk need it",
+    "holdfast.engine.definitions.state_model": "only agents that declare a state need it",
+    "holdfast.engine.dispatch.loop_claim": "it imports asyncio",
+    "holdfast.engine.execution.loop_execution": "it imports asyncio",
+    "holdfast.engine.logs.redis": "only apps with a shared cache need it",
+    "holdfast.engine.logs.shared_cache": "only apps with a shared cache need it",
+    "holdfast.engine.maintenance.doctor": "it is asked for by people, seldom",
+    "holdfast.engine.maintenance.doctor_postgres": "it imports psycopg",
+    "holdfast.engine.people": "few programs have users and threads",
+    "holdfast.engine.reading.contracts": "few tasks begin with a contract",
+    "holdfast.engine.verbs": "verbs that few agents use",
+    "holdfast.engine.workers.factory": "it imports asyncio",
+    "holdfast.store.memory": "the store that is opened decides",
+    "holdfast.store.postgres": "it imports psycopg",
+    "holdfast.store.sqlite": "it imports apsw",
+    "holdfast.testing": "tests load what they use",
+}
+"""What functions may import when they are called, and why. The command line may import anything so."""
+
+MOST_MODULES = 12
+LARGE_ROOMS = {"cli/commands": "one module a command"}
+
+MOST_LINES = 600
+LARGE_MODULES = {
+    "engine/app": "the public face: a verb is a few lines, each into a package",
+    "store/postgres/queries": "every statement of the store, and nothing else",
+}
+
+SAME_NAME = {"StepFailed": "an event and an error, both public: the log's word and the exception's"}
+"""Classes of one name. This list may only shrink."""
