@@ -81,9 +81,10 @@ if TYPE_CHECKING:
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open
-    from holdfast.engine.definitions.agent import Agent, Tool, agent, tool
+    from holdfast.engine.definitions.agent import Agent, agent
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
+    from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.execution.call import Call, current_call, report_usage
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.verbs.task import AsyncTask, Task
@@ -102,9 +103,10 @@ _PLACES = {
     "core.state.budget": ("Budget",),
     "core.state.patch": ("StatePatch",),
     "engine.app": ("App", "doctor", "open"),
-    "engine.definitions.agent": ("Agent", "Tool", "agent", "tool"),
+    "engine.definitions.agent": ("Agent", "agent"),
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
+    "engine.definitions.tool": ("Tool", "tool"),
     "engine.execution.call": ("Call", "current_call", "report_usage"),
     "engine.reading.task_state": ("TaskState",),
     "engine.verbs.task": ("AsyncTask", "Task"),

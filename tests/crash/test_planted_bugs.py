@@ -21,7 +21,7 @@ from holdfast.core.flows.requests import Append, Invoke, Park
 from holdfast.core.state import fold, rules
 from holdfast.engine.app import App
 from holdfast.engine.control import change
-from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import dispatcher
 from holdfast.engine.drivers import driver, invocation, loop_driver
 from holdfast.engine.execution import execution as runs

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.definitions.tool import Tool
 from holdfast.testing import expect
 
 ROOT = Path(__file__).parents[2]

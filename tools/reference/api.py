@@ -9,8 +9,10 @@ from typing import Any, get_args
 
 import holdfast
 from holdfast import testing
+from holdfast.core.events import Effect
 from holdfast.core.messages import Form
-from holdfast.engine.definitions.agent import Agent, CheckpointStrategy, Effect, OnChange, OnDoubt, Tool
+from holdfast.engine.definitions.agent import Agent, CheckpointStrategy, OnChange
+from holdfast.engine.definitions.tool import OnDoubt, Tool
 from holdfast.engine.people.thread import Thread
 from holdfast.engine.people.user import User
 from holdfast.engine.verbs.task import Block

@@ -22,13 +22,13 @@ from holdfast.core.flows.requests import (
 from holdfast.core.state.shapes import Step
 
 
-def settle_all(surroundings: Surroundings, wants: Mapping[str, StepRequest]) -> Subflow:
+def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) -> Subflow:
     """See to calls that nobody came back to: no task ends while one of them is open."""
     while True:
         known = next((step for step in surroundings.state.steps.values() if step.unsettled), None)
         if known is None:
             return
-        request = wants.get(known.key)
+        request = requests.get(known.key)
         if request is not None:
             yield from settle(surroundings, known, request)
         elif known.status == "running" and surroundings.state.mock:

@@ -12,8 +12,8 @@ from holdfast.core import names
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import Undo
-from holdfast.engine.definitions.agent import Tool, undo_name
 from holdfast.engine.definitions.signature import Parameters
+from holdfast.engine.definitions.tool import Tool, undo_name
 from holdfast.engine.execution import step_request
 from holdfast.engine.logs.log import Log
 

@@ -17,8 +17,9 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Fields, Usage
 from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import Undo
-from holdfast.engine.definitions.agent import Agent, Tool, as_errors, as_retry, undo_name
+from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.signature import Parameters, parameters_of
+from holdfast.engine.definitions.tool import Tool, as_errors, as_retry, undo_name
 from holdfast.engine.execution.call import Call
 
 _DECLARED = (Tool, Agent)

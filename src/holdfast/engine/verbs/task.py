@@ -20,8 +20,9 @@ from holdfast.core.state import budget
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
-from holdfast.engine.definitions.agent import Agent, Tool, undo_name
+from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.signature import parameters_of
+from holdfast.engine.definitions.tool import Tool, undo_name
 from holdfast.engine.drivers import parallel
 from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.execution import mocks
@@ -90,7 +91,7 @@ class Task:
         """Call a tool, as its declared effect asks. Its arguments are given by name."""
         if unnamed:
             raise InvalidValue(f"{tool!r} was given {len(unnamed)} arguments without a name", hint="name each of them")
-        request = self._call_want(tool, arguments)
+        request = self._call_request(tool, arguments)
         return self._drive("call", tool.parameters.result, flows.step, request)
 
     def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
@@ -100,14 +101,14 @@ class Task:
         """
         from holdfast.engine.verbs import tool_calls  # only agents that talk need it
 
-        calls = tool_calls.of_reply(reply, tools, self._call_want)
+        calls = tool_calls.of_reply(reply, tools, self._call_request)
         tool_calls.refuse_unsaid(calls, self.messages.calls().open)
-        wants = [call.request for call in calls if call.request is not None]
+        requests = [call.request for call in calls if call.request is not None]
 
         def say(outcomes: Sequence[Any]) -> list[dict[str, Any]]:
             return tool_calls.say_results(self, calls, outcomes)
 
-        return self._together("call_tools", wants, say)
+        return self._together("call_tools", requests, say)
 
     def map(
         self,
@@ -376,7 +377,7 @@ class Task:
     def _say(self, event: ev.Event) -> None:
         self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
 
-    def _call_want(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
+    def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
         request = mocks.mocked(
@@ -397,7 +398,7 @@ class Task:
         if isinstance(fn, Tool | Agent):
             _refuse_no_mapping(fn, item)
         if isinstance(fn, Tool):
-            return self._call_want(fn, item)
+            return self._call_request(fn, item)
         if isinstance(fn, Agent):
             given = self._child_input(fn, item)
             return lambda execution, branch: waits.spawn(execution, branch, options["name"] or fn.name, fn, given)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from holdfast.core import codec
 from holdfast.core.errors import EffectConflict, HoldfastError, InvalidMessage, InvalidValue, StepFailed
 from holdfast.core.flows.requests import StepRequest
-from holdfast.engine.definitions.agent import Tool
+from holdfast.engine.definitions.tool import Tool
 
 
 class Speaker(Protocol):

@@ -1,0 +1,175 @@
+"""@tool: what a function does to the world, and what is done when its answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any, Literal, get_args, overload
+
+from msgspec import UNSET
+
+from holdfast.core import limits, names
+from holdfast.core.durations import ONCE_ONLY, Duration, Retry, seconds
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Effect
+from holdfast.engine.definitions.signature import Parameters, name_of
+
+OnDoubt = Literal["ask", "fail", "retry"]
+
+
+class Tool:
+    """A function with a declared effect on the world. Calling it calls the function."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        effect: Effect = "once",
+        risk: str = "",
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        reconcile: Callable[..., Any] | None = None,
+        reconcile_after: Duration = 2.0,
+        compensate: Callable[..., Any] | None = None,
+        unique: str = "",
+        on_doubt: OnDoubt = "ask",
+        redact: Sequence[str] = (),
+        mock: Any = UNSET,
+    ) -> None:
+        """`effect` is what it does to the world, and decides what happens if its process dies in the middle of a call.
+
+        Calls of a `risk` wait for approval where the agent or the contract says so. Errors in `retry_on` are tried
+        again; any other error of a `once` tool may mean that it happened. A call in doubt is looked up with
+        `reconcile`, not before `reconcile_after`; if that cannot tell, `on_doubt` decides. `compensate` undoes a call
+        when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
+        stay out of the log. `mock` answers for it in mock tasks.
+        """
+        self.fn = fn
+        self.parameters = Parameters(fn, name=name)
+        self.name = names.short_name(self.parameters.name, "tool's name")
+        self.effect = one_of(effect, Effect, "effect")
+        self.risk = risk
+        self.retry = None if retry is None else as_retry(retry)
+        self.retry_on = as_errors(retry_on, self.name)
+        limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
+        self.timeout = None if limit is None else seconds(limit, "timeout")
+        self.reconcile = reconcile
+        self.reconcile_after = seconds(reconcile_after, "reconcile_after")
+        self.compensate = compensate
+        self.unique = unique
+        self.on_doubt = one_of(on_doubt, OnDoubt, "on_doubt")
+        self.redact = frozenset(redact)
+        self.mock = mock
+        self.is_async = self.parameters.is_async
+        self.__doc__ = fn.__doc__
+        self._check()
+
+    def _check(self) -> None:
+        if self.effect == "transaction" and self.is_async:
+            raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
+        if self.effect == "transaction" and "connection" not in self.parameters.given:
+            raise InvalidValue(
+                f"transaction tool {self.name!r} takes no connection, so it could not write with its record",
+                hint=f"write def {self.parameters.name}(…, *, connection), or declare another effect",
+            )
+        for what, function in (("reconcile", self.reconcile), ("compensate", self.compensate)):
+            if function is not None and not callable(function):
+                raise InvalidValue(f"{what}={function!r} of {self.name!r} cannot be called", hint="give a function")
+        if self.compensate is not None:
+            undo_name(self.compensate)
+        known = self.parameters.names
+        named = [field for _, field, _, _ in Formatter().parse(self.unique) if field] if self.unique else []
+        fields = {field.split(".")[0].split("[")[0] for field in named}
+        for what, given in (("redact", self.redact), ("unique", fields)):
+            unknown = sorted(set(given) - known) if known is not None else []
+            if unknown:
+                raise InvalidValue(
+                    f"{what}= of {self.name!r} names {unknown[0]!r}", hint=f"it takes {sorted(known or ())}"
+                )
+        if self.effect in ("read", "idempotent") and self.reconcile is not None:
+            raise InvalidValue(f"tool {self.name!r} can be repeated", hint="reconcile= is for effect='once'")
+        if self.unique and self.effect == "read":
+            raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} {self.effect}>"
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """What it takes, as JSON Schema: what models and forms need."""
+        return self.parameters.schema()
+
+    def unique_key(self, arguments: Mapping[str, Any]) -> str:
+        """The key with a meaning of the user's, such as `order-17`; empty if there is none."""
+        if not self.unique:
+            return ""
+        try:
+            key = self.unique.format_map(dict(arguments))
+            return names.unique_key(key, self.name)
+        except (KeyError, IndexError, AttributeError) as error:
+            raise InvalidValue(
+                f"unique={self.unique!r} of {self.name!r} needs {error}", hint=f"it was given {sorted(arguments)}"
+            ) from None
+
+
+@overload
+def tool(fn: Callable[..., Any], /, **options: Any) -> Tool: ...
+@overload
+def tool(**options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a tool. The options are those of `Tool`; what declares no effect can be done `once` only.
+
+    >>> @tool(effect="read")
+    ... def look_up(city: str) -> dict: ...
+    >>> look_up.input_schema["required"]
+    ['city']
+    """
+
+    def declare(function: Callable[..., Any]) -> Tool:
+        return Tool(declared_function(function), **options)
+
+    return declare if fn is None else declare(fn)
+
+
+def declared_function(fn: Any) -> Any:
+    """Refuse what a decorator was given that is not a function."""
+    if not callable(fn):
+        raise InvalidValue(f"{fn!r} is not a function", hint="options are given by name: @tool(effect=…)")
+    return fn
+
+
+def undo_name(undo: Any) -> str:
+    """What something that undoes is called in the log."""
+    if getattr(undo, "__name__", "") == "<lambda>":
+        raise InvalidValue(
+            "a lambda cannot undo anything: the log names what does, and a resumed task finds it by that name",
+            hint="give a named function: def undo(…)",
+        )
+    return undo.name if isinstance(undo, Tool) else name_of(undo)
+
+
+def as_errors(given: Any, name: str) -> tuple[type[BaseException], ...]:
+    """Errors that are worth another try; one may be given as it is."""
+    listed: tuple[Any, ...] = (given,) if isinstance(given, type) else tuple(given)
+    for one in listed:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise InvalidValue(f"retry_on= of {name!r} has {one!r}", hint="give exceptions: retry_on=[ConnectionError]")
+    return listed
+
+
+def as_retry(given: Retry | int | None) -> Retry:
+    """A number of attempts as a policy."""
+    if given is None:
+        return ONCE_ONLY
+    return given if isinstance(given, Retry) else Retry(attempts=given)
+
+
+def one_of(value: str, allowed: Any, what: str) -> Any:
+    if value not in get_args(allowed):
+        raise InvalidValue(f"{what}={value!r} is not known", hint=f"use one of {', '.join(get_args(allowed))}")
+    return value
