@@ -1,4 +1,7 @@
-"""What users and we ourselves test with."""
+"""What users and we ourselves test with. Imports the public names and the engine.
+
+Public: `crash_everywhere`, `World`, `expect`, `check_upcasts`. For stores: `conformance`. From outside: `auditor`.
+"""
 
 from __future__ import annotations
 

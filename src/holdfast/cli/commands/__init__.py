@@ -1,1 +1,1 @@
-"""One module a command: `list_.py` holds `list_`, which is `holdfast list`."""
+"""One module a command: `list_.py` holds `list_`, which is `holdfast list`. Imports the rest of cli."""

@@ -1,1 +1,4 @@
-"""What people type: values, agents, changes to tasks, and the commands suggested to them. Imports cli and cli/show."""
+"""What people type: values, agents, changes to tasks, and the commands suggested to them.
+
+Imports cli and cli/show.
+"""

@@ -1,7 +1,7 @@
 """The only serializer: values, events, blobs and digests as bytes, and back. Imports events and errors.
 
-Others say `from holdfast.core import codec`: `pack unpack resolve draft decode chain genesis fingerprint dump load` and
-the plain data between log and store (`Head Draft Write Group Stored Snapshot Summary`).
+Import it as `from holdfast.core import codec`. Most used: `pack unpack resolve draft decode chain fingerprint dump load`,
+and the plain data between log and store: `Head Draft Write Group Stored LoggedEvent Snapshot Summary UniqueKey`.
 """
 
 from __future__ import annotations

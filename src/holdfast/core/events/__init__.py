@@ -1,7 +1,8 @@
-"""Every fact a log can hold. Imports only what stands beside it in core (names, phases, limits).
+"""Every fact a log can hold. Imports only what stands beside it in core.
 
-`base` has Event and the parts events are made of, `lifecycle` a task's life and its work, `knowledge` what an agent
-learns, `changes` patches as they are written. Others say `from holdfast.core import events as ev`.
+`base` has Event and the parts events are made of, `lifecycle` a task's life, `steps` work, waits and approvals,
+`knowledge` what an agent learns, `changes` patches, `kinds` every event by its stored name. Import it as
+`from holdfast.core import events as ev`.
 """
 
 from __future__ import annotations

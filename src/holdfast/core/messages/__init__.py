@@ -1,6 +1,6 @@
-"""Typed messages, and the forms providers know them in. Imports the codec and errors.
+"""Typed messages, and the forms in which providers know them. Imports the codec and errors.
 
-Others use `Message Text ToolCall ToolResult`, `parse render check repair` and `tokens.count`.
+Used from outside: `Message Text ToolCall ToolResult`, `parse render check repair`, and `tokens` (counting).
 """
 
 from __future__ import annotations

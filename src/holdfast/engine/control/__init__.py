@@ -1,4 +1,5 @@
 """What people and other tasks do to a task: answers, signals, patches, cancellation. Imports logs and reading.
 
-Others use `change signal answer approval settle patch cancel`, `append` and the policy for lost events, `divergence`.
+Used from outside: `change.change`, which applies what `answers`, `patches` and `lifecycle` decide; `append` (events by
+hand); `late_results`; and `divergence`, the policy for logs that lost events.
 """

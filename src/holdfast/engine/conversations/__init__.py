@@ -1,4 +1,4 @@
 """The conversation a branch sees: its own messages and those of its thread. Imports logs.
 
-Others use `Conversation`, `ThreadView` and what became of calls that were cut off (`call_outcomes`).
+Used from outside: `Conversation`, `ThreadView` and `CallOutcomes` (what became of calls that were cut off).
 """

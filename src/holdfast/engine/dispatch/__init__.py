@@ -1,4 +1,4 @@
 """Which process works on which task: begin, claim, resume, fork. Imports verbs and control.
 
-Others use `Dispatcher` and `Assignment`.
+Used from outside: `Dispatcher`, `Assignment` and `TaskOptions`.
 """

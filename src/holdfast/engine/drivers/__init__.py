@@ -1,4 +1,5 @@
-"""Answers what flows ask for, for def agents and for async ones. Imports execution.
+"""Answers what flows ask for: `driver` for def agents, `loop_driver` for async ones. Imports execution.
 
-Others use `drive`, `drive_async`, `Invocation`, `parallel` and threads that can be abandoned (`abandonable`).
+Used from outside: `drive`, `drive_async`, `Invocation` (a call of a user's function), `parallel`, and `abandonable`
+(threads that can be left behind).
 """

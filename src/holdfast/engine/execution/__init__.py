@@ -1,4 +1,4 @@
-"""One claimed task being worked on: pending writes, what each branch sees, linked logs. Imports conversations and logs.
+"""One claimed task being worked on: pending writes, what each branch sees, linked logs. Imports conversations.
 
-Others use `Execution` (def agents), `LoopExecution` (async ones), `StepRequest`s made by `step_request`, and `call`.
+Used from outside: `Execution` (def agents), `LoopExecution` (async ones), `step_request` and `call`.
 """

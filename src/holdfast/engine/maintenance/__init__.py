@@ -1,4 +1,4 @@
 """Care of a store: export, copy, retention, checks. Imports logs and reading.
 
-Others use `export import_lines copy collect findings`.
+Used from outside: `export`, `copy.verified_copy`, `retention.collect` and `doctor.examine`.
 """

@@ -1,4 +1,4 @@
 """Users and threads: state that outlives a task, and erasing it. Imports control and logs.
 
-Others use `User` and `Thread`.
+Used from outside: `User` and `Thread`.
 """

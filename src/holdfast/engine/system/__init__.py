@@ -1,4 +1,4 @@
-"""Time, random ids and the end of the process: what the engine takes from the operating system. Imports only core.
+"""Time, random bytes and the end of the process: what the engine takes from the operating system. Imports core.
 
-Others use `Clock`, `SystemClock`, the entropy of `entropy`, and `exits`.
+Used from outside: `Clock`, `SystemClock`, `entropy.random_hex` and `exits.run`.
 """

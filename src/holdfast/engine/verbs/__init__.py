@@ -1,4 +1,4 @@
 """What user code calls: Task, AsyncTask, the state bag. A verb is a line into a flow. Imports drivers.
 
-Others use `Task AsyncTask Block`.
+Used from outside: `Task AsyncTask Block`.
 """

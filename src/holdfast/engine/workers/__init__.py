@@ -1,4 +1,4 @@
 """Claims many tasks and keeps them alive. Imports dispatch.
 
-Others use `Worker`, `Schedule` and `factory.worker`.
+Used from outside: `Worker`, `Schedule`, `factory.worker` and `health`.
 """

@@ -1,4 +1,4 @@
 """The store for several machines. Imports psycopg, so it is imported when a server is named.
 
-Others use `PostgresStore`.
+Used from outside: `PostgresStore`.
 """

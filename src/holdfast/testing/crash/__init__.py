@@ -1,4 +1,4 @@
-"""Crashes agents at every point and checks what came of it. Imports the public face and the engine.
+"""Crashes agents at every point and checks what came of it. Imports the public names and the engine.
 
-Others use `crash_everywhere CrashReport CrashFailed` and `World`.
+Used from outside: `everywhere.crash_everywhere`, `world.World` and `faults` (file systems that fail).
 """
