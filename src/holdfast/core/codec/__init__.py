@@ -1,6 +1,6 @@
 """The only serializer: values, events, blobs and digests as bytes, and back. Imports events and errors.
 
-Import it as `from holdfast.core import codec`. Most used: `pack unpack resolve draft decode chain fingerprint dump load`,
+Import it as `from holdfast.core import codec`. Most used: `pack unpack resolve draft decode chain fingerprint dump`,
 and the plain data between log and store: `Head Draft Write Group Stored LoggedEvent Snapshot Summary UniqueKey`.
 """
 
