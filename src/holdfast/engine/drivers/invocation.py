@@ -169,7 +169,7 @@ class TransactionInvocation:
     """One call of a function inside a transaction of the store: its result is recorded in the same, or nothing is."""
 
     def __init__(self, asked: Transact, execution: Execution) -> None:
-        self._wish = asked
+        self._asked = asked
         self._execution = execution
         self._outcome: Outcome | None = None
         self._started_us = execution.logs.clock.now_us()
@@ -177,14 +177,14 @@ class TransactionInvocation:
 
     def work(self, connection: Any) -> Group:
         """Called inside the transaction."""
-        invocation = Invocation(self._wish.act, self._execution, connection)
+        invocation = Invocation(self._asked.act, self._execution, connection)
         outcome = invocation.outcome(invocation.make)
         if not isinstance(outcome, Outcome):
             outcome = self._failed(TypeError("a transaction tool cannot be awaited"))
         self._outcome = outcome
         if outcome.value is None:
             raise NothingToCommit
-        recorded = self._wish.record(outcome)
+        recorded = self._asked.record(outcome)
         return Group((self._execution.log.draft([recorded]), *self._execution.linked_logs.writes([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:

@@ -101,12 +101,12 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
 async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
     call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late)
-    batch_committed = execution.future()
-    call.tell(lambda: execution.tell(batch_committed))
+    answered = execution.future()
+    call.tell(lambda: execution.tell(answered))
     THREADS.start(call)
     try:
         async with asyncio.timeout(invocation.request.timeout):
-            await batch_committed
+            await answered
     except TimeoutError:
         if call.abandon():
             return invocation.in_doubt()

@@ -536,7 +536,7 @@ class Execution:
 
 
 def _deliver(tickets: Sequence[Ticket]) -> None:
-    """Told by the committing thread that something has landed, or has not."""
+    """Take in, from the committing thread, what became of groups."""
     for ticket in tickets:
         execution = cast("Execution", ticket.waiter)
         with execution.lock:

@@ -127,9 +127,9 @@ class LoopExecution(Execution):
         if self._in_flight is None:
             self.submit_batch()
         if not entry.settled:
-            batch_committed: asyncio.Future[Any] = self.future()
-            entry.tell = lambda done: resolve(batch_committed)
-            await batch_committed
+            written: asyncio.Future[Any] = self.future()
+            entry.tell = lambda done: resolve(written)
+            await written
         if self.linked_logs.is_stale:
             await asyncio.to_thread(self.linked_logs.reread)
         return entry.result()
@@ -354,10 +354,10 @@ class LoopExecution(Execution):
         if self.invocations:
             self.look_later()
 
-    def tell(self, batch_committed: asyncio.Future[None]) -> None:
+    def tell(self, answered: asyncio.Future[None]) -> None:
         """Resolve a future from another thread."""
         try:
-            self._loop.call_soon_threadsafe(resolve, batch_committed)
+            self._loop.call_soon_threadsafe(resolve, answered)
         except RuntimeError:
             return  # the loop is gone, and so is whoever waited
 
