@@ -44,7 +44,8 @@ def _line(folder: Path, title: str, page: str) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """What a page says first, as plain text."""
-    first = next((part for part in text.split("\n\n")[1:] if part[:1].isalpha() or part[:1] in "`*"), "")
+    """Return the first sentence of a page as plain text; skip the line of a decision that names its packages."""
+    parts = (part for part in text.split("\n\n")[1:] if not part.startswith("**Where:**"))
+    first = next((part for part in parts if part[:1].isalpha() or part[:1] in "`*"), "")
     plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(first.split())).replace("**", "")
     return re.split(r"(?<=\.) ", plain)[0].rstrip(".:") + "."
