@@ -1,4 +1,4 @@
-"""docs/llms.txt: the pages of the docs, listed for language models in the order of the site. See `reference.py`."""
+"""docs/llms.txt: the pages of the docs, listed for language models in the order of the site. See `__main__.py`."""
 
 from __future__ import annotations
 

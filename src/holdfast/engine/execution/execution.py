@@ -165,7 +165,7 @@ class Execution:
     # Writing
 
     def record(self, record: Append) -> Any:
-        """Write what was said and these events, as `Record` says."""
+        """Write what immediate verbs recorded and these events, as `Append` says."""
         with self.lock:
             if record.deferred:
                 if self.agent.checkpoint != "every_step" and self._is_deferred(record):

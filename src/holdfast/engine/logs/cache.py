@@ -58,7 +58,7 @@ class Kept(Struct, frozen=True):
 
 
 class Spoken(Struct, frozen=True):
-    """What was said in a thread up to a seq, as `talk.py` reads it. Nobody changes its lists."""
+    """What was said in a thread up to a seq, as `thread_view` reads it. Its lists are never changed."""
 
     head: Head
     seqs: list[int]

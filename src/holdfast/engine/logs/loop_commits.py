@@ -19,7 +19,7 @@ class CommitWaiter(Protocol):
 
 
 class LoopDelivery:
-    """The one way into a loop. Tickets on it wait for a Landing."""
+    """Brings settled tickets into an event loop, each to its CommitWaiter."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
