@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.core import events
     from holdfast.core.codec import Secret, pack
-    from holdfast.core.durations import Retry
     from holdfast.core.errors import (
         ApprovalDenied,
         BudgetExceeded,
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.core.events import Failure, Usage
     from holdfast.core.flows.requests import DidNotHappen, Happened, Unknown
     from holdfast.core.phases import Machine
+    from holdfast.core.retries import Retry
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open
@@ -96,7 +96,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "core.codec": ("Secret", "pack"),
-    "core.durations": ("Retry",),
+    "core.retries": ("Retry",),
     "core.events": ("Failure", "Usage"),
     "core.flows.requests": ("DidNotHappen", "Happened", "Unknown"),
     "core.phases": ("Machine",),

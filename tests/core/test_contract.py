@@ -10,7 +10,7 @@ import holdfast
 from holdfast import InvalidValue, TaskState
 from holdfast.core import limits
 from holdfast.core.codec import Group, Origin
-from holdfast.core.durations import PHASES
+from holdfast.core.phases import PHASES
 from holdfast.core.state import contract
 from holdfast.engine.logs.log import Log
 from tests.legal import histories, json_values

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from holdfast.core import codec, events as ev, names
-from holdfast.core.durations import PHASES
 from holdfast.core.errors import (
     Diverged,
     HoldfastError,
@@ -14,6 +13,7 @@ from holdfast.core.errors import (
     InvalidValue,
     TaskFinished,
 )
+from holdfast.core.phases import PHASES
 from holdfast.core.state import rules
 from holdfast.core.state.fold import fold
 from tests.legal import LOG, any_event, endings, histories, rows_of

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 import holdfast
 from holdfast import InvalidTransition, InvalidValue, Machine, agent, events as ev
 from holdfast.core import phases
-from holdfast.core.durations import PHASES
+from holdfast.core.phases import PHASES
 from holdfast.testing import crash_everywhere
 from tests.engine.both import KINDS, Crash, declarer, events
 

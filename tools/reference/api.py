@@ -1,4 +1,4 @@
-"""docs/api.md: every public name with its signature and what its docstring says. Made of the code by `reference.py`."""
+"""docs/api.md: every public name with its signature and docstring. Written by `python -m tools.reference docs`."""
 
 from __future__ import annotations
 
@@ -207,9 +207,7 @@ def _annotation(given: Any) -> str:
     text = given if isinstance(given, str) else inspect.formatannotation(given)
     for name, choice in _CHOICES.items():
         text = re.sub(rf"\b{name}\b", " | ".join(f'"{one}"' for one in get_args(choice)), text)
-    text = re.sub(
-        r"(?:holdfast|contracts|upkeep|outside|timeline|ev|msgspec|os|collections)\.(?:\w+\.)*(?=[A-Z])", "", text
-    )
+    text = re.sub(r"(?:holdfast|contracts|timeline|ev|msgspec|os|collections)\.(?:\w+\.)*(?=[A-Z])", "", text)
     text = re.sub(r"Literal\[(.+?)\]", lambda found: found[1].replace("'", '"').replace(", ", " | "), text)
     return text.replace("typing.", "")
 

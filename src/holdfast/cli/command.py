@@ -27,7 +27,7 @@ LOOKING = frozenset(
 def command(
     name: str, *, lines: bool = False, store: bool = True, namespace: bool = True
 ) -> Callable[[Body], click.Command]:
-    """Make a command of a function that takes a Place first. With `lines` it also gives JSON Lines.
+    """Make a command of a function that takes an Environment first. With `lines` it also gives JSON Lines.
 
     Without `store` it opens none; without `namespace` it looks after tenants itself.
     """

@@ -51,7 +51,7 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [code for code in known() if code.startswith(incomplete)]
 
 
-def _seen(ctx: click.Context, style: Callable[[Environment], list[str]]) -> list[str]:
+def _seen(ctx: click.Context, look: Callable[[Environment], list[str]]) -> list[str]:
     """What is seen in the store that the command would look into. A shell that completes is no place for errors."""
     try:
         environment = Environment(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
@@ -60,7 +60,7 @@ def _seen(ctx: click.Context, style: Callable[[Environment], list[str]]) -> list
     if environment.path is None or not os.path.exists(environment.path):
         return []
     try:
-        return style(environment)
+        return look(environment)
     except HoldfastError:
         return []
     finally:

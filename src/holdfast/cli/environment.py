@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from holdfast.core.errors import HoldfastError, TaskNotFound
-
-if TYPE_CHECKING:
-    from holdfast import App
-
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.show.style import Style, clean, err_look, out_look
-from holdfast.core.errors import InvalidValue, NotAStore, StoreReadOnly
+from holdfast.core.errors import HoldfastError, InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast import Agent, App, Queue
@@ -104,9 +97,11 @@ class Environment:
 
     def _is_empty_server(self) -> bool:
         """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
-        if not self.url.startswith(("postgres:", "postgresql:")):
-            return False
         from holdfast.engine.reading.schema import schema_of
+        from holdfast.engine.reading.values import is_server
+
+        if not is_server(self.url):
+            return False
 
         return schema_of(self.url, None).found == 0
 

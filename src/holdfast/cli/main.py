@@ -74,8 +74,8 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        environment = "holdfast.cli.demo" if cmd_name == "demo" else f"holdfast.cli.commands.{cmd_name}_"
-        return getattr(importlib.import_module(environment), "demo" if cmd_name == "demo" else f"{cmd_name}_")
+        module = "holdfast.cli.demo" if cmd_name == "demo" else f"holdfast.cli.commands.{cmd_name}_"
+        return getattr(importlib.import_module(module), "demo" if cmd_name == "demo" else f"{cmd_name}_")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -11,8 +11,18 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from holdfast.core import limits, names
-from holdfast.core.durations import PHASES
 from holdfast.core.errors import InvalidTransition, InvalidValue
+
+PHASES: dict[str, tuple[str, ...]] = {
+    "idle": ("planning", "error"),
+    "planning": ("executing", "error"),
+    "executing": ("reflecting", "waiting_feedback", "error"),
+    "waiting_feedback": ("executing", "error"),
+    "reflecting": ("planning", "executing", "done", "error"),
+    "done": ("error",),
+    "error": (),
+}
+"""The phases of an agent and where each may go."""
 
 
 class Moves(Struct, frozen=True, omit_defaults=True):

@@ -93,8 +93,8 @@ def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
     yield f"{'seq':>4} {'seconds':>8}  {'event':<15} {'about':<17} {'took':>8}   value"
     for record in app.events(id):
         about, value = _told(record.event, app)
-        environment = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
-        yield cut(f"{environment}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
+        prefix = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
+        yield cut(f"{prefix}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
         if record.seq in ends:
             yield click.style(f"{'':>13}  {ends[record.seq]}", fg="red")
 

@@ -52,8 +52,8 @@ def lines(
         tokens, cost = tokens + line.tokens, cost + (line.cost or 0.0)
         if full or not line.dull:
             time = "" if _is_narrow(style) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
-            environment = f"{record.seq:>5}{time}  "
-            yield style.paint(environment, "dim") + one(line, style, len(environment))
+            prefix = f"{record.seq:>5}{time}  "
+            yield style.paint(prefix, "dim") + one(line, style, len(prefix))
     if tokens or cost:
         yield style.paint(f"{'':>17}spent {spent(tokens, cost)}", "dim")
 

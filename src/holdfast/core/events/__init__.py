@@ -25,7 +25,6 @@ from holdfast.core.events.changes import (
 )
 from holdfast.core.events.kinds import (
     BY_KIND as BY_KIND,
-    COLD_KINDS as COLD_KINDS,
     KIND as KIND,
     Erased as Erased,
 )

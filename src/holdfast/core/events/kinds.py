@@ -1,4 +1,4 @@
-"""Every kind of event, by its stored name. An event class counts once the module that holds it is imported here."""
+"""Every kind of event, by its stored name. The tables fill themselves from the event classes of this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,3 @@ KIND: dict[type[Event], str] = {cls: kind_of(cls) for cls in Event.__subclasses_
 
 
 BY_KIND: dict[str, type[Event]] = {kind: cls for cls, kind in KIND.items()}
-
-
-COLD_KINDS = ("checkpoint_made", "decision_made", "message_added", "rolled_back", "turn_started")
-"""Kinds read by index when someone asks, since the hot state keeps only their count (law 6)."""

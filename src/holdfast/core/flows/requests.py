@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import events as ev
 from holdfast.core.codec import UniqueKey
-from holdfast.core.durations import Retry
 from holdfast.core.events import Effect, Event, Fields, Usage
+from holdfast.core.retries import Retry
 from holdfast.core.state.shapes import State, Step
 
 
@@ -65,7 +65,7 @@ class Recall(Struct, frozen=True, gc=False):
 
 
 class FindOwner(Struct, frozen=True, gc=False):
-    """Who has a unique key, and what became of that call; answered with an Owned, or None if nobody has it."""
+    """Who has a unique key, and what became of that call; answered with a KeyOwner, or None if nobody has it."""
 
     unique: str
 

@@ -212,13 +212,13 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
     keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, _fingerprint(request)),)
     answer = yield Append((event,), decided=True, unique_keys=keys)
     if isinstance(answer, KeyTaken):
-        if not (yield from _owner_is_gone(surroundings, place, same, request)):
+        if not (yield from _key_may_be_taken(surroundings, place, same, request)):
             return False
         answer = yield Append((event,), decided=True, unique_keys=keys, freed_keys=(request.unique,))
     return answer is True
 
 
-def _owner_is_gone(surroundings: Surroundings, place: str, same: dict[str, Any], request: StepRequest) -> Subflow:
+def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, Any], request: StepRequest) -> Subflow:
     """Somebody has the unique key: True if it is free to take after all, else their outcome is ours, or we wait."""
     owned: KeyOwner | None = yield FindOwner(request.unique)
     if owned is None:
@@ -263,6 +263,7 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
     attempt: int = ended["attempts"]
     if attempt < request.retry.attempts and _may_repeat(error, request):
         now_us: int = yield Now()
+        # Core draws nothing at random: the clock's microseconds stand in for it, and the time is recorded.
         retry_us = now_us + int(request.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
         same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}

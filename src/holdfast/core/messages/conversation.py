@@ -1,7 +1,6 @@
-"""Conversations: read and written in each provider's form, kept in whole groups, repaired, and checked at the door.
+"""Conversations in each provider's form: parsed, rendered, and checked at the door. `grouping` repairs them.
 
-A *group* is what can only be kept or left out together: a message of the user; or a reply with its reasoning, all its
-calls and all their results. Everything here takes messages and gives messages; nothing is ever dropped without a word.
+What a form cannot carry, `losses` names.
 """
 
 from __future__ import annotations
@@ -119,12 +118,6 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
             else:
                 joined.append(message)
     return joined
-
-
-# Groups
-
-
-# Repair
 
 
 # At the door

@@ -1,4 +1,4 @@
-"""What others do to a task: signals, answers, settlements, cancellation. Each reads the log, decides and appends."""
+"""Signals, answers, approvals, settlements. Each gives a decision, which `change.change` applies to the log."""
 
 from __future__ import annotations
 

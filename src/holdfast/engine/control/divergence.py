@@ -37,7 +37,7 @@ def head_missing(logs: Logs, log: Log) -> list[Stored]:
     """The head of a log in memory is not in the store: freeze the task, unless its log was removed as a whole."""
     if logs.store.tombstone(log.name) is not None:
         return []
-    if log.unclaimed is not None and _has(logs, log.name, log.unclaimed):
+    if log.head_before_claim is not None and _has(logs, log.name, log.head_before_claim):
         raise LeaseLost(f"task {log.name!r}: its claim at seq {log.head.seq} went down with the server")
     if log.name[0] == "@":
         raise Diverged(log.name, log.head.seq, logs.head(log.name).seq, frozen=False)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 from holdfast.core import names
-from holdfast.core.durations import Duration, Retry, seconds
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.phases import Machine
+from holdfast.core.retries import Retry
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.engine.definitions.signature import Parameters
 from holdfast.engine.definitions.state_versions import States, Upcaster

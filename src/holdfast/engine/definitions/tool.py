@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args, overload
 from msgspec import UNSET
 
 from holdfast.core import limits, names
-from holdfast.core.durations import ONCE_ONLY, Duration, Retry, seconds
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
+from holdfast.core.retries import ONCE_ONLY, Retry
 from holdfast.engine.definitions.signature import Parameters, name_of
 
 OnDoubt = Literal["ask", "fail", "retry"]

@@ -118,7 +118,7 @@ class Dispatcher:
             time.sleep(limits.FOLLOW_SECONDS)
 
     async def work_async_when_free(self, assignment: Assignment, wait: float) -> Log:
-        """The same on the running event loop."""
+        """`work_when_free` on the running event loop."""
         import asyncio
 
         until = time.monotonic() + wait
@@ -131,7 +131,7 @@ class Dispatcher:
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
     async def work_async(self, assignment: Assignment) -> Log:
-        """The same on the running event loop; a `def` agent gets a thread."""
+        """`work` on the running event loop; a `def` agent gets a thread."""
         import asyncio
 
         from holdfast.engine.dispatch.loop_claim import begin_async, work_async

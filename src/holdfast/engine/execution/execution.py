@@ -404,7 +404,7 @@ class Execution:
         self.logs.committer.submit(group, self.deliver, self)
 
     def batch_committed(self, ticket: Ticket) -> None:
-        """Take in what became of a flight, and send the next one."""
+        """Take in what became of a batch, and submit the next one."""
         assert self._in_flight is not None
         batch, said, write = self._in_flight
         try:
@@ -425,7 +425,7 @@ class Execution:
         self.submit_next()
 
     def reread(self, batch: list[PendingWrite]) -> None:
-        """A flight was refused because the log moved on. Whoever writes next reads why: here nobody may wait."""
+        """A batch was refused because the log moved on. The next write reads why: this thread must not wait."""
         self._queue.extendleft(reversed(batch))
         self._in_flight = None
 

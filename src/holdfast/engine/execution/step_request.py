@@ -12,10 +12,11 @@ from msgspec import UNSET, Raw
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Secret
-from holdfast.core.durations import Duration, Retry, seconds
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Fields, Usage
 from holdfast.core.flows.requests import StepRequest
+from holdfast.core.retries import Retry
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.signature import Parameters, parameters_of

@@ -64,6 +64,11 @@ def open_store(
     return _open_sqlite(path, level or "full", snapshots_kept, at_us)
 
 
+def is_server(url: str) -> bool:
+    """Whether an address names a PostgreSQL server."""
+    return url.startswith(("postgres:", "postgresql:"))
+
+
 def path_of(url: str) -> str | None:
     """Return the file of a store that is one; None for a server or memory."""
     if url.startswith("sqlite:///"):

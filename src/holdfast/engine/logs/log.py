@@ -1,7 +1,4 @@
-"""Logs: load one, append to it, walk through forks, keep snapshots.
-
-Loading is the newest valid snapshot plus the tail. A fork's past is read from its parents, so it copies nothing.
-"""
+"""One log and its state: draft, append, fold what was written, claim the task, take snapshots when they are due."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Log:
         return self.folded
 
     @property
-    def unclaimed(self) -> Head | None:
+    def head_before_claim(self) -> Head | None:
         """The head before the claim that was read last, if nothing has come after it.
 
         The claims of workers are not waited for: a server that goes down may lose one, until something else is written.
@@ -156,7 +153,7 @@ class Log:
 
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""
-        if not self.lost and self.unclaimed is None:
+        if not self.lost and self.head_before_claim is None:
             self._logs.heads.remember(self.name, self.head, 0 if self.folded is None else self.folded.turn)
 
     def refresh(self) -> list[Stored]:
@@ -211,7 +208,12 @@ class Log:
 
     def kept(self) -> Kept | None:
         """A copy of the state for a cache; None if it is not known what it stands on."""
-        if self.folded is None or self.ground is None or self.folded.seq != self.head.seq or self.unclaimed is not None:
+        if (
+            self.folded is None
+            or self.ground is None
+            or self.folded.seq != self.head.seq
+            or self.head_before_claim is not None
+        ):
             return None
         if self._weight - self._sized_at > max(limits.CACHE_SIZED_BYTES, self._size):
             self._size, self._sized_at = len(codec.dump(self.folded)), self._weight

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError
-from holdfast.engine.logs.addresses import path_of
+from holdfast.engine.logs.addresses import is_server, path_of
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.schema import schema_of
 from holdfast.store.protocol import Query
@@ -42,7 +42,7 @@ def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
     """
     path = path_of(url)
     found = list(findings(opened, path))
-    if url.startswith(("postgres:", "postgresql:")):
+    if is_server(url):
         from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
 
         found = [*doctor_postgres.findings(url), *found]

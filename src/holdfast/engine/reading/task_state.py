@@ -76,7 +76,7 @@ class TaskState:
 
     @property
     def interrupted(self) -> bool:
-        """Running, as far as the log knows, but its holder is dead."""
+        """Running, as far as the log knows, but its worker is dead, or silent for longer than its lease."""
         holder = self._state.summary.holder
         lease = self._state.summary.lease_seconds
         return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)

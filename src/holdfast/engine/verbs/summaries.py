@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from holdfast.core import codec, events as ev
 from holdfast.core.context import transcript
 from holdfast.core.context.window import summary_room
-from holdfast.core.durations import Duration, Retry
+from holdfast.core.durations import Duration
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows import step as flows
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.messages.tokens import Basis, Counter, estimate
+from holdfast.core.retries import Retry
 from holdfast.engine.conversations.conversation import Conversation, Stretch, WindowLimits, installed
 from holdfast.engine.definitions.signature import parameters_of
 from holdfast.engine.drivers.invocation import is_awaitable

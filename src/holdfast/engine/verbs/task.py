@@ -10,12 +10,13 @@ from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import moment
-from holdfast.core.durations import Duration, Retry, seconds
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.phases import moved
+from holdfast.core.retries import Retry
 from holdfast.core.state import budget
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State

@@ -25,7 +25,7 @@ from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed
 from holdfast.store.queues import ClaimRequest, Due
 
-Taken = Literal["", "dead", "lease"]
+TakenFrom = Literal["", "dead", "lease"]
 Lost = dict[str, Literal["dead", "lease"]]
 Dispatchers = Callable[[str], Dispatcher]
 
@@ -47,7 +47,7 @@ class Claimed(Struct, frozen=True):
 
     namespace: str
     name: str
-    taken: Taken
+    taken: TakenFrom
     rows: list[Stored]
 
 
@@ -173,9 +173,9 @@ class Claiming:
         dispatcher = self._dispatchers(tenant)
         logs, held = dispatcher.logs, dispatcher.held
         sweeps = logs.store.holder() in lost
-        taken: dict[str, Taken] = {}
+        taken: dict[str, TakenFrom] = {}
         written: dict[str, Write] = {}
-        lonely: list[Summary] = []
+        without_linked_logs: list[Summary] = []
 
         def claim(due: Due) -> Write | None:
             summary = due.summary
@@ -184,9 +184,9 @@ class Claiming:
                 return None
             if len(taken) >= limit:
                 return None
-            pins = _pins(logs, summary) if summary.claims == 0 else NOTHING
+            pins = _pins(logs, summary) if summary.claims == 0 else NO_PINS
             if pins is None:
-                lonely.append(summary)
+                without_linked_logs.append(summary)
                 return None
             taken[summary.id] = lost.get(summary.holder or "", "") if summary.status == "running" else ""
             held.add(summary.id)
@@ -214,21 +214,21 @@ class Claiming:
         if logs.committer.observers:
             made = [written[name] for name in claimed]
             logs.committer.observe(made, [Placed(0 if one.expect is None else one.expect.seq + 1, ()) for one in made])
-        for summary in lonely:
+        for summary in without_linked_logs:
             logs.pins(summary.user, summary.thread)  # begins what they look at; the next round takes them
         return [Claimed(tenant, name, taken[name], rows) for name, rows in claimed.items()]
 
 
-NOTHING = Pins()
+NO_PINS = Pins()
 
 
-def _write(logs: Logs, due: Due, taken: Taken, pins: Pins) -> Write:
+def _write(logs: Logs, due: Due, taken: TakenFrom, pins: Pins) -> Write:
     """The claim of a task that is due."""
     summary, store = due.summary, logs.store
     event = TaskClaimed(
         holder=store.holder(),
         lease_seconds=store.lease_seconds,
-        pins=None if pins is NOTHING else pins,
+        pins=None if pins is NO_PINS else pins,
         taken=taken,
     )
     at_us = logs.clock.now_us()
@@ -239,7 +239,7 @@ def _write(logs: Logs, due: Due, taken: Taken, pins: Pins) -> Write:
 def _pins(logs: Logs, summary: Summary) -> Pins | None:
     """How far its user's and its thread's logs have come; None if they have to be begun first."""
     if summary.user is None and summary.thread is None:
-        return NOTHING
+        return NO_PINS
     user = None if summary.user is None else logs.store.head(names.user_log(summary.user))
     thread = None if summary.thread is None else logs.store.head(names.thread_log(summary.thread))
     if (summary.user is not None and user is None) or (summary.thread is not None and thread is None):

@@ -13,10 +13,10 @@ from holdfast.store.protocol import Outcome
 from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
 
 
-class MemoryEars:
+class MemoryWakeListener:
     """Woken by whoever writes a task that is ready."""
 
-    def __init__(self, forget: Callable[[MemoryEars], None]) -> None:
+    def __init__(self, forget: Callable[[MemoryWakeListener], None]) -> None:
         self._event = threading.Event()
         self._forget = forget
 
@@ -49,7 +49,7 @@ class MemoryQueues:
         self._holder = holder
         self._rates: dict[tuple[str, str], tuple[float, int]] = {}
         self._serves: dict[str, str] = {}
-        self._ears: list[MemoryEars] = []
+        self._ears: list[MemoryWakeListener] = []
 
     def tell(self) -> None:
         """A task became ready."""
@@ -115,12 +115,12 @@ class MemoryQueues:
     def announced(self) -> list[ServedRow]:
         return [ServedRow(holder, serves, 0) for holder, serves in self._serves.items() if serves]
 
-    def listen(self) -> MemoryEars:
-        ears = MemoryEars(self._forget)
+    def listen(self) -> MemoryWakeListener:
+        ears = MemoryWakeListener(self._forget)
         self._ears.append(ears)
         return ears
 
-    def _forget(self, ears: MemoryEars) -> None:
+    def _forget(self, ears: MemoryWakeListener) -> None:
         self._ears = [one for one in self._ears if one is not ears]
 
 

@@ -39,7 +39,7 @@ from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth,
 _PAUSE_SECONDS = 0.5
 
 
-class PostgresEars:
+class PostgresWakeListener:
     """A connection of its own that listens. When it breaks, something may have been missed, so that counts as heard."""
 
     def __init__(self, links: Connections) -> None:
@@ -227,8 +227,8 @@ class PostgresQueues:
     def announced(self) -> list[ServedRow]:
         return [ServedRow(*row) for row in self._links.rows(queries.ANNOUNCED, prepare=False)]
 
-    def listen(self) -> PostgresEars:
-        return PostgresEars(self._links)
+    def listen(self) -> PostgresWakeListener:
+        return PostgresWakeListener(self._links)
 
 
 _PRIORITY = 13

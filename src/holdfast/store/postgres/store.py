@@ -1,6 +1,6 @@
 """A store in a PostgreSQL database: any number of processes on any number of machines.
 
-Writing is `postgres_writer`'s; reading may be repeated on another connection when one is lost.
+Writing is `writer`'s; reading may be repeated on another connection when one is lost.
 With `durability="full"` an acknowledged event survives a crash of the server; with `"process"` it survives our own.
 """
 

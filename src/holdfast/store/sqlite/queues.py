@@ -26,7 +26,7 @@ from holdfast.store.sqlite.rows import to_summary
 _QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.01
 
 
-class SqliteEars:
+class SqliteWakeListener:
     """Looks at the version of the file now and then: often at first, less often while nothing happens."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -173,8 +173,8 @@ class SqliteQueues:
         with self._reading() as reader:
             return [ServedRow(*row) for row in fetch_all(reader, q.ANNOUNCED) if self._alive(row[0])]
 
-    def listen(self) -> SqliteEars:
-        return SqliteEars(connect(self._path, "process", vfs=None, exclusive=False))
+    def listen(self) -> SqliteWakeListener:
+        return SqliteWakeListener(connect(self._path, "process", vfs=None, exclusive=False))
 
 
 _PRIORITY = 12

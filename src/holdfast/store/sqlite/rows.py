@@ -30,7 +30,7 @@ def is_plain(group: Group) -> bool:
     return not beside and write.expect is not None and bool(write.drafts)
 
 
-class RowReader:
+class RowBatch:
     """Events of many logs, gathered for one statement."""
 
     def __init__(self) -> None:

@@ -140,7 +140,7 @@ class SqliteStore:
 
     def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
         """Plain events of many logs in one statement; if one conflicts, each group is seen to by itself."""
-        rows = shapes.RowReader()
+        rows = shapes.RowBatch()
         done: dict[int, Outcome] = {}
         for index, group in enumerate(groups):
             if shapes.is_plain(group):

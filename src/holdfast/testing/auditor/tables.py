@@ -30,6 +30,7 @@ POSTGRES = {
 }
 OPTIONS = (
     *("schema", "pooled", "direct", "connections", "lock_seconds", "statement_seconds", "wait_seconds", "durability"),
+    "lease_seconds",
 )
 """What an address may say that is meant for Holdfast and not for libpq."""
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 from holdfast.core.errors import HoldfastError, InvalidValue, Suspended
 from holdfast.engine.app import App
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.logs.addresses import is_server
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.system.clock import Clock
 from holdfast.testing.crash import invariants, lives
@@ -152,7 +153,7 @@ def crash_everywhere(
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
-    on_server = store.startswith(("postgresql://", "postgres://"))
+    on_server = is_server(store)
     known = store in ("sqlite", "memory:") or on_server
     if not known or mode not in ("process", "kill") or (mode, store) == ("kill", "memory:"):
         raise InvalidValue(
