@@ -210,7 +210,7 @@ def test_a_rollback_is_an_event_and_history_is_kept(app):
 def test_a_rollback_keeps_the_outcome_of_calls_so_that_they_are_not_made_again(app):
     worked(app)
     back = app.rollback("t", to=2)
-    assert back._hot.kept["k1"].result == P("msg-1")
+    assert back._state.kept["k1"].result == P("msg-1")
     assert dict(back.steps) == {}
 
 
