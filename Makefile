@@ -10,12 +10,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tests start compiles everything anew
 
-# The tests, quickest first; $(1) starts them. Pages of the docs take longest of what they are with, so they begin.
+# The tests, quickest first; $(1) starts them. Their folders are those of src/holdfast. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
-	$(1) tests/core tests/histories -n 2
-	$(1) tests/stores tests/engine -n 4
+	$(1) tests/core tests/histories tests/testing tests/test_*.py -n 2
+	$(1) tests/store tests/engine -n 4
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/faces -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm -n 3
 endef
 
 .PHONY: demo test test-all coverage check docs bench bench-peers bench-docs clean

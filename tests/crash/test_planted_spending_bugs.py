@@ -160,7 +160,7 @@ def _in_a_second_group(patch, which):
 
 def a_log_written_to_twice_in_a_group(patch):
     for module in (logs, runs):
-        patch.setattr(module, "joined", tuple)
+        patch.setattr(module, "merge_writes", tuple)
 
 
 def a_childs_last_result_may_come_with_its_end(bench):

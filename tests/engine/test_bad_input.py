@@ -12,7 +12,7 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.core.codec import Group, Head, Write
-from tests.engine.test_reading import step, worked
+from tests.engine.reading.test_reading import step, worked
 
 P = codec.pack
 

@@ -17,7 +17,7 @@ from holdfast.core.codec import Group
 from holdfast.engine.logs.committer import Ticket
 from holdfast.engine.maintenance import export
 from holdfast.store.protocol import Erasure
-from tests.engine.test_reading import step
+from tests.engine.reading.test_reading import step
 
 
 def erase(app, *seqs):

@@ -1,0 +1,110 @@
+"""What faces tell of a log: every kind of event in words, who is waited for, who did what, what gc would take."""
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Budget, Task, agent, events as ev, tool
+from holdfast.core import codec
+from holdfast.core.events import BY_KIND
+from holdfast.engine.maintenance import retention
+from holdfast.engine.reading import audit, inbox
+from holdfast.engine.reading.describe import as_json, describe
+
+HISTORIES = sorted((Path(__file__).parents[2] / "histories").glob("*.jsonl"))
+
+
+def records(path):
+    """Every event of a history, of people's logs too."""
+    from holdfast.engine.reading import timeline
+
+    with holdfast.open("memory:") as app:
+        app.import_(path)
+        for name in app.store.logs():
+            for record in timeline.records(app.logs, name):
+                yield app, record
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_every_event_of_every_history_can_be_told(path):
+    for app, record in records(path):
+        line = describe(record, app.logs.blob)
+        assert line.verb and isinstance(line.about, str) and line.took_us >= 0
+        shown = codec.parse(codec.text(as_json(record, app.logs.blob)))
+        assert shown["kind"] == record.kind and shown["seq"] == record.seq and shown["at"].endswith("Z")
+
+
+def test_every_kind_there_is_was_told():
+    seen = {record.kind for path in HISTORIES for _, record in records(path)}
+    assert set(BY_KIND) <= seen
+
+
+@tool(effect="once", risk="money")
+def pay(cents: int) -> str:
+    return "receipt"
+
+
+@agent(required_for_risk_levels=["money"])
+def shop(task: Task, cents: int) -> str:
+    task.decide("which shop?", "the near one", why="it rains")
+    return task.call(pay, cents=cents)
+
+
+@agent
+def asker(task: Task) -> str:
+    return task.ask("Which seat?", name="seat", timeout="1h")
+
+
+@agent(budget=Budget(steps=1, on_exceed="ask"))
+def thrifty(task: Task) -> int:
+    return sum(task.step(int, number, name="n") for number in (1, 2))
+
+
+def test_everybody_who_is_waited_for_is_in_the_inbox_once(app):
+    app.run(shop, {"cents": 7}, id="s")
+    app.run(asker, id="a")
+    app.run(thrifty, id="t")
+    found = {one.task: one for one in inbox.inbox_items(app.logs)}
+    assert {id: one.kind for id, one in found.items()} == {"s": "approval", "a": "question", "t": "budget"}
+    assert found["s"].arguments == {"cents": 7} and found["s"].tool == "pay" and found["s"].risk == "money"
+    assert found["a"].until_us - found["a"].since_us == pytest.approx(3_600_000_000, abs=1_000_000)
+    assert (found["t"].used, found["t"].of) == (1, 1)
+    app.answer("a", "seat", "aisle")
+    assert inbox.items_of(app.logs, "a") == []
+    with pytest.raises(holdfast.TaskNotFound):
+        inbox.items_of(app.logs, "nobody")
+
+
+def test_an_audit_tells_a_forks_past_once_and_finds_what_is_asked_for(app):
+    app.run(shop, {"cents": 7}, id="s")
+    app.approve("s", "pay", by="ana", why="fine")
+    app.run(shop, {"cents": 7}, id="s")
+    app.fork("s", id="f", by="ben")
+    every = list(audit.audit_rows(app.logs, audit.AuditQuery()))
+    assert len({(one.task, one.seq) for one in every}) == len(every)
+    assert [one.what for one in every if one.task == "f"] == ["forked"]
+    assert [one.what for one in audit.audit_rows(app.logs, audit.AuditQuery(task="f", tool="pay"))][-1] == "done"
+    (consent,) = audit.audit_rows(app.logs, audit.AuditQuery(by="ana"))
+    assert (consent.tool, consent.value, consent.about) == ("pay", "fine", "pay#1")
+    (choice,) = audit.audit_rows(app.logs, audit.AuditQuery(decision="NEAR"))
+    assert choice.about == "which shop?"
+    middle = consent.at_us
+    before = list(audit.audit_rows(app.logs, audit.AuditQuery(until_us=middle)))
+    after = list(audit.audit_rows(app.logs, audit.AuditQuery(since_us=middle + 1)))
+    assert len(before) + len(after) == len(every)
+
+
+def test_what_gc_says_it_would_take_is_what_it_takes(app):
+    for id in ("a", "b", "c"):
+        app.start("x", id=id)
+        app.append(id, ev.TaskCompleted(result=holdfast.pack(None)))
+    app.fork("a", id="living")
+    app.fork("b", id="ended")
+    app.cancel("ended")
+    for keep in (9, 1, 0):
+        would = retention.collectable(app.logs, older_than_us=None, keep=keep)
+        before = {row.id for row in app.list()}
+        app.gc(keep=keep)
+        assert before - {row.id for row in app.list()} == set(would)
+    assert retention.collectable(app.logs, older_than_us=None, keep=None) == []
