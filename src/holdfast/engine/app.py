@@ -582,13 +582,15 @@ class App:
         return self.logs.blob(hash)
 
     def is_interrupted(self, row: Summary) -> bool:
-        """Whether the process that worked on a running task is dead."""
-        return row.status == "running" and row.holder is not None and not self.store.alive(row.holder)
+        """Whether the worker of a running task is dead, or silent for longer than its lease."""
+        held = row.status == "running" and row.holder is not None
+        return held and not self.store.alive(row.holder or "", row.lease_seconds)
 
     def on_events(self, observer: Observer) -> None:
         """Call `observer(log, events)` after this process has appended events to a log, in the thread that wrote them.
 
-        It must be quick. What it raises is logged, and fails nothing.
+        It must be quick: others wait for it. What it raises is logged, and fails nothing. A worker for several tenants
+        names a log `tenant!id`.
         """
         self.logs.committer.observers.append(observer)
 

@@ -305,6 +305,11 @@ _SPENDING = (ev.StepStarted, ev.StepCompleted, ev.StepSettled, ev.StepFailed, ev
 # What providers report
 
 
+def may_report(value: Any) -> bool:
+    """Whether a result may carry usage: a cheap look before it is decoded."""
+    return "usage" in value if type(value) is dict else hasattr(value, "usage")
+
+
 def reported(value: Any) -> Usage | None:
     """The usage that a model's answer carries, in any of the forms providers give it."""
     if not isinstance(value, dict):

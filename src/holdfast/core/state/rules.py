@@ -16,6 +16,7 @@ from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, Task
 from holdfast.core.events import KIND, Event
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import State, Step
+from holdfast.core.state.summary import ROLLED_BACK
 from holdfast.core.wording import verb_of
 
 _AFTER_THE_END = (
@@ -58,7 +59,8 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
         )
     back = past.copy()
     at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}
-    back.summary = replace(now.summary, stage=past.summary.stage, **at_rest)
+    rolled_back = {name: getattr(past.summary, name) for name in ROLLED_BACK}
+    back.summary = replace(now.summary, **rolled_back, **at_rest)
     back.effects, back.divergence = now.effects, now.divergence
     back.result, back.failure, back.cancel = UNSET, None, None
     back.waits, back.approvals = {}, {}

@@ -89,6 +89,9 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             return {}
 
 
+ROLLED_BACK = ("stage",)
+"""Columns that a rollback takes back to what they were; the others stay as they are."""
+
 _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 SUMMARISED = frozenset[type[Event]](
     (

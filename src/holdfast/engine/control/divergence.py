@@ -115,7 +115,7 @@ def _beginning(logs: Logs, state: State) -> ev.TaskCreated | None:
     kept = {name: getattr(state, name) for name in (*own, "risks", "contract", "state_version")}
     listed = ("agent", "user", "thread", "parent", "deadline_us", "queue", "priority", "mock")
     kept |= {name: getattr(state.summary, name) for name in listed}
-    return ev.TaskCreated(**kept, input=_whole(logs, state.input) or {})
+    return ev.TaskCreated(**kept, queue_key=state.summary.key, input=_whole(logs, state.input) or {})
 
 
 def _mark(logs: Logs, memory: Memory, lost: _Lost, head_seq: int) -> ev.TaskDiverged:

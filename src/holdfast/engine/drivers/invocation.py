@@ -114,9 +114,8 @@ class Invocation:
             raw = codec.pack(value, "the result of step %r", self.key)
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
-        told = "usage" in value if type(value) is dict else hasattr(value, "usage")
         usage = None
-        if told or self.usage is not None:
+        if self.usage is not None or budget.may_report(value):
             usage = self._spent(codec.unpack(raw, self._execution.logs.blob) if self.usage is None else None)
         kept = codec.hidden_value(raw, self.request.secrets) if self.request.secrets else raw
         return Outcome(kept, None, False, usage, self.started_us)

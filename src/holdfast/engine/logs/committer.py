@@ -71,6 +71,8 @@ class Committer:
         self._transacting: int | None = None
         self._born = Generation.now
         self.observers: list[Observer] = []
+        self.tenant = ""
+        """Before the names of logs that observers are told of, if this is the committer of a tenant."""
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
@@ -128,7 +130,7 @@ class Committer:
             )
             for observer in self.observers:
                 try:
-                    observer(write.log, events)
+                    observer(f"{self.tenant}!{write.log}" if self.tenant else write.log, events)
                 except Exception:  # noqa: BLE001 — it watches; what was written is written
                     _report("an observer of events failed")
 

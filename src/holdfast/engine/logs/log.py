@@ -25,6 +25,9 @@ from holdfast.store.protocol import Placed
 if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
 
+_QUICK = StepCompleted if StepCompleted not in SUMMARISED else None
+"""The event that is drafted the short way: it changes nothing that a list shows."""
+
 
 class Log:
     """One log and its state, as far as it has been read or written here. Not shared between threads."""
@@ -114,7 +117,7 @@ class Log:
         drafts: list[Draft] = []
         blobs: tuple[Blob, ...] = ()
         for event in events:
-            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is StepCompleted else None
+            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is _QUICK else None
             if quick is not None:
                 drafts.append(quick)
                 continue

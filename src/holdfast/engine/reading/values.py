@@ -22,3 +22,4 @@ from holdfast.core.limits import MAX_PAGE_SIZE as MAX_PAGE_SIZE, MAX_SEQ as MAX_
 from holdfast.core.names import BLOCK_QUEUE as BLOCK_QUEUE, task_log as task_log, user_log as user_log
 from holdfast.core.state.shapes import ENDED as ENDED
 from holdfast.engine.logs.addresses import is_server as is_server, path_of as path_of
+from holdfast.engine.logs.committer import Observer as Observer, PlacedEvent as PlacedEvent

@@ -76,7 +76,9 @@ def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], q
 
 def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
     logs = dispatcher.logs
-    return Dispatcher(Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost), None, dispatcher.prices)
+    own = Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost)
+    own.committer.observers, own.committer.tenant = logs.committer.observers, namespace
+    return Dispatcher(own, None, dispatcher.prices)
 
 
 def _tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:

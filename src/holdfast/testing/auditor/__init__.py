@@ -27,8 +27,8 @@ Place = str | os.PathLike[str]
 TERMINAL = {"task_completed": "completed", "task_failed": "failed", "task_cancelled": "cancelled"}
 FIRST = {"task_created", "task_forked"}
 AWAKENING = {"task_reopened", "rolled_back"}
-LATE = {"step_observed", "child_spent", "task_diverged"}
-"""What may come after an end: late answers, what a child spends that goes on, a loss that is noticed."""
+LATE = {"step_observed", "child_spent", "task_diverged", "budget_raised"}
+"""What may come after an end: late answers, what a child still spends, a loss that is noticed, a raised budget."""
 
 LINKED = {
     "user_patched": b'"patch"',
