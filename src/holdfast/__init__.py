@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
-    from holdfast.engine.execution.call import Call, current_call, report_usage
+    from holdfast.engine.execution.call import Call, current_call, report_usage, sending
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.verbs.task import AsyncTask, Task
     from holdfast.engine.workers.schedule import Schedule
@@ -107,7 +107,7 @@ _PLACES = {
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.tool": ("Tool", "tool"),
-    "engine.execution.call": ("Call", "current_call", "report_usage"),
+    "engine.execution.call": ("Call", "current_call", "report_usage", "sending"),
     "engine.reading.task_state": ("TaskState",),
     "engine.verbs.task": ("AsyncTask", "Task"),
     "engine.workers.schedule": ("Schedule",),
@@ -220,5 +220,6 @@ __all__ = [
     "open",
     "pack",
     "report_usage",
+    "sending",
     "tool",
 ]

@@ -31,7 +31,17 @@ This page is made of the code: `python -m tools.reference docs`.
 """
 
 _DECLARING = ("Retry", "Budget", "Price", "Machine", "Secret")
-_CALLS = ("current_call", "report_usage", "Call", "Happened", "DidNotHappen", "Unknown", "NotDone", "Connection")
+_CALLS = (
+    "sending",
+    "current_call",
+    "report_usage",
+    "Call",
+    "Happened",
+    "DidNotHappen",
+    "Unknown",
+    "NotDone",
+    "Connection",
+)
 _DATA = ("StatePatch", "Usage", "Failure", "pack")
 _CHOICES: dict[str, Any] = {
     "CheckpointStrategy": CheckpointStrategy,

@@ -287,3 +287,29 @@ def test_a_crash_anywhere_in_parent_or_child_is_survived(crash_everywhere, kind)
         assert len(paid) == len(set(paid)) == 2
 
     crash_everywhere(parent, agents=[child], check=check, setup=lambda app: paid.clear(), store="memory:")
+
+
+@pytest.mark.parametrize("way", ["spawn", "map"])
+def test_a_parents_policy_binds_its_children(app, way):
+    paid = []
+
+    @tool(effect="once", risk="external_action")
+    def pay(euros: int) -> str:
+        paid.append(euros)
+        return "paid"
+
+    @agent
+    def clerk(task, euros: int):
+        return task.call(pay, euros=euros)
+
+    @agent(required_for_risk_levels=["external_action"])
+    def shop(task):
+        if way == "map":
+            return task.map(clerk, [{"euros": 3}])
+        return task.spawn(clerk, {"euros": 3})
+
+    assert app.run(shop, id="t").status == "waiting" and paid == []
+    [item] = app.inbox()
+    assert item.kind == "approval" and item.agent == "clerk"
+    app.approve(item.task, item.key, by="ana")
+    assert app.run(shop, id="t").status == "completed" and paid == [3]

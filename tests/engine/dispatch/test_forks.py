@@ -108,7 +108,7 @@ def test_a_recorded_fork_touches_nothing(app, either):
 def test_a_recorded_fork_fails_as_its_parent_did(app, either):
     made = []
 
-    @tool(effect="once")
+    @tool(effect="once", definite=[ValueError])
     def pay() -> None:
         made.append(1)
         raise ValueError("declined")

@@ -191,8 +191,8 @@ def test_retry_on_lets_a_once_tool_be_repeated_for_the_errors_it_names(app, eith
     def worker(task):
         return (yield task.call(pay, amount=3))
 
-    failed = app.run(worker, id="t")
-    assert failed.status == "failed" and "ConnectionResetError" in failed.failure.message and tries == [3, 3]
+    waiting = app.run(worker, id="t")
+    assert waiting.status == "waiting" and waiting.waiting.kind == "doubt" and tries == [3, 3]
 
 
 # In doubt
@@ -640,22 +640,28 @@ def test_not_done_frees_the_key(app, either):
     assert app.run(shop, {"amount": 5}, id="u").result == "receipt", "other arguments: the key was free"
 
 
-def test_a_failed_unique_call_fails_for_the_next_caller_too(app):
-    """It may have happened: nobody makes it again by chance."""
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_unique_call_that_raised_is_waited_for_by_the_next_caller(app, clock, happened):
+    """It may have happened: it is not made again before it is settled."""
     paid = []
 
     @tool(effect="once", unique="order-{order}")
     def pay(order: int) -> str:
         paid.append(order)
-        raise ConnectionError("lost")
+        if len(paid) == 1:
+            raise ConnectionError("lost")
+        return "paid"
 
     @agent
     def shop(task):
         return task.call(pay, order=17)
 
-    app.run(shop, id="t")
-    failed = app.run(shop, id="u")
-    assert failed.status == "failed" and "lost" in failed.failure.message and len(paid) == 1
+    assert [app.run(shop, id=id).waiting.kind for id in ("t", "u")] == ["doubt", "doubt"] and len(paid) == 1
+    assert app.get("u").waiting.why == "call 'pay#1' of task 't', which has the key 'order-17', is in doubt"
+    app.settle("t", "pay#1", happened=happened, result="receipt" if happened else None, by="ana")
+    clock.advance(3600)
+    results = [app.run(shop, id=id).result for id in ("t", "u")]
+    assert results == (["receipt", "receipt"] if happened else [None, "paid"]) and len(paid) == 2 - happened
 
 
 def test_a_unique_key_outlives_its_owner(app, clock):
@@ -1040,7 +1046,7 @@ def test_a_secret_inside_a_redacted_value_is_hidden_too(app, url, secret):
     def worker(task):
         task.call(send, credentials=secret)
 
-    assert app.run(worker, id="t").status == "failed"
+    assert app.run(worker, id="t").status == "waiting"
     assert TOKEN.encode() not in spied(app, url)
 
 
@@ -1191,7 +1197,7 @@ def test_the_tool_calls_of_a_reply_are_made_at_once_and_become_messages_in_order
         time.sleep(0.05 / n)
         return {"n": n}
 
-    @tool(effect="once")
+    @tool(effect="once", definite=[ValueError])
     def broken() -> str:
         raise ValueError("no such thing")
 

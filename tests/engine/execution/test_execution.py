@@ -201,7 +201,7 @@ def test_an_error_of_a_once_tool_is_not_repeated_unless_it_says_that_nothing_was
 
     assert app.run(worker, {"sure": True}, id="sure").result == "paid"
     world.requests.clear()
-    assert app.run(worker, {"sure": False}, id="unsure").status == "failed"
+    assert app.run(worker, {"sure": False}, id="unsure").waiting.kind == "doubt"
     assert world.requests == ["pay"]
 
 

@@ -96,7 +96,7 @@ def test_what_failed_is_not_undone(app, either):
     def undo(call):
         undone.append(call.step)
 
-    @tool(effect="idempotent", compensate=undo)
+    @tool(effect="idempotent", compensate=undo, definite=[ValueError])
     def broken() -> None:
         raise ValueError("no")
 

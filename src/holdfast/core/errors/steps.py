@@ -12,15 +12,28 @@ class StepFailed(HoldfastError):
 
     code = "step-failed"
 
-    def __init__(self, key: str, attempts: int, type: str, message: str) -> None:
+    def __init__(self, key: str, attempts: int, type: str, message: str, *, maybe_done: bool = False) -> None:
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        unsure = "; it may have happened, and this exact call is not made again before it is settled"
         super().__init__(
-            f"step {key!r} failed after {tries}: {type}: {message}",
+            f"step {key!r} failed after {tries}: {type}: {message}{unsure if maybe_done else ''}",
             hint="catch StepFailed to go on without it; a failed task can be resumed",
             step=key,
             attempts=attempts,
             type=type,
+            reason=message,
+            **({"maybe_done": True} if maybe_done else {}),
         )
+
+    @property
+    def reason(self) -> str:
+        """What the step's function raised: its type and message."""
+        return f"{self.details['type']}: {self.details['reason']}"
+
+    @property
+    def maybe_done(self) -> bool:
+        """Whether the call may have happened all the same: it raised, and its destination can't be asked."""
+        return bool(self.details.get("maybe_done"))
 
 
 class ApprovalDenied(StepFailed):

@@ -65,7 +65,11 @@ class StepCompleted(Event, frozen=True):
 
 
 class StepFailed(Event, frozen=True):
-    """A step failed for good. One that is `safe` is known not to have happened."""
+    """A step failed for good. One that is `safe` is known not to have happened.
+
+    One that is `maybe_done` may have happened: the task does not make the same call again before it is settled. `undo`
+    names what undoes it, should the task not come to a good end.
+    """
 
     key: str
     name: str
@@ -79,13 +83,22 @@ class StepFailed(Event, frozen=True):
     source: str = ""
     safe: bool = False
     usage: Usage | None = None
+    maybe_done: bool = False
+    undo: str = ""
 
 
 class StepDoubted(Event, frozen=True):
-    """An announced call whose outcome nobody knows."""
+    """An announced call whose outcome is unknown.
+
+    `failure` is the exception the call raised after it may have had its effect. Before `until_us` an abandoned thread
+    may still be at it: until then only the word that it happened is taken.
+    """
 
     key: str
     why: str = ""
+    failure: Failure | None = None
+    until_us: int = 0
+    usage: Usage | None = None
 
 
 class StepSettled(Event, frozen=True):

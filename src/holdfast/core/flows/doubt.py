@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.core import codec, events as ev
 from holdfast.core.flows.requests import (
+    Advise,
     Append,
     DidNotHappen,
     Happened,
@@ -19,6 +21,7 @@ from holdfast.core.flows.requests import (
     Surroundings,
     Unfit,
 )
+from holdfast.core.state.fold import POLICY
 from holdfast.core.state.shapes import Step
 
 
@@ -64,14 +67,44 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             if (yield Append((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
                 yield Park("doubt")
             return
-    if request.on_doubt == "retry":
-        yield not_happened(known, "policy")
-    elif request.on_doubt == "fail":
-        failure = ev.Failure("InDoubt", f"nobody knows whether {known.key!r} happened", code="in-doubt")
-        failed = ev.StepFailed(key=known.key, name=known.name, failure=failure, attempts=known.attempts)
-        yield Append((failed,), decided=True)
+    policy = request.on_doubt if known.raised is None else request.on_raise
+    if policy == "retry" and (known.raised is None or known.attempts < max(request.retry.attempts, 2)):
+        yield from _again(known, request)
+    elif policy in ("fail", "retry"):
+        yield from _give_up(known, request)
     else:
         yield Park("doubt")
+
+
+def _again(known: Step, request: StepRequest) -> Subflow:
+    """Make a call again although it may have happened, as its tool declares."""
+    if known.raised is None:
+        yield not_happened(known, POLICY)
+        return
+    now_us: int = yield Now()
+    retry_us = now_us + int(request.retry.delay(known.attempts) * 1_000_000)
+    same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
+    same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
+    yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
+
+
+def _give_up(known: Step, request: StepRequest) -> Subflow:
+    """Fail although the call may have happened. The task does not make it again before it is settled."""
+    unknown = ev.Failure("InDoubt", f"it is not known whether {known.key!r} happened", code="in-doubt")
+    failure = known.raised or unknown
+    failed = ev.StepFailed(
+        key=known.key, name=known.name, failure=failure, attempts=known.attempts, maybe_done=True, undo=request.undo
+    )
+    if (yield Append((failed,), decided=True)) and not request.declared:
+        yield Advise(request.tool, how_to_declare(request.tool))
+
+
+def how_to_declare(tool: str) -> str:
+    """One line on what to declare of a tool that raised, or lost its answer."""
+    return (
+        f"tool {tool!r} raised, and may have had its effect: declare what it does. effect='read' or 'idempotent' if it "
+        "can be repeated, effect='once' with reconcile= if not, definite=[…] for errors that mean it did nothing"
+    )
 
 
 def _reconcile_after(surroundings: Surroundings, known: Step, request: StepRequest) -> float:

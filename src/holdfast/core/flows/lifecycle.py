@@ -6,13 +6,14 @@ from typing import Protocol
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import failures
-from holdfast.core.errors import Cancelled, LeaseLost, StepFailed, StoreError, Suspended, TurnLimit
+from holdfast.core.errors import Cancelled, LeaseLost, NotRecorded, StepFailed, StoreError, Suspended, TurnLimit
 from holdfast.core.events import Event, Failure
 from holdfast.core.flows.doubt import settle_all
 from holdfast.core.flows.requests import (
     Append,
     AwaitIdle,
     Branch,
+    Park,
     PinLinked,
     RunBody,
     StepRequest,
@@ -21,7 +22,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import may_begin, step
-from holdfast.core.state.shapes import Undo
+from holdfast.core.state.shapes import State, Undo
 
 
 class Rules(Protocol):
@@ -132,14 +133,16 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
         yield Append()
     state_seq = work.state.seq
     unable: list[str] = []
-    if work.state.undo or work.state.undoing:
+    if work.state.undo or work.state.undoing or _unsure_to_undo(work.state):
         yield from _begin_undo(work, failure)
         branch = Branch("~undo", work.state.seq, work.state.turn)
         for one in list(reversed(work.state.undo)):
             try:
                 yield from step(work, branch, work.undoing(one))
-            except StepFailed as error:
+            except (NotRecorded, StepFailed) as error:
                 unable.append(f"{one.step or one.name} could not be undone: {error.message}")
+    unsure = (one for one in work.state.maybe_done.values() if one.status == "failed")
+    unable += [f"{one.key} may have happened: {one.failure.message if one.failure else ''}" for one in unsure]
     if failure is None:
         by, why = work.state.cancel or ("", "")
         return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
@@ -147,6 +150,14 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
 
 
 def _begin_undo(work: Work, failure: Failure | None) -> Subflow:
+    """Begin to undo when every call has its outcome: one that may have happened is asked about first."""
     while not work.state.undoing:
         yield from settle_all(work, work.called)
-        yield Append((ev.UndoStarted(failure=failure),), decided=True)
+        if _unsure_to_undo(work.state):
+            yield Park("doubt")
+        else:
+            yield Append((ev.UndoStarted(failure=failure),), decided=True)
+
+
+def _unsure_to_undo(state: State) -> bool:
+    return any(one.status == "failed" and one.undo for one in state.maybe_done.values())

@@ -89,6 +89,8 @@ class Park(Struct, frozen=True, gc=False):
 
     why: ev.WaitKind
     wake_us: int | None = None
+    note: str = ""
+    """What people are told besides."""
 
 
 class RunChild(Struct, frozen=True, gc=False):
@@ -98,6 +100,13 @@ class RunChild(Struct, frozen=True, gc=False):
     agent: Any
     input: Fields
     step: str
+
+
+class Advise(Struct, frozen=True, gc=False):
+    """Tell the developer something about a tool, once a process."""
+
+    tool: str
+    text: str
 
 
 class RunBody(Struct, frozen=True, gc=False):
@@ -119,7 +128,8 @@ class AwaitIdle(Struct, frozen=True, gc=False):
 
 
 Request = (
-    Now
+    Advise
+    | Now
     | Append
     | Invoke
     | Transact
@@ -169,6 +179,12 @@ class Outcome(Struct, frozen=True, gc=False):
     timed_out: bool = False
     usage: Usage | None = None
     started_us: int = 0
+    sent: bool = True
+    """False if the function said that it would mark its sending, and raised before it did."""
+
+
+ErrorTest = Callable[[BaseException], bool]
+"""Says of an exception whether it is one of those a tool declares."""
 
 
 class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
@@ -188,10 +204,16 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     undo: str = ""
     approval: bool = False
     approval_seconds: float | None = None
-    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    retry_on: ErrorTest | None = None
+    definite: ErrorTest | None = None
     reconcile: Callable[..., Any] | None = None
     reconcile_after: float = 2.0
     on_doubt: str = "ask"
+    on_raise: str = "ask"
+    """`on_doubt` for a call that raised after it may have had its effect."""
+    marks_sending: bool = False
+    declared: bool = True
+    """Whether the tool declares its effect."""
     on_change: str = "error"
     mock: Any = UNSET
     secrets: tuple[str, ...] = ()

@@ -64,11 +64,16 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
         if request.effect == "once" and known is not None and known.status in ("running", "doubt"):
             yield from settle(surroundings, known, request)
             continue
+        if known is not None and known.raised is not None and known.status == "void":
+            yield from _definite_failure(known, request)  # it was settled: the call did not happen
+            continue
         refuse_to_begin(surroundings, state, branch, key)
         if state.summary.deadline_us is not None:
             yield from before_deadline(state)
         if state.budget is not None or state.payers:
             yield from within_budget(surroundings, key, request)
+        if request.effect == "once" and state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
+            continue
         if request.tool and (yield from _answered_elsewhere(surroundings, key, known, request)):
             surroundings.underway.pop(key, None)
             continue
@@ -100,6 +105,15 @@ def recorded_result(state: State, branch: Branch, known: Step) -> Raw:
         raise _failed(known)
     branch.last = (known.key, known.result)
     return known.result
+
+
+def _known_to_be_unsure(state: State, key: str, request: StepRequest) -> Subflow:
+    """Whether the same call failed before in this task and may have happened: then its outcome is this one's too."""
+    for one in state.maybe_done.values():
+        if one.tool == request.tool and codec.same_fields(one.input, request.input):
+            yield Append(_again(key, one, request, one.key), decided=True)
+            return True
+    return False
 
 
 def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
@@ -153,8 +167,13 @@ def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | N
         yield Append((ev.StepDoubted(key=key, why="no answer in time"),))
         return None
     assert outcome.error is not None
+    if request.effect == "once" and not is_definite(outcome, request):
+        failure = failures.failure(outcome.error, secrets=request.secrets)
+        why = f"it raised {failure.type}, and may have happened"
+        yield Append((ev.StepDoubted(key=key, why=why, failure=failure, usage=outcome.usage),))
+        return None
     yield from _after_failure(
-        outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, request
+        outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, request, sent=outcome.sent
     )
     return None
 
@@ -251,17 +270,20 @@ def _wait_for_owner(unique: str) -> Subflow:
             return
         now_us = yield Now()
         if owned.step.status == "doubt" or now_us - begun_us > limits.UNIQUE_WAIT_US:
-            yield Park("doubt", now_us + limits.UNIQUE_WAIT_US)
+            doing = "in doubt" if owned.step.status == "doubt" else "under way"
+            note = f"call {owned.take.step!r} of task {owned.take.log!r}, which has the key {unique!r}, is {doing}"
+            yield Park("doubt", now_us + limits.UNIQUE_WAIT_US, note)
             return
         pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 
 
-def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest) -> Subflow:
-    """Record that a try failed, and whether another one is due. What is sure not to be done frees its key."""
+def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest, *, sent: bool = True) -> Subflow:
+    """Record that an attempt failed, and whether another one is due. A call that was surely not made frees its key."""
     failure = failures.failure(error, secrets=request.secrets)
-    freed_keys = (request.unique,) if request.unique and isinstance(error, NotDone) else ()
+    definite = request.effect in ("once", "transaction") or _is_declared_definite(error, request)
+    freed_keys = (request.unique,) if request.unique and definite else ()
     attempt: int = ended["attempts"]
-    if attempt < request.retry.attempts and _may_repeat(error, request):
+    if attempt < request.retry.attempts and (not sent or _may_repeat(error, request)):
         now_us: int = yield Now()
         # Core draws nothing at random: the clock's microseconds stand in for it, and the time is recorded.
         retry_us = now_us + int(request.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
@@ -270,8 +292,23 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
         tried["attempt"] = attempt
         yield Append((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), freed_keys=freed_keys)
     else:
-        safe = request.effect == "once" and _may_repeat(error, request)
-        yield Append((ev.StepFailed(**ended, failure=failure, safe=safe),), freed_keys=freed_keys)
+        safe = request.effect == "once"
+        unsure = bool(request.undo) and request.effect == "idempotent" and not _is_declared_definite(error, request)
+        undo: dict[str, Any] = {"maybe_done": True, "undo": request.undo} if unsure else {}
+        yield Append((ev.StepFailed(**ended, failure=failure, safe=safe, **undo),), freed_keys=freed_keys)
+
+
+def _definite_failure(known: Step, request: StepRequest) -> Subflow:
+    """A call that raised did not happen, as its destination or a person said: it is tried again, or it failed."""
+    assert known.raised is not None
+    same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
+    same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
+    if known.attempts < request.retry.attempts:
+        now_us: int = yield Now()
+        retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
+        yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
+    else:
+        yield Append((ev.StepFailed(**same, attempts=known.attempts, safe=True),), decided=True)
 
 
 def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Event, ...]:
@@ -285,7 +322,7 @@ def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Ev
     }
     same |= {"input": request.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
     if known.failure is not None:
-        return (ev.StepFailed(**same, failure=known.failure),)
+        return (ev.StepFailed(**same, failure=known.failure, maybe_done=known.maybe_done),)
     return (ev.StepCompleted(**same, result=known.result),)
 
 
@@ -422,14 +459,23 @@ def _failed(step: Step) -> StepFailed:
     assert failure is not None
     if failure.code == ApprovalDenied.code:
         return ApprovalDenied(step.key, failure.message)
-    return StepFailed(step.key, step.attempts, failure.type, failure.message)
+    return StepFailed(step.key, step.attempts, failure.type, failure.message, maybe_done=step.maybe_done)
+
+
+def is_definite(outcome: Outcome, request: StepRequest) -> bool:
+    """Whether a `once` call that raised surely did not happen."""
+    assert outcome.error is not None
+    return not outcome.sent or _is_declared_definite(outcome.error, request)
+
+
+def _is_declared_definite(error: Exception, request: StepRequest) -> bool:
+    declared = (request.definite, request.retry_on if request.effect == "once" else None)
+    return isinstance(error, NotDone) or any(test(error) for test in declared if test is not None)
 
 
 def _may_repeat(error: Exception, request: StepRequest) -> bool:
     if isinstance(error, NotDone):
         return True
-    return (
-        isinstance(error, request.retry_on)
-        if request.effect == "once"
-        else isinstance(error, request.retry_on or Exception)
-    )
+    if request.retry_on is None:
+        return request.effect != "once"
+    return request.retry_on(error)

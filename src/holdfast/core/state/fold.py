@@ -16,6 +16,9 @@ from holdfast.core.state import budget, fold_knowledge
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
 from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
 
+POLICY = "policy"
+"""Who settles a call that the tool's own policy has made again."""
+
 
 def fold(state: State | None, log: str, rows: Iterable[Stored]) -> State | None:
     """The state after `rows`, which follow what `state` has seen. Neither argument is changed."""
@@ -153,6 +156,8 @@ def _step_completed(state: State, event: ev.StepCompleted, seq: int, at_us: int)
     undo = event.undo or (begun.undo if begun is not None else "")
     if undo:
         _to_undo(state, event, undo, event.result)
+    if event.source and state.maybe_done:
+        state.maybe_done.pop(event.source, None)  # it has been handed over
     if state.approvals:
         _use_approval(state, event.key)
 
@@ -174,10 +179,14 @@ def _step_started(state: State, event: ev.StepStarted, seq: int, at_us: int) -> 
     _use_approval(state, event.key)
 
 
-def _to_undo(state: State, step: Step | ev.StepCompleted, name: str, result: Raw) -> None:
-    """Something was done that can be undone. The list outlives the turn, and a rollback too."""
-    place = address(state.turn, step.key) if state.turn else step.key
-    state.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result))
+def _to_undo(state: State, step: Step | ev.StepCompleted, name: str, result: Raw, *, maybe_done: bool = False) -> None:
+    """Something was done, or may have been, that can be undone. The list outlives the turn, and a rollback too."""
+    place = _address(state, step.key)
+    state.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result, maybe_done))
+
+
+def _address(state: State, key: str) -> str:
+    return address(state.turn, key) if state.turn else key
 
 
 def _use_approval(state: State, key: str) -> None:
@@ -193,7 +202,7 @@ def _attempt_failed(state: State, event: ev.AttemptFailed, seq: int, at_us: int)
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key")
         given = {name: getattr(event, name) for name in copied}
         begun = Step(**given, status="retrying", first_seq=seq, last_seq=seq, started_us=at_us)
-    failed = {"failure": event.failure, "failures": (*begun.failures, event.failure)}
+    failed: dict[str, Any] = {"failure": event.failure, "failures": (*begun.failures, event.failure), "raised": None}
     retry = {"attempts": event.attempt, "retry_us": event.retry_us}
     state.steps[event.key] = replace(begun, status="retrying", last_seq=seq, **failed, **retry)
 
@@ -209,6 +218,8 @@ def _step_failed(state: State, event: ev.StepFailed, seq: int, at_us: int) -> No
         "ended_us": at_us,
         "failure": event.failure,
         "safe": event.safe,
+        "maybe_done": event.maybe_done,
+        "raised": None,
     }
     if begun is None:
         copied = ("key", "name", "input", "tool", "effect", "idempotency_key", "attempts")
@@ -216,14 +227,28 @@ def _step_failed(state: State, event: ev.StepFailed, seq: int, at_us: int) -> No
         state.steps[event.key] = Step(**given, first_seq=seq, started_us=event.started_us or at_us, **outcome)
     else:
         state.steps[event.key] = replace(begun, attempts=event.attempts, **outcome)
+    failed = state.steps[event.key]
+    if event.maybe_done and not event.source:
+        if failed.effect == "once":
+            place = _address(state, failed.key)
+            state.maybe_done[place] = replace(failed, key=place)
+        elif event.undo:
+            _to_undo(state, failed, event.undo, codec.JSON_NULL, maybe_done=True)
 
 
 def _step_doubted(state: State, event: ev.StepDoubted, seq: int, at_us: int) -> None:
-    if event.key in state.steps:
-        state.steps[event.key] = replace(state.steps[event.key], status="doubt", last_seq=seq)
+    step = state.steps.get(event.key)
+    if step is not None:
+        doubt: dict[str, Any] = {"raised": event.failure or step.raised, "until_us": max(event.until_us, step.until_us)}
+        state.steps[event.key] = replace(step, status="doubt", last_seq=seq, **doubt)
+    if event.usage is not None:
+        budget.spend(state, event.usage)
 
 
 def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> None:
+    if event.key in state.maybe_done:
+        _settle_failed(state, state.maybe_done.pop(event.key), event, seq, at_us)
+        return
     settled = state.steps.get(event.key)
     if settled is None:
         return  # its announcement was erased
@@ -235,7 +260,18 @@ def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> 
         if settled.undo:
             _to_undo(state, settled, settled.undo, result)
     else:
-        state.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us)
+        raised = None if event.by == POLICY else settled.raised
+        state.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us, raised=raised)
+
+
+def _settle_failed(state: State, failed: Step, event: ev.StepSettled, seq: int, at_us: int) -> None:
+    """A call that failed and may have happened is settled: one that did answers for the next call like it."""
+    if event.happened:
+        result = codec.JSON_NULL if event.result is UNSET else event.result
+        done = replace(failed, status="completed", last_seq=seq, ended_us=at_us, result=result, failure=None)
+        state.maybe_done[failed.key] = done
+        if failed.undo:
+            _to_undo(state, failed, failed.undo, result)
 
 
 def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> None:

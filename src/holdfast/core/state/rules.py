@@ -133,7 +133,8 @@ def _step_ended(state: State, event: ev.StepCompleted | ev.StepFailed) -> None:
 
 def _attempt_failed(state: State, event: ev.AttemptFailed) -> None:
     step = state.steps.get(event.key)
-    _refuse(step is not None and not step.open, f"step {event.key!r} has its outcome already")
+    known = step is None or step.open or (step.status == "void" and step.raised is not None)
+    _refuse(not known, f"step {event.key!r} has its outcome already")
 
 
 def _step_doubted(state: State, event: ev.StepDoubted) -> None:
@@ -143,6 +144,9 @@ def _step_doubted(state: State, event: ev.StepDoubted) -> None:
 
 def _step_settled(state: State, event: ev.StepSettled) -> None:
     step = state.steps.get(event.key)
+    failed = state.maybe_done.get(event.key)
+    if failed is not None and failed.status == "failed":
+        return
     _refuse(
         step is None or not step.open,
         f"step {event.key!r} is not in doubt",

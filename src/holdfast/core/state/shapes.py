@@ -49,6 +49,9 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     announced_us: int = 0
     safe: bool = False
     estimate: Usage | None = None
+    raised: Failure | None = None
+    until_us: int = 0
+    maybe_done: bool = False
 
     @property
     def unsettled(self) -> bool:
@@ -123,6 +126,7 @@ class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
     idempotency_key: str = ""
     input: Fields = {}
     result: Raw = codec.JSON_NULL
+    maybe_done: bool = False
 
 
 class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -254,6 +258,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     silent_seq: int = 0
     wait_note: str = ""
     divergence: Divergence | None = None
+    maybe_done: dict[str, Step] = {}
 
     @property
     def mock(self) -> bool:
@@ -283,4 +288,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
 
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
-_CONTAINERS = (*_SAID, "steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates")
+_CONTAINERS = (
+    *_SAID,
+    *("steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates", "maybe_done"),
+)

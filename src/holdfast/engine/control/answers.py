@@ -10,7 +10,8 @@ from msgspec import UNSET
 from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidEvent, TaskFinished
 from holdfast.core.events import Event
-from holdfast.core.state.shapes import State
+from holdfast.core.state.fold import address
+from holdfast.core.state.shapes import State, Step
 from holdfast.engine.control.change import Decide, FreedKeys
 
 
@@ -71,9 +72,8 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     packed = codec.pack(result, "the result") if happened else UNSET
 
     def decide(state: State) -> Sequence[Event]:
-        key = here(state, call)
-        step = state.steps.get(key)
-        if step is None or step.status != "doubt":
+        key, step = _unsettled(state, call)
+        if step is None:
             doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
             raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
@@ -81,11 +81,22 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
     return decide
 
 
+def _unsettled(state: State, call: str) -> tuple[str, Step | None]:
+    """The call in doubt of that name, or the one that failed and may have happened; under the key it is kept by."""
+    key = here(state, call)
+    step = state.steps.get(key)
+    if step is not None and step.status == "doubt":
+        return key, step
+    place = address(state.turn, key) if state.turn else key
+    failed = state.maybe_done.get(place)
+    return place, failed if failed is not None and failed.status == "failed" else None
+
+
 def freed_by_settling(call: str, happened: bool) -> FreedKeys:
     """A call that did not happen gives its unique key back."""
 
     def freed_keys(state: State) -> tuple[str, ...]:
-        step = state.steps.get(here(state, call))
+        _, step = _unsettled(state, call)
         return (step.unique,) if step is not None and step.unique and not happened else ()
 
     return freed_keys

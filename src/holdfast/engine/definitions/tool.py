@@ -12,10 +12,13 @@ from holdfast.core import limits, names
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Effect
+from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
 from holdfast.engine.definitions.signature import Parameters, name_of
 
 OnDoubt = Literal["ask", "fail", "retry"]
+Errors = Sequence[type[BaseException]] | Callable[[BaseException], bool]
+"""Exception classes, with their subclasses, or a function of the exception: one class often has HTTP 400 and 500."""
 
 
 class Tool:
@@ -26,41 +29,50 @@ class Tool:
         fn: Callable[..., Any],
         *,
         name: str | None = None,
-        effect: Effect = "once",
+        effect: Effect | None = None,
         risk: str = "",
         retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
+        retry_on: Errors = (),
+        definite: Errors = (),
+        marks_sending: bool = False,
         timeout: Duration | None = None,
         reconcile: Callable[..., Any] | None = None,
         reconcile_after: Duration = 2.0,
         compensate: Callable[..., Any] | None = None,
         unique: str = "",
-        on_doubt: OnDoubt = "ask",
+        on_doubt: OnDoubt | None = None,
         redact: Sequence[str] = (),
         mock: Any = UNSET,
     ) -> None:
-        """`effect` is what it does to the world, and decides what happens if its process dies in the middle of a call.
+        """`effect` is what it does to the world, and decides what happens when an answer is lost. Default: `once`.
 
-        Calls of a `risk` wait for approval where the agent or the contract says so. Errors in `retry_on` are tried
-        again; any other error of a `once` tool may mean that it happened. A call in doubt is looked up with
-        `reconcile`, not before `reconcile_after`; if that cannot tell, `on_doubt` decides. `compensate` undoes a call
+        Calls of a `risk` wait for approval where the agent or the contract says so. An error of a `once` tool may mean
+        that it happened, so the call is in doubt. Not so for errors in `definite`, which mean that it did nothing, and
+        in `retry_on`, which are also tried again; each is a list of exceptions or a function of one. With
+        `marks_sending`, errors raised before `with holdfast.sending():` mean that too. A call in doubt is looked up
+        with `reconcile`, not before `reconcile_after`; if that can't tell, `on_doubt` decides: "ask" a person (the
+        default), "fail" or "retry". A tool that declares no effect fails after an error. `compensate` undoes a call
         when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
         stay out of the log. `mock` answers for it in mock tasks.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
         self.name = names.short_name(self.parameters.name, "tool's name")
-        self.effect = one_of(effect, Effect, "effect")
+        self.declared = effect is not None
+        self.effect: Effect = "once" if effect is None else one_of(effect, Effect, "effect")
         self.risk = risk
         self.retry = None if retry is None else as_retry(retry)
-        self.retry_on = as_errors(retry_on, self.name)
+        self.retry_on = error_test(retry_on, f"retry_on= of {self.name!r}")
+        self.definite = error_test(definite, f"definite= of {self.name!r}")
+        self.marks_sending = marks_sending
         limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
         self.timeout = None if limit is None else seconds(limit, "timeout")
         self.reconcile = reconcile
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
         self.compensate = compensate
         self.unique = unique
-        self.on_doubt = one_of(on_doubt, OnDoubt, "on_doubt")
+        self.on_doubt: OnDoubt = "ask" if on_doubt is None else one_of(on_doubt, OnDoubt, "on_doubt")
+        self.on_raise: OnDoubt = self.on_doubt if on_doubt is not None or self.declared else "fail"
         self.redact = frozenset(redact)
         self.mock = mock
         self.is_async = self.parameters.is_async
@@ -91,6 +103,8 @@ class Tool:
                 )
         if self.effect in ("read", "idempotent") and self.reconcile is not None:
             raise InvalidValue(f"tool {self.name!r} can be repeated", hint="reconcile= is for effect='once'")
+        if self.effect != "once" and (marks := self.marks_sending):
+            raise InvalidValue(f"marks_sending={marks} of {self.name!r}", hint="it is for effect='once'")
         if self.unique and self.effect == "read":
             raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
 
@@ -154,13 +168,21 @@ def undo_name(undo: Any) -> str:
     return undo.name if isinstance(undo, Tool) else name_of(undo)
 
 
-def as_errors(given: Any, name: str) -> tuple[type[BaseException], ...]:
-    """Errors that are worth another try; one may be given as it is."""
+def error_test(given: Any, what: str) -> ErrorTest | None:
+    """Return a function that says of an exception whether it is one of those given; None if there are none.
+
+    They are given as exception classes, or as a function of the exception.
+    """
+    if callable(given) and not isinstance(given, type):
+        return lambda error: bool(given(error))
     listed: tuple[Any, ...] = (given,) if isinstance(given, type) else tuple(given)
     for one in listed:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
-            raise InvalidValue(f"retry_on= of {name!r} has {one!r}", hint="give exceptions: retry_on=[ConnectionError]")
-    return listed
+            raise InvalidValue(
+                f"{what} has {one!r}",
+                hint=f"give exceptions, {what.split()[0]}[ConnectionError], or a function of the exception",
+            )
+    return (lambda error: isinstance(error, listed)) if listed else None
 
 
 def as_retry(given: Retry | int | None) -> Retry:

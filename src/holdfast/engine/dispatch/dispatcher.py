@@ -221,6 +221,7 @@ class Dispatcher:
             mock=parent.mock,
             deadline_us=limit,
             payers=(*execution.state.payers, *((parent.id,) if execution.state.budget is not None else ())),
+            risks=tuple(sorted({*execution.state.risks, *execution.agent.risks})),
             **contracts.inherited(execution.state, self.logs),
         )
         prepare = lambda: self.enter(asked.id, asked.agent, first)  # noqa: E731 — made for one assignment

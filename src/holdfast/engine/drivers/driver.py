@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Suspended, TimeLimit
 from holdfast.core.flows.requests import (
+    Advise,
     Append,
     AwaitIdle,
     FindOwner,
@@ -144,7 +145,9 @@ def _park(asked: Park, execution: Execution) -> None:
     if threading.get_ident() != execution.thread:
         raise Parked(asked)
     execution.idle()  # a step of another thread is not cut off
-    if execution.record(Append((ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us),), decided=True)):
+    if execution.record(
+        Append((ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us, note=asked.note),), decided=True)
+    ):
         execution.suspended = True
         raise Suspended(f"task {execution.log.name!r} waits for {asked.why}; app.get(…).waiting.on says on what")
 
@@ -172,7 +175,8 @@ def suspend_for_threads(execution: Execution) -> None:
         return
     execution.idle()  # others may come to a wait meanwhile
     why = foremost([one.why for one in execution.thread_waits])
-    _park(Park(why, earliest(*(one.wake_us for one in execution.thread_waits))), execution)
+    note = next((one.note for one in execution.thread_waits if one.why == why and one.note), "")
+    _park(Park(why, earliest(*(one.wake_us for one in execution.thread_waits)), note), execution)
     while True:  # what one of them waits for may have come: look soon
         _park(Park(why, execution.logs.clock.now_us()), execution)
 
@@ -198,9 +202,21 @@ def _raise_if_over(execution: Execution) -> None:
         raise execution.over from None
 
 
+_advised: set[str] = set()
+
+
+def _advise(asked: Advise, execution: Execution) -> None:
+    if asked.tool not in _advised:
+        _advised.add(asked.tool)
+        import logging  # few programs need it
+
+        logging.getLogger("holdfast").warning("%s", asked.text)
+
+
 ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Append: lambda asked, execution: execution.record(asked),
     Invoke: _act,
+    Advise: _advise,
     Now: lambda asked, execution: execution.logs.clock.now_us(),
     Transact: _transact,
     Reconcile: _ask,

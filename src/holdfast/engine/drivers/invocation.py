@@ -35,7 +35,7 @@ from holdfast.failpoints import failpoint
 class Invocation:
     """One call of a user's function."""
 
-    __slots__ = ("_act", "_execution", "fn", "given", "key", "request", "started_us", "usage")
+    __slots__ = ("_act", "_execution", "fn", "given", "key", "request", "sent", "started_us", "usage")
 
     def __init__(self, act: Invoke, execution: Execution, connection: Any = None) -> None:
         request = act.request
@@ -45,6 +45,7 @@ class Invocation:
         self._execution = execution
         self.started_us = execution.logs.clock.now_us()
         self.usage: Usage | None = None
+        self.sent = not request.marks_sending
         self.fn = request.fn
         self.given = self._given(connection) if request.tool else {}
 
@@ -122,7 +123,7 @@ class Invocation:
 
     def failed(self, error: Exception) -> Outcome:
         """A function that raised. What it used up until then counts."""
-        return Outcome(None, error, False, self._spent(), self.started_us)
+        return Outcome(None, error, False, self._spent(), self.started_us, self.sent)
 
     def _spent(self, value: Any = None) -> Usage | None:
         """What the function said it used up, else what its answer says."""

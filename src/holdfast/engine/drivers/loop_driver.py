@@ -188,7 +188,7 @@ _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Recall: lambda asked, execution: asyncio.to_thread(invocation.recalled, asked.key, execution),
     FindOwner: lambda asked, execution: asyncio.to_thread(invocation.owner, asked.unique, execution),
     Sleep: _sleep_async,
-    Park: lambda asked, execution: execution.park(asked.why, asked.wake_us),
+    Park: lambda asked, execution: execution.park(asked.why, asked.wake_us, asked.note),
     RunChild: _child_async,
     RunBody: lambda asked, execution: execution.body_async(),
     AwaitIdle: lambda asked, execution: execution.idle_async(),

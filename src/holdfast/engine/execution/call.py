@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -11,10 +13,13 @@ from holdfast.core.events import Usage
 
 
 class Call:
-    """One call of a tool, or one step. `result` is known when it is to be undone, `announced_at` when in doubt."""
+    """One call of a tool, or one step. `result` is known when it is to be undone, `announced_at` when in doubt.
+
+    `maybe_done` is set for an undo function whose call failed and may have happened all the same.
+    """
 
     __slots__ = (
-        *("announced_at", "arguments", "attempt", "idempotency_key", "result"),
+        *("announced_at", "arguments", "attempt", "idempotency_key", "maybe_done", "result"),
         *("step", "task_id", "time_left", "tool"),
     )
 
@@ -30,6 +35,7 @@ class Call:
         time_left: float | None = None,
         announced_at: float | None = None,
         result: Any = None,
+        maybe_done: bool = False,
     ) -> None:
         self.task_id = task_id
         self.step = step
@@ -40,15 +46,17 @@ class Call:
         self.time_left = time_left
         self.announced_at = announced_at
         self.result = result
+        self.maybe_done = maybe_done
 
     def __repr__(self) -> str:
         return f"<call {self.step} of {self.task_id}>"
 
 
 class Caller(Protocol):
-    """Whoever makes a call; what is known of it is put together when somebody asks."""
+    """A call of a user's function; what is known of it is put together when it is asked for."""
 
     usage: Usage | None
+    sent: bool
 
     @property
     def call(self) -> Call: ...
@@ -64,6 +72,18 @@ def current_call() -> Call | None:
     """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
     caller = CALLER.get()
     return None if caller is None else caller.call
+
+
+@contextmanager
+def sending() -> Generator[None, None, None]:
+    """Mark, in a tool that declares `marks_sending=True`, the part in which its effect may happen.
+
+    An error raised before it means that nothing happened; one raised in it or after it leaves the call in doubt.
+    """
+    caller = CALLER.get()
+    if caller is not None:
+        caller.sent = True
+    yield
 
 
 def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, model: str = "") -> None:

@@ -59,7 +59,7 @@ class LoopExecution(Execution):
         self.drive_all: Any = None
         self._looking: asyncio.TimerHandle | None = None
         self.active = 0
-        self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object]] = {}
+        self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object, str]] = {}
         self._closing: asyncio.Future[None] | None = None
         self._over: BaseException | None = None
         self._idle: list[asyncio.Future[None]] = []
@@ -213,10 +213,10 @@ class LoopExecution(Execution):
         self.active -= 1
         self._look()
 
-    async def park(self, why: ev.WaitKind, wake_us: int | None) -> None:
+    async def park(self, why: ev.WaitKind, wake_us: int | None, note: str = "") -> None:
         """Wait until something comes, or until the task is stopped because nothing does."""
         parked: asyncio.Future[None] = self.future()
-        self._parked[parked] = (why, wake_us, asyncio.current_task())
+        self._parked[parked] = (why, wake_us, asyncio.current_task(), note)
         self.leave()
         try:
             await parked
@@ -249,9 +249,11 @@ class LoopExecution(Execution):
             return
         waits = list(self._parked.values())
         why = foremost([one[0] for one in waits])
-        wake_us = min((wake for _, wake, _ in waits if wake is not None), default=None)
+        wake_us = min((one[1] for one in waits if one[1] is not None), default=None)
+        note = next((one[3] for one in waits if one[0] == why and one[3]), "")
         self._closing = self.future()
-        entry = PendingWrite(Append((ev.TaskSuspended(why=why, wake_us=wake_us),), decided=True), self.state.seq)
+        suspended = ev.TaskSuspended(why=why, wake_us=wake_us, note=note)
+        entry = PendingWrite(Append((suspended,), decided=True), self.state.seq)
         entry.tell = self._suspended
         self._queue.append(entry)
         if self._in_flight is None:
@@ -264,7 +266,7 @@ class LoopExecution(Execution):
             closing.set_result(None)
         self.suspended = entry.error is None and entry.answer is True
         mine = {self._root, *self._tasks}
-        for parked, (_, _, owner) in list(self._parked.items()):
+        for parked, (_, _, owner, _) in list(self._parked.items()):
             if parked.done():
                 continue
             if entry.error is not None:

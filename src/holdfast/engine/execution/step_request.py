@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Secret
@@ -20,7 +21,7 @@ from holdfast.core.retries import Retry
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.signature import Parameters, parameters_of
-from holdfast.engine.definitions.tool import Tool, as_errors, as_retry, undo_name
+from holdfast.engine.definitions.tool import Errors, Tool, as_retry, error_test, undo_name
 from holdfast.engine.execution.call import Call
 
 _DECLARED = (Tool, Agent)
@@ -40,7 +41,7 @@ def step_request(
     *,
     name: str | None = None,
     retry: Retry | int | None = None,
-    retry_on: Sequence[type[BaseException]] = (),
+    retry_on: Errors = (),
     timeout: Duration | None = None,
     estimate: Usage | int | None = None,
 ) -> tuple[StepRequest, Parameters]:
@@ -58,7 +59,7 @@ def step_request(
         input={key: _packed(value, parameters.name, key) for key, value in arguments.items()},
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
-        retry_on=as_errors(retry_on, parameters.name) if retry_on else (),
+        retry_on=error_test(retry_on, f"retry_on= of {parameters.name!r}"),
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
@@ -96,9 +97,13 @@ def call_request(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Step
         approval=bool(tool.risk) and tool.risk in agent.risks,
         approval_seconds=agent.approve_within,
         retry_on=tool.retry_on,
+        definite=tool.definite,
         reconcile=tool.reconcile,
         reconcile_after=tool.reconcile_after,
         on_doubt=tool.on_doubt,
+        on_raise=tool.on_raise,
+        marks_sending=tool.marks_sending,
+        declared=tool.declared,
         on_change=agent.on_change,
         mock=tool.mock,
         secrets=secrets,
@@ -116,29 +121,45 @@ def undo_request(
     """
     arguments = {name: value(raw) for name, raw in one.input.items()}
     plain = instead or (undo.fn if isinstance(undo, Tool) else undo)
-    if one.step:
-        known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
-        call = Call(task_id, one.step, 1, **known, result=value(one.result))
-        fn: Callable[..., Any] = lambda: plain(call)  # noqa: E731 — a function made for one call
-    else:
-        fn = lambda: plain(**arguments)  # noqa: E731
-    tool = undo if isinstance(undo, Tool) else None
-    return StepRequest(
+    parameters = parameters_of(plain)
+    known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
+    call = Call(task_id, one.step, 1, **known, result=value(one.result), maybe_done=one.maybe_done)
+
+    def fn(**filled: Any) -> Any:
+        return plain(call, **filled) if one.step else plain(**arguments, **filled)
+
+    request = StepRequest(
         name=one.name,
         fn=fn,
+        given=tuple(name for name in parameters.given if name == "idempotency_key"),
         input={"of": codec.pack(one.step)} if one.step else one.input,
         arguments={},
-        retry=tool.retry if tool is not None and tool.retry is not None else UNDO_RETRY,
-        timeout=None if tool is None else tool.timeout,
-        tool="" if tool is None else tool.name,
-        effect="idempotent" if tool is None else tool.effect,
-        retry_on=(Exception,) if tool is None else tool.retry_on,
-        reconcile=None if tool is None else tool.reconcile,
-        reconcile_after=2.0 if tool is None else tool.reconcile_after,
-        on_doubt="ask" if tool is None else tool.on_doubt,
+        retry=UNDO_RETRY,
+        tool=one.name,
+        effect="idempotent",
         on_change="keep",
         mock=UNSET if instead is None else fn,
-        is_async=parameters_of(plain).is_async,
+        is_async=parameters.is_async,
+    )
+    return request if not isinstance(undo, Tool) else _as_declared(request, undo)
+
+
+def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
+    """What a tool that undoes declares. One that declares nothing can be repeated: it has a key."""
+    return replace(
+        request,
+        tool=tool.name,
+        effect=tool.effect if tool.declared else "idempotent",
+        retry=UNDO_RETRY if tool.retry is None else tool.retry,
+        retry_on=tool.retry_on,
+        definite=tool.definite,
+        timeout=tool.timeout,
+        reconcile=tool.reconcile,
+        reconcile_after=tool.reconcile_after,
+        on_doubt=tool.on_doubt,
+        on_raise=tool.on_raise,
+        marks_sending=tool.marks_sending and tool.declared,
+        secrets=request.secrets,
     )
 
 

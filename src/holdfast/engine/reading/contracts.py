@@ -83,7 +83,7 @@ def inherited(parent: State, logs: Logs) -> dict[str, Any]:
     if parent.constraints is UNSET:
         return {}
     constraints = codec.pack(codec.unpack(parent.constraints, logs.blob))
-    return {"constraints": constraints, "risks": parent.risks}
+    return {"constraints": constraints}
 
 
 def alone(given: Given) -> TaskState:

@@ -60,6 +60,8 @@ class StepState:
         self.attempts, self.tool, self.effect = step.attempts, step.tool, step.effect
         self.failure, self.failures = step.failure, step.failures
         self.idempotency_key = step.idempotency_key
+        self.maybe_done = step.maybe_done
+        """Whether it failed and may have happened all the same."""
 
     @property
     def input(self) -> Mapping[str, Any]:

@@ -74,7 +74,9 @@ def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence
     messages: list[dict[str, Any]] = []
     for call in calls:
         outcome: Any = f"error: {call.wrong}" if call.request is None else next(made)
-        if isinstance(outcome, StepFailed | EffectConflict):
+        if isinstance(outcome, StepFailed) and outcome.maybe_done:
+            outcome = f"error: {outcome.reason}; it may have happened; this exact call will not be made again"
+        elif isinstance(outcome, StepFailed | EffectConflict):
             outcome = f"error: {outcome.message}"
         elif isinstance(outcome, Exception):
             raise outcome
