@@ -58,26 +58,30 @@ class Tool:
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
         self.name = names.short_name(self.parameters.name, "tool's name")
-        self.declared = effect is not None
-        self.effect: Effect = "once" if effect is None else one_of(effect, Effect, "effect")
         self.risk = risk
         self.retry = None if retry is None else as_retry(retry)
         self.retry_on = error_test(retry_on, f"retry_on= of {self.name!r}")
         self.definite = error_test(definite, f"definite= of {self.name!r}")
         self.marks_sending = marks_sending
+        self._declare(effect, on_doubt)
         limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
         self.timeout = None if limit is None else seconds(limit, "timeout")
         self.reconcile = reconcile
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
         self.compensate = compensate
         self.unique = unique
-        self.on_doubt: OnDoubt = "ask" if on_doubt is None else one_of(on_doubt, OnDoubt, "on_doubt")
-        self.on_raise: OnDoubt = self.on_doubt if on_doubt is not None or self.declared else "fail"
         self.redact = frozenset(redact)
         self.mock = mock
         self.is_async = self.parameters.is_async
         self.__doc__ = fn.__doc__
         self._check()
+
+    def _declare(self, effect: Effect | None, on_doubt: OnDoubt | None) -> None:
+        """Set what it does to the world. A tool that declares no effect is `once`, and fails when it raises."""
+        self.declared = effect is not None
+        self.effect: Effect = "once" if effect is None else one_of(effect, Effect, "effect")
+        self.on_doubt: OnDoubt = "ask" if on_doubt is None else one_of(on_doubt, OnDoubt, "on_doubt")
+        self.on_raise: OnDoubt = self.on_doubt if on_doubt is not None or self.declared else "fail"
 
     def _check(self) -> None:
         if self.effect == "transaction" and self.is_async:
