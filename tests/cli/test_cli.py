@@ -711,3 +711,20 @@ def test_starting_takes_few_modules():
         assert not heavy & set(loaded), sorted(heavy & set(loaded))
         others = [name for name in loaded if not name.startswith("holdfast")]
         assert len(others) <= most, f"{asked}: {len(others)} modules: {others}"
+
+
+def test_the_inbox_says_what_a_call_raised_and_how_to_declare_its_tool(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("agents.py").write_text(
+        "from holdfast import agent, tool\n"
+        "@tool(effect='once')\n"
+        "def send(to: str) -> str:\n"
+        "    raise ConnectionResetError('lost')\n"
+        "@agent\n"
+        "def letter(task):\n"
+        "    return task.call(send, to='sam')\n"
+    )
+    run = [sys.executable, "-m", "holdfast"]
+    assert subprocess.run([*run, "run", "agents.py", "--id", "l"], capture_output=True, check=False).returncode == 6
+    shown = subprocess.run([*run, "inbox"], capture_output=True, text=True, check=True).stdout
+    assert "did send happen? to=sam (it raised ConnectionResetError: lost)" in shown and "definite=" in shown

@@ -7,6 +7,11 @@ import click
 from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
 
+DECLARE = (
+    "its tool can answer by itself: reconcile= asks the destination, definite= names errors that mean it did nothing"
+)
+"""Shown with a call that raised and may have happened."""
+
 
 @command("inbox", lines=True)
 @click.option("--doubts", is_flag=True, help="Only calls of which nobody knows whether they happened.")
@@ -46,6 +51,7 @@ def inbox_(
             [
                 f"  {clean(asked(one))}",
                 *(environment.style.paint(f"  {line}", "head") for line in commands(one, by, store)),
+                *([f"  {DECLARE}"] if one.kind == "doubt" and one.prompt is not None else []),
                 "",
             ]
         )

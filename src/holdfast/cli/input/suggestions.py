@@ -65,7 +65,8 @@ def asked(entry: InboxItem) -> str:
             )
             return f"may it {what}? {said}".rstrip()
         case "doubt":
-            return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip()
+            why = f" ({shown(entry.prompt)})" if entry.prompt is not None else ""
+            return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip() + why
         case "budget":
             return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
         case "diverged":

@@ -10,7 +10,7 @@ from msgspec import Raw
 from holdfast.core import codec
 from holdfast.core.codec import moment
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import State
+from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
 
@@ -40,7 +40,7 @@ class Waiting:
             if one.status == "asked"
         ]
         doubts = [
-            {"kind": "doubt", "key": step.key, "name": step.name, "prompt": None}
+            {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
             | {"tool": step.tool, "arguments": self._values(step.input)}
             for step in self._state.steps.values()
             if step.status == "doubt"
@@ -70,6 +70,10 @@ class Waiting:
 
     def __repr__(self) -> str:
         return f"<waiting for {self.kind}{': ' + self.why if self.why else ''}>"
+
+
+def _raised(step: Step) -> str | None:
+    return None if step.raised is None else f"it raised {step.raised.type}: {step.raised.message}"
 
 
 def waiting(state: State, logs: Logs) -> Waiting | None:
