@@ -66,9 +66,8 @@ class Tool:
         self._declare(effect, on_doubt)
         limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
         self.timeout = None if limit is None else seconds(limit, "timeout")
-        self.reconcile = reconcile
+        self.reconcile, self.compensate = reconcile, compensate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
-        self.compensate = compensate
         self.unique = unique
         self.redact = frozenset(redact)
         self.mock = mock
