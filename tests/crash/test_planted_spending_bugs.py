@@ -305,9 +305,4 @@ BUGS = [
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
 def test_a_planted_bug_is_caught(bug, world, tmp_path):
-    bench = Bench(world, tmp_path)
-    bug.check(bench)
-    with pytest.MonkeyPatch.context() as patch:
-        bug.plant(patch)
-        with pytest.raises(AssertionError, match=bug.told):
-            bug.check(bench)
+    bug.assert_caught(Bench(world, tmp_path))

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import agent, tool
+from holdfast.core import limits
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, events, kinds
 
@@ -149,11 +150,14 @@ def test_a_checkpoint_makes_everything_before_it_durable(app, either):
     assert list(done.checkpoints) == ["half"]
 
 
-def test_a_step_that_takes_long_announces_itself_and_what_was_said(app, either):
+def test_a_step_that_takes_long_announces_itself_and_what_was_said(app, either, monkeypatch):
+    monkeypatch.setattr(limits, "ANNOUNCE_SECONDS", 0.2)
     seen = []
 
     def slow():
-        time.sleep(1.6)
+        until = time.monotonic() + 20
+        while "slow#1" not in app.get("t").steps and time.monotonic() < until:
+            time.sleep(0.02)
         seen.append((app.get("t").steps["slow#1"].status, dict(app.get("t").notes)))
         return "done"
 
@@ -167,12 +171,13 @@ def test_a_step_that_takes_long_announces_itself_and_what_was_said(app, either):
     assert kinds(app).count("step_started") == 1 and done.steps["slow#1"].status == "completed"
 
 
-def test_a_long_step_with_arguments_is_found_on_replay(app, either):
+def test_a_long_step_with_arguments_is_found_on_replay(app, either, monkeypatch):
+    monkeypatch.setattr(limits, "ANNOUNCE_SECONDS", 0.2)
     did = []
 
     async def slow(n, unit="s"):
         did.append(n)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.7)
         return [n, unit]
 
     @either()

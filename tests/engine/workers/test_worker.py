@@ -624,11 +624,11 @@ def test_a_worker_outlives_its_server_and_says_so_once(caplog):
 
 @pytest.mark.parametrize("namespaces", [None, "*"])
 def test_workers_of_one_process_leave_each_others_tasks_alone(url, namespaces, monkeypatch):
-    monkeypatch.setattr(claiming, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(claiming, "SWEEP_SECONDS", 0.02)
 
     @agent
     def slow(task):
-        return sum(task.step(lambda: time.sleep(0.1) or 1, name="nap") for _ in range(15))
+        return sum(task.step(lambda: time.sleep(0.04) or 1, name="nap") for _ in range(15))
 
     with holdfast.open(url) as app:
         app.start(slow, id="t")
