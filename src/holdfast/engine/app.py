@@ -80,6 +80,7 @@ def open(
     cache: str | None = None,
     cache_bytes: int = limits.CACHE_BYTES,
     read_only: bool = False,
+    key_space: str | None = None,
 ) -> App:
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -90,6 +91,8 @@ def open(
     `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
     `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     `read_only` opens a SQLite file, also one on a read-only disk, only to look at it; every write is refused.
+    `key_space` is what the idempotency keys of new tasks cover, so that two stores never share one. Default: a random
+    id of the store and the namespace. Set it in tests that compare keys.
     """
     costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
@@ -103,7 +106,7 @@ def open(
     if namespace:
         store = Tenant(store, namespace)
     kept = addresses.open_cache(store, where, cache_bytes)
-    return App(
+    app = App(
         store,
         ticking,
         agents=agents,
@@ -112,7 +115,11 @@ def open(
         queues=queues,
         namespace=namespace,
         cache=kept,
+        key_space=key_space,
     )
+    if not read_only:
+        _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
+    return app
 
 
 def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding]:
@@ -142,12 +149,13 @@ class App:
         queues: Sequence[Queue] = (),
         namespace: str = "",
         cache: Cache | None = None,
+        key_space: str | None = None,
     ) -> None:
         self.namespace = namespace
         self.queues = DeclaredQueues(queues)
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock, cache, on_lost=divergence)
+        self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, on_wait, prices)
         for agent in agents:
             self._dispatcher.register(agent)

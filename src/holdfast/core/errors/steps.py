@@ -108,6 +108,35 @@ class ToolExited(HoldfastError):
     code = "tool-exited"
 
 
+class SelfApproval(HoldfastError):
+    """An agent, or who acts for it, tried to decide about its own call: only a person can."""
+
+    code = "self-approval"
+
+    def __init__(self, verb: str, id: str, why: str) -> None:
+        super().__init__(
+            f"{verb} of task {id!r} was refused: {why}; nothing was decided",
+            hint="let a person decide: holdfast inbox shows what they are asked",
+            task=id,
+            verb=verb,
+        )
+
+
+class ReplayDiverged(HoldfastError):
+    """A replay came to a new step while a recorded one of that name was not asked for: it would be done twice."""
+
+    code = "replay-diverged"
+
+    def __init__(self, key: str, recorded: str) -> None:
+        super().__init__(
+            f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; nothing was done",
+            hint="start branches in the same order on every replay, or give the call a key of its own: key=…; "
+            "@agent(on_change='rerun') does it again",
+            step=key,
+            recorded=recorded,
+        )
+
+
 class StepChanged(HoldfastError):
     """A recorded step is called with another input."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal, get_args, overload
 
@@ -38,6 +38,7 @@ class Tool:
         timeout: Duration | None = None,
         reconcile: Callable[..., Any] | None = None,
         reconcile_after: Duration = 2.0,
+        abandoned_after: Duration | None = None,
         compensate: Callable[..., Any] | None = None,
         unique: str = "",
         on_doubt: OnDoubt | None = None,
@@ -51,9 +52,11 @@ class Tool:
         in `retry_on`, which are also tried again; each is a list of exceptions or a function of one. With
         `marks_sending`, errors raised before `with holdfast.sending():` mean that too. A call in doubt is looked up
         with `reconcile`, not before `reconcile_after`; if that can't tell, `on_doubt` decides: "ask" a person (the
-        default), "fail" or "retry". A tool that declares no effect fails after an error. `compensate` undoes a call
-        when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
-        stay out of the log. `mock` answers for it in mock tasks.
+        default), "fail" or "retry". A tool that declares no effect fails after an error. After a `timeout`, the thread
+        of a `def` tool may still be sending: for `abandoned_after` (10 timeouts, at least 60 s) the call is neither
+        taken for undone nor made again, unless the thread ends before. `compensate` undoes a call when its task fails.
+        `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact` stay out of the log.
+        `mock` answers for it in mock tasks.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
@@ -68,7 +71,11 @@ class Tool:
         self.timeout = None if limit is None else seconds(limit, "timeout")
         self.reconcile, self.compensate = reconcile, compensate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
+        patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
+        self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
         self.unique = unique
+        named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
+        self._in_unique = {field.split(".")[0].split("[")[0] for field in named}
         self.redact = frozenset(redact)
         self.mock = mock
         self.is_async = self.parameters.is_async
@@ -96,9 +103,7 @@ class Tool:
         if self.compensate is not None:
             undo_name(self.compensate)
         known = self.parameters.names
-        named = [field for _, field, _, _ in Formatter().parse(self.unique) if field] if self.unique else []
-        fields = {field.split(".")[0].split("[")[0] for field in named}
-        for what, given in (("redact", self.redact), ("unique", fields)):
+        for what, given in (("redact", self.redact), ("unique", self._in_unique)):
             unknown = sorted(set(given) - known) if known is not None else []
             if unknown:
                 raise InvalidValue(
@@ -121,6 +126,19 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """What it takes, as JSON Schema: what models and forms need."""
         return self.parameters.schema()
+
+    def takes(self, name: str) -> bool:
+        """Whether it has a parameter of that name."""
+        return name in (self.parameters.names or ())
+
+    def refuse_unlabelled(self, secret: Iterable[str]) -> None:
+        """Refuse secret arguments in a unique key, unless a label stands for them."""
+        for name in secret:
+            if name in self._in_unique:
+                raise InvalidValue(
+                    f"unique={self.unique!r} of {self.name!r} names {name!r}, which is secret",
+                    hint=f'give it a label: {name}=Secret(…, label="…"), or leave it out of the key',
+                )
 
     def unique_key(self, arguments: Mapping[str, Any]) -> str:
         """The key with a meaning of the user's, such as `order-17`; empty if there is none."""

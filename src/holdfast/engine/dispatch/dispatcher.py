@@ -219,6 +219,7 @@ class Dispatcher:
             parent=parent.id,
             parent_step=asked.step,
             mock=parent.mock,
+            key_space=execution.state.key_space or self.logs.key_space,
             deadline_us=limit,
             payers=(*execution.state.payers, *((parent.id,) if execution.state.budget is not None else ())),
             risks=tuple(sorted({*execution.state.risks, *execution.agent.risks})),
@@ -236,7 +237,8 @@ class Dispatcher:
         if isinstance(agent, Agent):
             self.register(agent)
         mock = mocks.register_mocks(self.mocks, name, options.mock)
-        return begin.first_events(agent, input, options, self.logs.clock.now_us(), mock=mock)
+        now_us, key_space = self.logs.clock.now_us(), self.logs.key_space
+        return begin.first_events(agent, input, options, now_us, mock=mock, key_space=key_space)
 
     def assignment(
         self, name: str, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: float

@@ -12,7 +12,10 @@ from holdfast.core.errors import Suspended, TimeLimit
 from holdfast.core.flows.requests import (
     Advise,
     Append,
+    AwaitCall,
     AwaitIdle,
+    AwaitReplay,
+    CheckResult,
     FindOwner,
     Invoke,
     Now,
@@ -82,7 +85,7 @@ def _within(invocation: Invocation, seconds: float) -> Outcome:
     call = THREADS.start(ThreadCall(work, invocation.late))
     if call.wait(seconds) or not call.abandon():
         return call.value()
-    return invocation.in_doubt()
+    return invocation.left_behind(call)
 
 
 def _awaited(invocation: Invocation, value: Any) -> Outcome:
@@ -132,7 +135,7 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     now_us = execution.logs.clock.now_us()
     if asked.until_us - now_us > execution.hold * 1_000_000:
-        _park(Park("timer", asked.until_us), execution)
+        _park(Park(asked.why, asked.until_us, asked.note), execution)
         return
     while (left := (asked.until_us - execution.logs.clock.now_us()) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
@@ -217,6 +220,9 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Append: lambda asked, execution: execution.record(asked),
     Invoke: _act,
     Advise: _advise,
+    AwaitCall: lambda asked, execution: execution.await_call(asked.key),
+    AwaitReplay: lambda asked, execution: execution.await_replay(asked.name),
+    CheckResult: lambda asked, execution: invocation.unfit(asked, execution),
     Now: lambda asked, execution: execution.logs.clock.now_us(),
     Transact: _transact,
     Reconcile: _ask,

@@ -10,7 +10,10 @@ from holdfast.core import limits
 from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
 from holdfast.core.flows.requests import (
     Append,
+    AwaitCall,
     AwaitIdle,
+    AwaitReplay,
+    CheckResult,
     FindOwner,
     Invoke,
     Outcome,
@@ -109,9 +112,9 @@ async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcom
             await answered
     except TimeoutError:
         if call.abandon():
-            return invocation.in_doubt()
+            return invocation.left_behind(call)
     except asyncio.CancelledError:
-        call.abandon()
+        invocation.leave(call)
         raise
     outcome = call.value()
     return outcome if isinstance(outcome, Outcome) else await _kept(invocation, outcome)
@@ -170,7 +173,7 @@ async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:
     left = (asked.until_us - execution.logs.clock.now_us()) / 1_000_000
     if left > execution.hold:
-        await execution.park("timer", asked.until_us)
+        await execution.park(asked.why, asked.until_us, asked.note)
     elif left > 0:
         await asyncio.sleep(min(left, limits.POLL_SECONDS))
         await execution.refresh_async()
@@ -182,6 +185,9 @@ async def _child_async(asked: RunChild, execution: LoopExecution) -> None:
 
 _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Append: lambda asked, execution: execution.write(asked),
+    AwaitCall: lambda asked, execution: execution.await_call_async(asked.key),
+    AwaitReplay: lambda asked, execution: execution.await_replay_async(asked.name),
+    CheckResult: lambda asked, execution: asyncio.to_thread(invocation.unfit, asked, execution),
     Invoke: _act_async,
     Transact: _transact_async,
     Reconcile: _ask_async,

@@ -65,8 +65,12 @@ def _resumable(flow: Subflow) -> Subflow:
 
 
 def parts(execution: Execution, branch: Branch, works: Sequence[Work]) -> list[Piece]:
-    """A branch for each piece of work, numbered in their order."""
-    return [Piece(execution, branch.child(), work) for work in works]
+    """A branch for each piece of work, numbered in their order. They all ask for their recorded steps at once."""
+    pieces = [Piece(execution, branch.child(), work) for work in works]
+    if execution.unclaimed:
+        paths = {piece.branch.path for piece in pieces}
+        execution.claim_branches(paths)
+    return pieces
 
 
 def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> list[Outcome]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -44,6 +45,7 @@ from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import PendingWrite, Stop, no_body, settle
+from holdfast.engine.execution.replay import LiveCalls, unclaimed_steps
 from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
@@ -82,7 +84,7 @@ class Execution:
             "linked_logs",
             "body",
         ),
-        *("busy", "called", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
+        *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
         *(
             "priced",
             "root",
@@ -92,6 +94,7 @@ class Execution:
             "suspended",
             "thread",
             "thread_waits",
+            "unclaimed",
             "underway",
             "undoers",
             "views",
@@ -120,6 +123,7 @@ class Execution:
         self.priced = services.priced
         self.secrets: set[str] = set()
         self.called: dict[str, StepRequest] = {}
+        self.calls = LiveCalls(self.call_ended)
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.mocks = mocks
@@ -158,7 +162,37 @@ class Execution:
         """A block that is in one of its turns is entered again: first comes what it did before the first."""
         self._begin(0, self.state.begun)
 
+    @property
+    def replaying(self) -> bool:
+        """Whether branches have recorded results before them."""
+        return bool(self.unclaimed)
+
+    def claim_branches(self, paths: set[str]) -> None:
+        """Take the recorded steps of some branches as asked for: each will come to its own."""
+        for name, keys in list(self.unclaimed.items()):
+            keys -= {key for key in keys if key.rpartition("/")[0] in paths}
+            if not keys:
+                del self.unclaimed[name]
+
+    def call_ended(self) -> None:
+        """Let branches look that wait for a call of another."""
+        with self.lock:
+            self.batch_done.notify_all()
+
+    def await_call(self, key: str) -> None:
+        """Wait until no other branch has the call under way."""
+        with self.lock:
+            while self.calls.is_live(key):
+                self.batch_done.wait(limits.POLL_SECONDS)
+
+    def await_replay(self, name: str) -> None:
+        """Wait for threads that have not come back to their recorded steps of that name."""
+        patience = time.monotonic() + limits.REPLAY_PATIENCE_SECONDS
+        while self._names and name in self.unclaimed and time.monotonic() < patience:
+            time.sleep(limits.POLL_SECONDS)
+
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
+        self.unclaimed = unclaimed_steps(self.state) if self.state.steps and turn == self.state.turn else {}
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
         self.root = Branch(seen=self.state.joined(first), turn=turn)
 
