@@ -26,7 +26,7 @@ from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
-from holdfast.engine.control.change import Decide, FreedKeys, change
+from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
@@ -97,11 +97,7 @@ def open(
     costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
     store = addresses.open_store(
-        url,
-        durability=durability,
-        snapshots_kept=snapshots_kept,
-        at_us=ticking.now_us(),
-        read_only=read_only,
+        url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us(), read_only=read_only
     )
     if namespace:
         store = Tenant(store, namespace)
@@ -430,21 +426,44 @@ class App:
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
-        """Say whether a call in doubt happened."""
-        freed_keys = answers.freed_by_settling(call, happened)
-        return self._change(id, answers.settle(call, happened, result, by, why), freed_keys)
+        """Say whether a call in doubt happened, and what it gave. It can be corrected until the task goes on."""
+        self._refuse_self(id, "settle", by)
+        tools = self._dispatcher.services.tools
+        decide = answers.settle(call, happened, result, by, why, tools)
+        return self._change(id, decide, answers.keys_of_settling(call, happened))
 
-    def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
-        """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
+    def approve(
+        self,
+        id: str,
+        call: str,
+        *,
+        bound: str | None = None,
+        by: str = "",
+        why: str = "",
+        expires: Duration | None = None,
+    ) -> TaskState:
+        """Approve a pending call, once, for exactly these arguments; not longer than `expires`.
+
+        `bound` is the digest that was shown with the request (`app.inbox()`): if the arguments have changed since,
+        nothing is approved. Without it, an approval is refused once the arguments have changed.
+        """
+        self._refuse_self(id, "approve", by)
         length = None if expires is None else seconds(expires, "expires")
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
         until_us = deadline_us(self.clock.now_us(), length)
-        return self._change(id, answers.approval(call, True, by, why, until_us))
+        return self._change(id, answers.approval(call, True, by, why, until_us, bound))
 
-    def reject(self, id: str, call: str, *, by: str = "", why: str = "") -> TaskState:
-        """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused."""
-        return self._change(id, answers.approval(call, False, by, why))
+    def reject(self, id: str, call: str, *, bound: str | None = None, by: str = "", why: str = "") -> TaskState:
+        """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused.
+
+        `bound` is the digest that was shown with the request, as for `approve`.
+        """
+        self._refuse_self(id, "reject", by)
+        return self._change(id, answers.approval(call, False, by, why, shown=bound))
+
+    def _refuse_self(self, id: str, verb: str, by: str) -> None:
+        answers.refuse_self(self.logs, names.task_log(id), verb, by)
 
     def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
@@ -460,6 +479,7 @@ class App:
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
+        self._refuse_self(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
@@ -471,8 +491,8 @@ class App:
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
         return self._change(id, lifecycle.cancel(by, why, alone=alone))
 
-    def _change(self, id: str, decide: Decide, freed_keys: FreedKeys | None = None) -> TaskState:
-        return TaskState(change(self.logs, names.task_log(id), decide, freed_keys), self.logs)
+    def _change(self, id: str, decide: Decide, keys: Keys | None = None) -> TaskState:
+        return TaskState(change(self.logs, names.task_log(id), decide, keys), self.logs)
 
     # Writing
 

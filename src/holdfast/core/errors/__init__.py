@@ -69,6 +69,7 @@ from holdfast.core.errors.control import (
     LeaseLost as LeaseLost,
     Stopped as Stopped,
     Suspended as Suspended,
+    UnrecordedCall as UnrecordedCall,
 )
 from holdfast.core.errors.logs import (
     Conflict as Conflict,

@@ -66,10 +66,10 @@ class UnnamedThread(HoldfastError):
 
     code = "unnamed-thread"
 
-    def __init__(self, verb: str, why: str) -> None:
+    def __init__(self, verb: str, why: str, hint: str = "") -> None:
         super().__init__(
             f"{verb} was used in a thread of its own {why}",
-            hint="threads have no order a replay could repeat: give each step its own name=, or use task.map",
+            hint=hint or "threads have no order a replay could repeat: give each step its own name=, or use task.map",
             verb=verb,
         )
 
@@ -129,7 +129,7 @@ class ReplayDiverged(HoldfastError):
 
     def __init__(self, key: str, recorded: str) -> None:
         super().__init__(
-            f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; nothing was done",
+            f"step {key!r} is new, and the agent did not come back to {recorded!r}, which is recorded; it was not done",
             hint="start branches in the same order on every replay, or give the call a key of its own: key=…; "
             "@agent(on_change='rerun') does it again",
             step=key,

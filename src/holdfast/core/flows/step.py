@@ -86,23 +86,31 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             yield from until(known.retry_us)
             yield from may_begin(surroundings, branch, key)
             attempt = known.attempts + 1
-        left_behind = True
-        try:
-            if request.key and not request.unique:
-                surroundings.calls.begin(key)
-            if request.tool:
-                result = yield from _attempt(surroundings, key, attempt, known, request)
-            else:
-                result = yield from _plain_attempt(key, attempt, request)
-            left_behind = False
-        finally:
-            if request.key or request.unique or request.effect == "once":
-                surroundings.calls.end(key, left_behind=left_behind)
-            if surroundings.underway:
-                surroundings.underway.pop(key, None)
+        result = yield from _one_attempt(surroundings, key, attempt, known, request)
         if result is not None:
             branch.last = (key, result)
             return result
+
+
+def _one_attempt(
+    surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest
+) -> Subflow:
+    """Make one attempt, known to other branches while it is under way. Return the value of a deferred record."""
+    left_behind = True
+    try:
+        if request.key and not request.unique:
+            surroundings.calls.begin(key)
+        if request.tool:
+            result = yield from _attempt(surroundings, key, attempt, known, request)
+        else:
+            result = yield from _plain_attempt(key, attempt, request)
+        left_behind = False
+    finally:
+        if request.key or request.unique or request.effect == "once":
+            surroundings.calls.end(key, left_behind=left_behind)
+        if surroundings.underway:
+            surroundings.underway.pop(key, None)
+    return result
 
 
 def key_of(surroundings: Surroundings, branch: Branch, name: str) -> str:

@@ -13,6 +13,7 @@ from holdfast.core.codec import Stored
 from holdfast.core.events import Event
 from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
+from holdfast.core.state.fold_knowledge import with_actor
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
 from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
 
@@ -87,6 +88,7 @@ def _begin(state: State | None, log: str, event: Event, at_us: int) -> State:
                 summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
                 phase=(event.phases or DEFAULT).start,
+                actors=with_actor((), event.by),
                 **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
@@ -106,6 +108,7 @@ def _forked(state: State, log: str, event: ev.TaskForked, at_us: int) -> State:
     fork.summary = forked_summary(state.summary, log, event, at_us)
     fork.seed = event.seed or state.seed
     fork.effects = event.effects
+    fork.actors = with_actor(state.actors, event.by)
     fork.log_created_us = at_us
     fork.result, fork.failure, fork.cancel = UNSET, None, None
     fork.forked_from, fork.forked_at = event.parent, event.at

@@ -10,10 +10,11 @@ from msgspec import UNSET
 
 from holdfast.core import limits, names
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, NestedStep
 from holdfast.core.events import Effect
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
+from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
 from holdfast.engine.definitions.signature import Parameters, name_of
 
 OnDoubt = Literal["ask", "fail", "retry"]
@@ -22,7 +23,7 @@ Errors = Sequence[type[BaseException]] | Callable[[BaseException], bool]
 
 
 class Tool:
-    """A function with a declared effect on the world. Calling it calls the function."""
+    """A function with a declared effect on the world. In an agent's body, calling it is a durable call."""
 
     def __init__(
         self,
@@ -67,20 +68,22 @@ class Tool:
         self.definite = error_test(definite, f"definite= of {self.name!r}")
         self.marks_sending = marks_sending
         self._declare(effect, on_doubt)
-        limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
-        self.timeout = None if limit is None else seconds(limit, "timeout")
+        self._limit(timeout, abandoned_after)
         self.reconcile, self.compensate = reconcile, compensate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
-        patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
-        self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
-        self.unique = unique
-        named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
-        self._in_unique = {field.split(".")[0].split("[")[0] for field in named}
-        self.redact = frozenset(redact)
-        self.mock = mock
+        self.unique, self._in_unique = unique, _fields_of(unique)
+        self.redact, self.mock = frozenset(redact), mock
         self.is_async = self.parameters.is_async
         self.__doc__ = fn.__doc__
         self._check()
+
+    def _limit(self, timeout: Duration | None, abandoned_after: Duration | None) -> None:
+        """Set how long an attempt may take, and how long the thread of one that took longer may still be at it."""
+        is_transaction = self.effect == "transaction"
+        limit = limits.TRANSACTION_SECONDS if timeout is None and is_transaction else timeout
+        self.timeout = None if limit is None else seconds(limit, "timeout")
+        patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
+        self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
 
     def _declare(self, effect: Effect | None, on_doubt: OnDoubt | None) -> None:
         """Set what it does to the world. A tool that declares no effect is `once`, and fails when it raises."""
@@ -117,6 +120,18 @@ class Tool:
             raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """In an agent's body: make a durable call, as `task.call` does. Elsewhere: call the function.
+
+        Inside a step only a tool that reads can be called; `tool.fn` is always the plain function.
+        """
+        caller, body = CALLER.get(), BODY.get()
+        if caller is not None:
+            if self.effect != "read":
+                raise NestedStep(f"{self.name}()", caller.call.step)
+        elif body is not None:
+            return body.plain_call(self, args, kwargs)
+        elif self.effect != "read":
+            warn_unrecorded(self.name)
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -170,6 +185,12 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
         return Tool(declared_function(function), **options)
 
     return declare if fn is None else declare(fn)
+
+
+def _fields_of(unique: str) -> set[str]:
+    """Return the parameters that a unique key is made of."""
+    named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
+    return {field.split(".")[0].split("[")[0] for field in named}
 
 
 def declared_function(fn: Any) -> Any:

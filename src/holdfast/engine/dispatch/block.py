@@ -13,6 +13,7 @@ from holdfast.core.flows import lifecycle
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
+from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.drivers.driver import drive
@@ -40,7 +41,8 @@ def block(
         ending = _Ending()
         with claim.stopped_by_interrupt(execution.stop, id):
             try:
-                yield task
+                with in_body(task):
+                    yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error
             execution.body = lambda: ending.result(task)

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, Stopped, TaskBusy
 from holdfast.core.flows import lifecycle
+from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch.checks import input_of
 from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution.execution import Execution
@@ -31,7 +32,12 @@ def claim(log: Log) -> None:
 def work(execution: Execution) -> None:
     """Let a `def` agent work on a task it holds."""
     task = Task(execution)
-    execution.body = lambda: execution.agent.fn(task, **arguments(execution))
+
+    def body() -> Any:
+        with in_body(task):
+            return execution.agent.fn(task, **arguments(execution))
+
+    execution.body = body
     try:
         drive(lifecycle.task_flow(execution, execution.agent), execution)
     finally:

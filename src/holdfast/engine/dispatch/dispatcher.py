@@ -15,6 +15,7 @@ from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.prices import Prices
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.execution import mocks
@@ -70,7 +71,7 @@ class Dispatcher:
         self.tenants: dict[str, Dispatcher] = {}
         """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
-        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps())
+        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps(), {})
         self._on_wait = on_wait
 
     def register(self, agent: Agent) -> Agent:
@@ -78,6 +79,7 @@ class Dispatcher:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
         self.agents[agent.name] = agent
+        self.services.tools.update({one.name: one for one in agent.tools if isinstance(one, Tool)})
         return agent
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:

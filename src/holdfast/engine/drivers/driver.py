@@ -34,10 +34,10 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.step import earliest
 from holdfast.core.flows.waits import foremost
+from holdfast.engine.definitions.call import CALLER, Asking
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
 from holdfast.engine.drivers.invocation import Invocation
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.execution import Execution
 
 THREADS = Threads()
@@ -122,13 +122,17 @@ def _transact(asked: Transact, execution: Execution) -> Outcome | None:
 def _ask(asked: Reconcile, execution: Execution) -> Any:
     """Ask the destination. If it cannot be asked, nobody knows yet."""
     assert asked.request.reconcile is not None
+    call = invocation.question(asked, execution)
+    caller = CALLER.set(Asking(call))
     try:
-        given = asked.request.reconcile(invocation.question(asked, execution))
+        given = asked.request.reconcile(call)
         return invocation.answer(
             _in_own_loop(given).value() if invocation.is_awaitable(given) else given, asked.request
         )
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
+    finally:
+        CALLER.reset(caller)
 
 
 def _sleep(asked: Sleep, execution: Execution) -> None:

@@ -27,9 +27,9 @@ from holdfast.core.state import budget
 from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import late_results
+from holdfast.engine.definitions.call import CALLER, Call
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.execution import mocks
-from holdfast.engine.execution.call import CALLER, Call
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
 from holdfast.failpoints import failpoint
@@ -279,7 +279,8 @@ def owner(unique: str, execution: Execution) -> KeyOwner | None:
     if take is None:
         return None
     try:
-        step = steps.step_of(execution.logs, take.log, take.step) or steps.kept_step(execution.logs, take.log, unique)
+        step = steps.current_outcome(execution.logs, take.log, take.step)
+        step = step or steps.kept_step(execution.logs, take.log, unique)
     except HoldfastError:
         return KeyOwner(take, None, gone=True)
     return KeyOwner(take, step)

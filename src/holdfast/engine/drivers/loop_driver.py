@@ -29,13 +29,13 @@ from holdfast.core.flows.requests import (
     Transact,
     Unknown,
 )
+from holdfast.engine.definitions.call import CALLER, Asking
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.drivers.parallel import Piece
 from holdfast.engine.execution.branches import outside_context
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.loop_execution import LoopExecution
 
 
@@ -163,11 +163,14 @@ async def _transact_async(asked: Transact, execution: LoopExecution) -> Outcome 
 async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
     assert asked.request.reconcile is not None
     reconcile, call = asked.request.reconcile, invocation.question(asked, execution)
+    caller = CALLER.set(Asking(call))
     try:
         given = await asyncio.to_thread(reconcile, call)
         return invocation.answer(await given if asyncio.iscoroutine(given) else given, asked.request)
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
+    finally:
+        CALLER.reset(caller)
 
 
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core import limits
 from holdfast.core.flows.requests import Branch
-from holdfast.engine.execution.call import CALLER
+from holdfast.engine.definitions.call import CALLER
 
 if TYPE_CHECKING:
     from holdfast.engine.execution.loop_execution import LoopExecution

@@ -38,10 +38,11 @@ from holdfast.core.state.shapes import State, Undo
 from holdfast.core.wording import verb_of
 from holdfast.engine.control import change, late_results
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import CALLER
 from holdfast.engine.definitions.state_versions import version_of
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import PendingWrite, Stop, no_body, settle
@@ -66,6 +67,8 @@ class Services(Struct, frozen=True):
     run_child_async: Callable[[RunChild, Any], Coroutine[Any, Any, None]]
     priced: Callable[[Usage], Usage]
     long_steps: LongSteps
+    tools: dict[str, Tool]
+    """Tools that can be called once only, as far as this process has met them: what a settlement must fit."""
 
 
 class Execution:

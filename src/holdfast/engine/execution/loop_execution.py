@@ -13,6 +13,7 @@ from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
 from holdfast.core.flows.requests import Append, Branch
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import current_call
 from holdfast.engine.execution.awaitable import not_awaited
 from holdfast.engine.execution.branches import (
     BranchPlace,
@@ -22,7 +23,6 @@ from holdfast.engine.execution.branches import (
     outside_context,
     stands_for,
 )
-from holdfast.engine.execution.call import current_call
 from holdfast.engine.execution.execution import Execution, Services, Transacted
 from holdfast.engine.execution.pending import PendingWrite, Stop
 from holdfast.engine.logs.committer import Ticket
@@ -128,6 +128,13 @@ class LoopExecution(Execution):
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
+
+    def is_on_loop(self) -> bool:
+        """Whether this is the event loop that the task runs on."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     # The order of results
 

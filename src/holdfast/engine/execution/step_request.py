@@ -20,9 +20,9 @@ from holdfast.core.flows.requests import StepRequest
 from holdfast.core.retries import Retry
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import Call
 from holdfast.engine.definitions.signature import Parameters, parameters_of
 from holdfast.engine.definitions.tool import Errors, Tool, as_retry, error_test, undo_name
-from holdfast.engine.execution.call import Call
 
 _DECLARED = (Tool, Agent)
 

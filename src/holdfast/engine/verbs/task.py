@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import Cancelled, HoldfastError, InvalidValue, Stopped
+from holdfast.core.errors import Cancelled, HoldfastError, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
@@ -109,6 +110,15 @@ class Task:
         if key is not None:
             request = replace(request, key=names.given_key(key))
         return self._drive("call", tool.parameters.result, flows.step, request, name=key)
+
+    def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a durable call of a tool that the agent's body calls like a function."""
+        self._refuse_elsewhere(tool)
+        return self.call(tool, tool.parameters.bind(args, kwargs))
+
+    def _refuse_elsewhere(self, tool: Tool) -> None:
+        if threading.get_ident() != self._execution.thread:
+            raise _in_other_thread(tool)
 
     def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
         """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
@@ -402,6 +412,8 @@ class Task:
         request = call_request(execution.agent, tool, arguments, is_old=is_old, secret_key=execution.logs.secret_key)
         request = mocks.mocked(request, execution.mocks, execution.state.mock)
         execution.secrets.update(request.secrets)
+        if request.effect == "once":
+            execution.services.tools[tool.name] = tool
         if request.undo:
             self._execution.undoers.setdefault(request.undo, tool.compensate)
         return request
@@ -451,6 +463,15 @@ class AsyncTask(Task):
     """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
 
     _execution: LoopExecution
+
+    def _refuse_elsewhere(self, tool: Tool) -> None:
+        if not self._execution.is_on_loop():
+            raise _in_other_thread(tool)
+        if not tool.is_async:
+            raise InvalidValue(
+                f"{tool.name}() is a def tool, called in an async agent, whose event loop it would block",
+                hint=f"write: await task.call({tool.name}, …)",
+            )
 
     def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Verb:
         return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
@@ -516,6 +537,11 @@ class Block(Task):
         """What the task comes to. It is completed when the block ends."""
         pack(result, "the result")
         self.result = result
+
+
+def _in_other_thread(tool: Tool) -> UnnamedThread:
+    called = f"{tool.name}()"
+    return UnnamedThread(called, "", hint=f"write: task.call({tool.name}, …, key=…), with a key of its own")
 
 
 def _refuse_secrets(name: str, redact: Collection[str], arguments: Mapping[str, Any]) -> None:
