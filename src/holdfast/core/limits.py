@@ -191,3 +191,6 @@ DELIVERY_ROUNDS = 8
 
 BOUND_LENGTH = 12
 """Letters of the digest by which a person says which call they were shown."""
+
+CLOSE_GRACE_SECONDS = 10.0
+"""How long closing an app waits for the calls under way in other threads."""

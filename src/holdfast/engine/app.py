@@ -188,11 +188,12 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """Record a new task; it is pending until somebody works on it, and no worker does before `after`.
 
         A queue may limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract`
-        is what it is to do and knows, `mock` has tools answered by their mocks.
+        is what it is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
         """
         options = TaskOptions(
             user=user,
@@ -208,6 +209,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         name = self._name(id)
         self.queues.admit(self.store, self.namespace, queue)
@@ -235,6 +237,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
@@ -256,6 +259,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
         return TaskState(self._dispatcher.work_when_free(assignment, seconds(wait, "wait")), self.logs)
@@ -281,6 +285,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """`run`, to be awaited; the event loop goes on meanwhile."""
         options = TaskOptions(
@@ -297,6 +302,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
         return TaskState(await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait")), self.logs)
@@ -346,6 +352,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> AbstractContextManager[Block]:
         """Use the Task API in a `with` block, without an agent.
 
@@ -365,6 +372,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
             block=True,
         )
         log = self._name(id)
@@ -737,12 +745,17 @@ class App:
         with open(url, clock=self.clock) as target:
             return copy.verified_copy(self.logs, target.logs, progress)
 
-    def close(self) -> None:
-        """Let go of the store. Closing twice is fine."""
+    def close(self, *, grace: Duration = limits.CLOSE_GRACE_SECONDS) -> None:
+        """Close the store. Tasks under way in other threads stop after their step; closing twice is fine.
+
+        `grace`: how long to wait for their calls. One that takes longer is left in doubt, and this process counts as
+        alive until its thread ends: no other process makes that call again meanwhile. Default 10 s.
+        """
+        is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.long_steps.close()
         self.logs.committer.close()
         self.logs.cache.close()
-        self.store.close()
+        self.store.close(present=not is_idle)
 
     def _before(self, age: Duration | None) -> int | None:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)

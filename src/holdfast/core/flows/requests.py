@@ -315,8 +315,12 @@ class Stopping(Protocol):
 class Calls(Protocol):
     """The calls of this execution that can be made once only: which are under way, and which were left behind."""
 
-    def begin(self, key: str) -> None:
-        """A call is announced, and will be made."""
+    def begin(self, key: str, request: StepRequest) -> bool:
+        """A call is announced, and will be made; False if a branch makes one like it, which comes first."""
+        ...
+
+    def like(self, key: str, request: StepRequest) -> str | None:
+        """The key of a call of the same tool with the same arguments that another branch is making."""
         ...
 
     def end(self, key: str, *, left_behind: bool = False) -> None:
@@ -357,6 +361,10 @@ class Surroundings(Protocol):
     @property
     def unclaimed(self) -> dict[str, set[str]]:
         """Recorded steps that no branch has asked for since the replay began: their keys by name."""
+        ...
+
+    def claim(self, key: str) -> None:
+        """Take a recorded step as asked for."""
         ...
 
     @property

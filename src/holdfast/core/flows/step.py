@@ -99,7 +99,7 @@ def _one_attempt(
     left_behind = True
     try:
         if request.key and not request.unique:
-            surroundings.calls.begin(key)
+            surroundings.calls.begin(key, request)
         if request.tool:
             result = yield from _attempt(surroundings, key, attempt, known, request)
         else:
@@ -128,14 +128,10 @@ def claimed(surroundings: Surroundings, key: str, is_recorded: bool, on_change: 
 
     A step of that name that nobody came back to would be done again under another key: ReplayDiverged.
     """
-    name = names.own_name(key)
-    left = surroundings.unclaimed.get(name)
-    if left is not None and key in left:
-        left.discard(key)
-        if not left:
-            del surroundings.unclaimed[name]
+    surroundings.claim(key)
     if is_recorded:
         return
+    name = names.own_name(key)
     yield AwaitReplay(name)
     left = surroundings.unclaimed.get(name)
     if left and on_change != "rerun":
@@ -165,11 +161,12 @@ def _after_one_like_it(surroundings: Surroundings, key: str, request: StepReques
     steps = surroundings.state.steps.values()
     same = (one for one in steps if one.unsettled and one.key != key and one.tool == request.tool)
     other = next((one for one in same if codec.same_fields(one.input, request.input)), None)
+    live = surroundings.calls.like(key, request)
+    if live is not None:
+        yield AwaitCall(live)
+        return True
     if other is None:
         return False
-    if surroundings.calls.is_live(other.key):
-        yield AwaitCall(other.key)
-        return True
     yield from settle(surroundings, other, surroundings.called.get(other.key, request))
     settled = surroundings.state.steps.get(other.key)
     if settled is not None and settled.done and surroundings.calls.is_left_behind(other.key):
@@ -325,7 +322,8 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
             yield Append()
         return True
     event = ev.StepStarted(**same, attempt=attempt, unique=request.unique, risk=request.risk, undo=request.undo)
-    surroundings.calls.begin(event.key)  # before others can see the announcement
+    if not surroundings.calls.begin(event.key, request):  # before others can see the announcement
+        return False
     if not request.unique:
         return (yield Append((event,), decided=True))
     place = _place(surroundings.state, event.key)
@@ -335,7 +333,8 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
         surroundings.calls.end(event.key)
         if not (yield from _key_may_be_taken(surroundings, place, same, request)):
             return False
-        surroundings.calls.begin(event.key)
+        if not surroundings.calls.begin(event.key, request):
+            return False
         answer = yield Append((event,), decided=True, unique_keys=keys, freed_keys=(request.unique,))
     return answer is True
 

@@ -267,16 +267,17 @@ def _step_doubted(state: State, event: ev.StepDoubted, seq: int, at_us: int) -> 
 
 
 def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> None:
-    if event.key in state.maybe_done:
+    settled = state.steps.get(event.key)
+    if event.key in state.maybe_done and (settled is None or not settled.open):
         _settle_failed(state, state.maybe_done.pop(event.key), event, seq, at_us)
         return
-    settled = state.steps.get(event.key)
     if settled is None:
         return  # its announcement was erased
     _unsettle(state, settled)
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
         done: dict[str, Any] = {"last_seq": seq, "ended_us": at_us, "result": result, "settled": True}
+        done |= {"failure": None, "maybe_done": False}
         state.steps[event.key] = replace(settled, status="completed", **done)
         state.steps_done += 1
         state.calls_done += 1
@@ -446,6 +447,7 @@ def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -
         safe = ended_it is not None and ended_it.safe
         state.approvals[event.void] = replace(approval, status="given" if safe else "expired")
     if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
+        state.maybe_done.pop(_address(state, event.void), None)
         state.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 
 

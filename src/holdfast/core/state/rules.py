@@ -46,6 +46,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
 
     Later steps are void, but a call that touched the world keeps its outcome under its key: it is not made again.
     """
+    refuse_undone(now, "rolled back")
     doubt = next((step for step in now.steps.values() if step.unsettled), None)
     if doubt is not None:
         under_way = doubt.status == "running"
@@ -71,6 +72,13 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
         if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):
             back.kept[step.idempotency_key] = step
     return back
+
+
+def refuse_undone(now: State, what: str, hint: str = "start it anew under another id") -> None:
+    """Refuse to build on results that were undone since."""
+    if now.undoing:
+        message = f"task {now.summary.id!r} was compensated and can't be {what}: it would build on what was undone"
+        raise InvalidEvent(message, hint=hint, id=now.summary.id)
 
 
 # The rules

@@ -73,8 +73,7 @@ class Tool:
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
         self.unique, self._in_unique = unique, _fields_of(unique)
         self.redact, self.mock = frozenset(redact), mock
-        self.is_async = self.parameters.is_async
-        self.__doc__ = fn.__doc__
+        self.is_async, self.__doc__ = self.parameters.is_async, fn.__doc__
         self._check()
 
     def _limit(self, timeout: Duration | None, abandoned_after: Duration | None) -> None:

@@ -31,10 +31,11 @@ def block(
     """Enter a task, new or known; what happens in the block is how it ends."""
     log = _entered(dispatcher, id, created, then)
     agent = block_agent(created.agent)
-    with dispatcher.busy.with_(id):
+    assignment = Assignment(id, agent, lambda: (log, True))
+    with dispatcher.busy.with_(id, assignment.stop):
         if not log.state.ended:
             claim.claim(log)
-        execution = dispatcher.execution(Execution, Assignment(id, agent, lambda: (log, True)), log)
+        execution = dispatcher.execution(Execution, assignment, log)
         if execution.state.turn:
             execution.begin_prelude()
         task = Block(execution)

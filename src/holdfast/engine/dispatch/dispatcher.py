@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.core import events as ev, limits
-from holdfast.core.errors import Diverged, InvalidValue, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
 from holdfast.engine.control.change import change
@@ -97,16 +97,34 @@ class Dispatcher:
 
     def work(self, assignment: Assignment) -> Log:
         """Work on a task here and now until it ends or waits."""
-        with claim.stopped_by_interrupt(assignment.stop, assignment.id):
+        with self._closing(assignment.id), claim.stopped_by_interrupt(assignment.stop, assignment.id):
             if assignment.agent.is_async:
                 return self._in_a_loop(assignment)
-            with self.busy.with_(assignment.id):
+            with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
                 if go_on:
                     claim.work(self.execution(Execution, assignment, log))
                     self.logs.cache.remember(log)
             self._tell(log)
             return log
+
+    @contextlib.contextmanager
+    def _closing(self, id: str) -> Generator[None, None, None]:
+        """Tell a thread whose task was stopped because the app was closed."""
+        try:
+            yield
+        except Stopped:
+            if not self.busy.is_closing:
+                raise
+            told = f"the app was closed while task {id!r} was under way; the task was released"
+            raise StoreClosed(told, hint="open the store again and resume the task") from None
+
+    def stop(self, seconds: float, when_idle: Callable[[], None]) -> bool:
+        """Stop what is under way in this process, of tenants too; whether everything has ended in time."""
+        until = time.monotonic() + seconds
+        dispatchers = [self, *self.tenants.values()]
+        left = [one for one in dispatchers if not one.busy.stop(max(until - time.monotonic(), 0), when_idle)]
+        return not left
 
     def work_when_free(self, assignment: Assignment, wait: float) -> Log:
         """Work on a task as soon as nobody else does; give up after so many seconds."""
@@ -141,7 +159,7 @@ class Dispatcher:
 
         if not assignment.agent.is_async:
             return await asyncio.to_thread(self.work, assignment)
-        with self.busy.with_(assignment.id):
+        with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
             begun = assignment.held
             if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
                 begun = await begin_async(self.logs, assignment.id, self._first_write(*assignment.first_events))

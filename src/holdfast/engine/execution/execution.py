@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import Group, Stored, Write, merge_writes
 from holdfast.core.errors import (
     Conflict,
@@ -170,12 +170,13 @@ class Execution:
         """Whether branches have recorded results before them."""
         return bool(self.unclaimed)
 
-    def claim_branches(self, paths: set[str]) -> None:
-        """Take the recorded steps of some branches as asked for: each will come to its own."""
-        for name, keys in list(self.unclaimed.items()):
-            keys -= {key for key in keys if key.rpartition("/")[0] in paths}
-            if not keys:
-                del self.unclaimed[name]
+    def claim(self, key: str) -> None:
+        """Take a recorded step as asked for: its branch will come to it."""
+        name = names.own_name(key)
+        left = self.unclaimed.get(name, set())
+        left.discard(key)
+        if not left:
+            self.unclaimed.pop(name, None)
 
     def call_ended(self) -> None:
         """Let branches look that wait for a call of another."""
@@ -541,14 +542,17 @@ class Execution:
                 ref = talk.ref(logged, settled, said)
             return Conversation(Shown(logged, settled, said, branch.seen), ref, self._counted, seen.summarised)
 
-    def branch_here(self, verb: str, name: str | None = None) -> Branch:
-        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""
+    def branch_here(self, verb: str, name: str | None = None, *, is_key: bool = False) -> Branch:
+        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others.
+
+        A name that is the key of a step may be used by several: one of them does the step.
+        """
         if threading.get_ident() == self.thread:
             return self.root
         if not name:
             raise UnnamedThread(verb, "without a name")
         with self.lock:
-            if (self.root.turn, name) in self._names:
+            if (self.root.turn, name) in self._names and not is_key:
                 raise UnnamedThread(verb, f"under the name {name!r}, which another has")
             self._names.add((self.root.turn, name))
             return self.root.child(name)

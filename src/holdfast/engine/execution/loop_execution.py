@@ -82,7 +82,7 @@ class LoopExecution(Execution):
 
     # Branches
 
-    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+    def branch_here(self, verb: str, name: str | None = None, *, is_key: bool = False) -> Branch:
         """The branch of the asyncio task that uses a verb; a new one if it is its first."""
         try:
             task = asyncio.current_task()

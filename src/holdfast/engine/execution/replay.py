@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.core import names
+from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import State, Step
 
 
@@ -21,21 +23,34 @@ class LiveCalls:
     def __init__(self, on_end: Callable[[], None]) -> None:
         """`on_end` is called whenever a call is no longer under way."""
         self._on_end = on_end
-        self._live: set[str] = set()
+        self._lock = threading.Lock()
+        self._live: dict[str, StepRequest] = {}
         self._left_behind: set[str] = set()
         self._threads: dict[str, Attempt] = {}
 
-    def begin(self, key: str) -> None:
-        """Note that a call is announced, and will be made."""
-        self._live.add(key)
-        self._left_behind.discard(key)
+    def begin(self, key: str, request: StepRequest) -> bool:
+        """Note that a call will be announced and made; False if a branch makes one like it, which comes first."""
+        with self._lock:
+            if self.like(key, request) is not None:
+                return False
+            self._live[key] = request
+            self._left_behind.discard(key)
+            return True
+
+    def like(self, key: str, request: StepRequest) -> str | None:
+        """Return the key of a call of the same tool with the same arguments that another branch is making."""
+        if request.effect != "once":
+            return None
+        for other, made in list(self._live.items()):
+            if other != key and made.tool == request.tool and made.input == request.input:
+                return other
+        return None
 
     def end(self, key: str, *, left_behind: bool = False) -> None:
         """Note that a call has its outcome, or that its branch went on without."""
         if left_behind:
             self._left_behind.add(key)
-        if key in self._live:
-            self._live.discard(key)
+        if self._live.pop(key, None) is not None:
             self._on_end()
 
     def is_live(self, key: str) -> bool:

@@ -92,7 +92,7 @@ class Task:
             timeout=timeout,
             estimate=None if estimate is None else self._execution.priced(as_usage(estimate)),
         )
-        return self._drive("step", parameters.result, flows.step, request, name=key or name)
+        return self._drive("step", parameters.result, flows.step, request, name=key or name, is_key=key is not None)
 
     def call(self, tool: Tool, /, *unnamed: Any, key: str | None = None, **arguments: Any) -> Any:
         """Call a tool, as its declared effect asks. Its arguments are given by name.
@@ -109,7 +109,7 @@ class Task:
         request = self._call_request(tool, arguments)
         if key is not None:
             request = replace(request, key=names.given_key(key))
-        return self._drive("call", tool.parameters.result, flows.step, request, name=key)
+        return self._drive("call", tool.parameters.result, flows.step, request, name=key, is_key=key is not None)
 
     def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a durable call of a tool that the agent's body calls like a function."""
@@ -431,13 +431,22 @@ class Task:
             return self._call_request(fn, item)
         if isinstance(fn, Agent):
             given = self._child_input(fn, item)
-            return lambda execution, branch: waits.spawn(execution, branch, options["name"] or fn.name, fn, given)
+            name = options["name"] or fn.name
+            return parallel.NamedFlow(name, lambda execution, branch: waits.spawn(execution, branch, name, fn, given))
         return step_request(self._execution.agent, fn, (item,), {}, **options)[0]
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Any:
+    def _drive(
+        self,
+        verb: str,
+        finish: Any,
+        flow: Callable[..., Subflow],
+        *args: Any,
+        name: str | None = None,
+        is_key: bool = False,
+    ) -> Any:
         execution = self._execution
         execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb, name)
+        branch = execution.branch_here(verb, name, is_key=is_key)
         try:
             if branch is execution.root:
                 if execution.thread_waits:
@@ -473,7 +482,15 @@ class AsyncTask(Task):
                 hint=f"write: await task.call({tool.name}, …)",
             )
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Verb:
+    def _drive(
+        self,
+        verb: str,
+        finish: Any,
+        flow: Callable[..., Subflow],
+        *args: Any,
+        name: str | None = None,
+        is_key: bool = False,
+    ) -> Verb:
         return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
