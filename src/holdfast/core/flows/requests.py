@@ -106,9 +106,14 @@ class Sleep(Struct, frozen=True, gc=False):
 
 
 class Park(Struct, frozen=True, gc=False):
-    """Nothing can be done until something comes from outside, or until a time. The task suspends, unless it came."""
+    """Nothing can be done until something comes from outside, or until a time. The task suspends, unless it came.
+
+    `looked` is the seq of the state that was looked at. If the log has moved since, the flow looks again: the answer
+    may have been folded in with the record of another branch.
+    """
 
     why: ev.WaitKind
+    looked: int
     wake_us: int | None = None
     note: str = ""
     """What people are told besides."""
