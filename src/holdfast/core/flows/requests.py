@@ -301,7 +301,13 @@ class Branch:
         number = self._used.get(name, 0) + 1
         if number == 1 and not self.is_old:
             names.step_name(name)
+        key = self.next_key(name)
         self._used[name] = number
+        return key
+
+    def next_key(self, name: str) -> str:
+        """Return the key that the next step of that name will have."""
+        number = self._used.get(name, 0) + 1
         return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
 
     def child(self, name: str = "", seen: int | None = None, own: Any = None) -> Branch:

@@ -161,6 +161,12 @@ class LoopExecution(Execution):
         except RuntimeError:
             return False
 
+    def recorded_value(self, name: str) -> Any:
+        """Return what the next step of that name gave in the branch that asks, if it is recorded."""
+        branch = self.branch_here(name)
+        known = self.state.steps_of(branch.turn).get(branch.next_key(name))
+        return None if known is None or not known.done else self.value(known.result)
+
     # The order of results
 
     @property
@@ -181,6 +187,12 @@ class LoopExecution(Execution):
         self.unclaimed.discard(key)
         if not self.unclaimed and not self.branched:
             self.replaying = False
+
+    def claim_branches(self, parent: Branch, numbers: range) -> None:
+        """Take every recorded step of some branches as asked for: they lost a race, and don't come back."""
+        paths = [f"{parent.path}/~{number}/" if parent.path else f"~{number}/" for number in numbers]
+        for key in [one for one in self.unclaimed if one.startswith(tuple(paths))]:
+            self.claim(key)
 
     async def in_turn(self, seq: int) -> None:
         """Wait until it is time for a branch to be given the result at that seq."""
