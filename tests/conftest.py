@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 import holdfast
 import holdfast.engine
 from holdfast.testing.clock import FakeClock
-from tests.postgres_server import in_memory, pgbouncer, pooled_url, postgres_databases, postgres_url
+from tests.pgbouncer_server import pgbouncer, pooled_url
+from tests.postgres_server import in_memory, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
 
 __all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server"]
