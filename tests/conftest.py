@@ -14,7 +14,7 @@ import holdfast
 import holdfast.engine
 from holdfast.testing.clock import FakeClock
 from tests.pgbouncer_server import pgbouncer, pooled_url
-from tests.postgres_server import in_memory, postgres_databases, postgres_url
+from tests.postgres_server import NO_SERVER, in_memory, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
 
 __all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server"]
@@ -36,6 +36,16 @@ for module in pkgutil.walk_packages(holdfast.engine.__path__, "holdfast.engine."
     importlib.import_module(module.name)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="start no PostgreSQL server, and leave out what needs one")
+
+
+def pytest_configure(config):
+    if config.option.quick:
+        os.environ["HOLDFAST_TEST_POSTGRES"] = NO_SERVER
+        os.environ.pop("HOLDFAST_TEST_URL", None)
+
+
 @pytest.fixture
 def clock():
     return FakeClock()
@@ -45,7 +55,12 @@ def pytest_generate_tests(metafunc):
     """A module says `STORES = (…)` if its tests are for others than these."""
     given = [name for mark in metafunc.definition.iter_markers("parametrize") for name in mark.args[0]]
     if "url" in metafunc.fixturenames and "url" not in ["".join(given), *given]:
-        metafunc.parametrize("url", getattr(metafunc.module, "STORES", ("memory", "sqlite")), indirect=True)
+        stores = getattr(metafunc.module, "STORES", ("memory", "sqlite"))
+        metafunc.parametrize("url", [store for store in stores if not left_out(store, metafunc.config)], indirect=True)
+
+
+def left_out(store, config):
+    return config.option.quick and store == "postgres"
 
 
 @pytest.fixture

