@@ -18,7 +18,7 @@ define PHASES
 	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm -n 3
 endef
 
-.PHONY: demo test test-all coverage quick check lint docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -45,6 +45,10 @@ lint: $(READY)               ## format, lint, types
 	$(BIN)/ruff format --check src tests benchmarks examples tools
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/pyright
+
+texts: $(READY)              ## after a rewording: writes anew what tests/texts keeps, from what the tests see
+	$(PYTEST) tests --write-texts -n 4
+	@git --no-pager diff --stat -- tests/texts
 
 docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
 	$(DOCS)/bin/zensical build --strict --clean

@@ -16,8 +16,9 @@ from holdfast.testing.clock import FakeClock
 from tests.pgbouncer_server import pgbouncer, pooled_url
 from tests.postgres_server import NO_SERVER, in_memory, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
+from tests.snapshots import Library, texts
 
-__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server"]
+__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server", "texts"]
 
 if "TMPDIR" not in os.environ and (place := in_memory()):
     # A store of a test syncs with every write. No test needs a disk for that: a killed process leaves its files behind
@@ -38,12 +39,14 @@ for module in pkgutil.walk_packages(holdfast.engine.__path__, "holdfast.engine."
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="start no PostgreSQL server, and leave out what needs one")
+    parser.addoption("--write-texts", action="store_true", help="keep the texts that tests see: see tests/snapshots.py")
 
 
 def pytest_configure(config):
     if config.option.quick:
         os.environ["HOLDFAST_TEST_POSTGRES"] = NO_SERVER
         os.environ.pop("HOLDFAST_TEST_URL", None)
+    config.pluginmanager.register(Library(config), Library.NAME)
 
 
 @pytest.fixture
