@@ -270,31 +270,33 @@ def test_a_tools_schema_is_what_models_are_shown():
     assert tool_schema(add)["function"]["parameters"]["required"] == ["a"]
 
 
-def test_bad_declarations_are_refused_with_a_remedy():
+def test_bad_declarations_are_refused_with_a_remedy(texts):
     model = ScriptedModel([])
-    with pytest.raises(InvalidValue, match="declare it with @tool"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [print])
-    with pytest.raises(InvalidValue, match="one name"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [add, add])
-    with pytest.raises(InvalidValue, match="no model can call"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [tool(name="send mail", effect="read")(lambda: 1)])
-    with pytest.raises(InvalidValue, match="is not a model"):
+    with texts.raises(InvalidValue):
         loop_agent("x", None, [add])
 
 
-def test_a_model_that_is_not_async_is_told(app):
+def test_a_model_that_is_not_async_is_told(app, texts):
     done = run(app, loop_agent("x", lambda messages, tools: say("hi")))
-    assert done.status == "failed" and "async def" in done.failure.message
+    assert done.status == "failed"
+    texts.check(done.failure.message)
 
 
-def test_a_script_that_is_too_short_says_so(app):
+def test_a_script_that_is_too_short_says_so(app, texts):
     done = run(app, scripted(use("add", a=1)))
-    assert done.status == "failed" and "the script has 1 replies" in done.failure.message
+    assert done.status == "failed"
+    texts.check(done.failure.message)
 
 
-def test_without_the_sdk_the_remedy_is_named(monkeypatch):
+def test_without_the_sdk_the_remedy_is_named(monkeypatch, texts):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'path/to/holdfast\[llm\]'"):
+    with texts.raises(MissingExtra):
         loop_agent("x", "gpt-5")
 
 
@@ -419,12 +421,12 @@ def test_the_key_is_nowhere_in_the_log(tmp_path):
     assert all(KEY.encode() not in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
 
 
-def test_a_refusal_of_the_endpoint_says_what_to_do():
+def test_a_refusal_of_the_endpoint_says_what_to_do(texts):
     async def ask():
         with FakeOpenAI([Fail(404, "no such model")]) as server:
             return await OpenAIModel("x", base_url=server.base_url)([{"role": "user", "content": "?"}], [])
 
-    with pytest.raises(ModelError, match=r"no such model.*look at the model's name") as caught:
+    with texts.raises(ModelError) as caught:
         asyncio.run(ask())
     assert caught.value.details["status"] == 404
 

@@ -167,32 +167,32 @@ def test_a_full_queue_is_tried_again_and_said_once(url, clock, caplog):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"agent": slow}, "which this worker does not know"),
-        ({"input": {"sort": 1}}, "report has no parameter 'sort'"),
-        ({"input": {"kind": 7}}, "kind"),
-        ({"deadline": "soon"}, "'soon'"),
+        {"agent": slow},
+        {"input": {"sort": 1}},
+        {"input": {"kind": 7}},
+        {"deadline": "soon"},
     ],
 )
-def test_a_schedule_that_could_begin_nothing_is_refused_with_its_worker(app, given, told):
+def test_a_schedule_that_could_begin_nothing_is_refused_with_its_worker(app, given, texts):
     schedule = Schedule(**{"name": "tick", "agent": report, "when": "every 1m", **given})
-    with pytest.raises(InvalidValue, match=told):
+    with texts.raises(InvalidValue):
         app.worker([report], schedules=[schedule])
     assert ids(app) == [] and repr(schedule) == "<schedule tick: every 1m>"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"agent": report.fn}, "is not an agent"),
-        ({"name": "a b"}, "a b"),
-        ({"when": "every 0s"}, "one second or longer"),
-        ({"when": "at noon"}, "five fields"),
-        ({"zone": "Oslo"}, "there is no time zone 'Oslo'"),
-        ({"late": "a while"}, "a while"),
+        {"agent": report.fn},
+        {"name": "a b"},
+        {"when": "every 0s"},
+        {"when": "at noon"},
+        {"zone": "Oslo"},
+        {"late": "a while"},
     ],
 )
-def test_a_schedule_that_means_nothing_is_refused_at_once(given, told):
-    with pytest.raises(InvalidValue, match=told):
+def test_a_schedule_that_means_nothing_is_refused_at_once(given, texts):
+    with texts.raises(InvalidValue):
         Schedule(**{"name": "tick", "agent": report, "when": "every 1m", **given})

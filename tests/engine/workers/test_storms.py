@@ -102,14 +102,14 @@ def test_thousands_of_tasks_that_are_due_at_the_same_moment_do_not_stampede(url,
         assert sum(one.counts["lease_lost"] + one.counts["errors"] for one in crew) == 0
 
 
-def test_a_full_queue_pushes_back_and_nothing_is_written(url):
+def test_a_full_queue_pushes_back_and_nothing_is_written(url, texts):
     queues = [Queue("small", max_ready=3), Queue("large")]
     visit = counting(Places())
     with holdfast.open(url, queues=queues) as app:
         for n in range(3):
             app.start(visit, {"n": n}, id=f"t{n}", queue="small")
         before = app.stats().events
-        with pytest.raises(QueueFull, match=r"queue 'small' is full: it lets 3 tasks wait"):
+        with texts.raises(QueueFull):
             app.start(visit, {"n": 3}, id="t3", queue="small", user="ana", thread="talk")
         assert app.stats().events == before and len(app.list()) == 3
         with pytest.raises(TaskNotFound):

@@ -284,11 +284,11 @@ def test_a_worker_of_no_queue_in_particular_serves_those_declared_and_the_defaul
             until(ended(app, "mail", "default"))
 
 
-def test_a_full_queue_refuses_more_until_somebody_takes_some(url):
+def test_a_full_queue_refuses_more_until_somebody_takes_some(url, texts):
     with holdfast.open(url, queues=[Queue("mail", max_ready=2)]) as app:
         app.start(double, id="a", queue="mail")
         app.start(double, id="b", queue="mail")
-        with pytest.raises(QueueFull, match="queue 'mail' is full: it lets 2 tasks wait") as full:
+        with texts.raises(QueueFull) as full:
             app.start(double, id="c", queue="mail")
         assert full.value.details == {"queue": "mail", "most": 2} and len(app.list()) == 2
         app.start(double, id="elsewhere")
@@ -334,27 +334,25 @@ def test_a_rate_lets_no_more_begin_than_it_says(url):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"name": "@block"}, "'@block'"),
-        ({"name": ""}, "queue's name"),
-        ({"concurrency": 0}, "concurrency=0 of queue 'q' lets nothing happen"),
-        ({"per_key": 1.5}, "per_key=1.5 of queue 'q'"),
-        ({"max_ready": -1}, "max_ready=-1 of queue 'q'"),
-        ({"rate": "fast"}, "rate='fast' of queue 'q' is not understood"),
-        ({"rate": "0/m"}, "rate='0/m' of queue 'q' is not understood"),
+        {"name": "@block"},
+        {"name": ""},
+        {"concurrency": 0},
+        {"per_key": 1.5},
+        {"max_ready": -1},
+        {"rate": "fast"},
+        {"rate": "0/m"},
     ],
 )
-def test_a_queue_that_lets_nothing_happen_is_refused(given, told):
-    with pytest.raises(InvalidValue, match=re.escape(told)):
+def test_a_queue_that_lets_nothing_happen_is_refused(given, texts):
+    with texts.raises(InvalidValue):
         Queue(**{"name": "q", **given})
 
 
-@pytest.mark.parametrize(
-    ("queues", "told"), [(["mail"], "'mail' is not a queue"), ([Queue("a")] * 2, "declared twice")]
-)
-def test_queues_are_declared_once_and_as_queues(queues, told):
-    with pytest.raises(InvalidValue, match=told):
+@pytest.mark.parametrize("queues", [["mail"], [Queue("a")] * 2])
+def test_queues_are_declared_once_and_as_queues(queues, texts):
+    with texts.raises(InvalidValue):
         holdfast.open("memory:", queues=queues)
 
 
@@ -484,27 +482,27 @@ def test_living_workers_are_known_by_what_they_serve(app):
     assert app.workers() == []
 
 
-def test_a_worker_that_nothing_could_come_of_is_refused(app):
-    for wrong, told in (
-        (lambda: app.worker([]), "a worker without agents"),
-        (lambda: app.worker(), "a worker without agents"),
-        (lambda: app.worker(double), "is one agent"),
-        (lambda: app.worker(["double"]), "'double' is not an agent"),
-        (lambda: app.worker([double], concurrency=0), "concurrency=0 lets nothing happen"),
-        (lambda: app.worker([double], max_deaths=0), "max_deaths=0 lets nothing happen"),
-        (lambda: app.worker([double], queues="mail"), "queues='mail' is text"),
-        (lambda: app.worker([double], queues=[]), "a worker without queues"),
-        (lambda: app.worker([double], namespaces=[]), "namespaces=[] is not a list of names"),
-        (lambda: app.worker([double], namespaces="acme"), "namespaces='acme' is not a list of names"),
+def test_a_worker_that_nothing_could_come_of_is_refused(app, texts):
+    for wrong in (
+        lambda: app.worker([]),
+        lambda: app.worker(),
+        lambda: app.worker(double),
+        lambda: app.worker(["double"]),
+        lambda: app.worker([double], concurrency=0),
+        lambda: app.worker([double], max_deaths=0),
+        lambda: app.worker([double], queues="mail"),
+        lambda: app.worker([double], queues=[]),
+        lambda: app.worker([double], namespaces=[]),
+        lambda: app.worker([double], namespaces="acme"),
     ):
-        with pytest.raises(InvalidValue, match=re.escape(told)):
+        with texts.raises(InvalidValue):
             wrong()
     assert app.list() == []
 
 
-def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url):
+def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url, texts):
     with holdfast.open(url, queues=[Queue("mail")]) as app:
-        with pytest.raises(InvalidValue, match="there is no queue 'mial'") as wrong:
+        with texts.raises(InvalidValue) as wrong:
             app.worker([double], queues=["mial"])
         assert "did you mean 'mail'" in wrong.value.hint
 
@@ -512,7 +510,7 @@ def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url):
 # Tenants
 
 
-def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path):
+def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path, texts):
     if url == "memory:":
         pytest.skip("a store in memory is seen by one app alone")
     with holdfast.open(url) as whole:
@@ -526,7 +524,7 @@ def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path):
         with working(whole, double, namespaces="*"):
             until(ended(at["core"], "t"))
         for one in at.values():
-            with pytest.raises(InvalidValue, match="works for that one alone"):
+            with texts.raises(InvalidValue):
                 one.worker([double], namespaces="*")
             one.close()
 
