@@ -11,14 +11,12 @@ import functools
 import itertools
 import json
 import re
-import tempfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-FOLDER = TESTS / "texts"
 HEAD = "# Written by `make texts`. Read the diff, and edit nothing here: tests/snapshots.py says what these are for.\n"
 
 
@@ -74,7 +72,7 @@ def texts(request):
 
 
 VARIABLE = [
-    (re.escape(tempfile.gettempdir()) + r"/pytest-of-[^/]+/pytest-\d+/(popen-gw\d+/)?[^/\s'\"]+", "<tmp>"),
+    (r"/[^\s'\"]*/pytest-of-[^/]+/pytest-\d+/(popen-gw\d+/)?[^/\s'\"]+", "<tmp>"),
     (re.escape(str(TESTS.parent)), "<checkout>"),
     (r"\bholdfast_[0-9a-f]+_[0-9a-f]{6}_\d+\b", "<database>"),
     (r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=\bport )\d{4,5}\b", "<port>"),
@@ -100,8 +98,9 @@ class Library:
 
     NAME = "texts"
 
-    def __init__(self, config, folder=FOLDER):
-        self._folder = folder
+    def __init__(self, config, tests=TESTS):
+        self._tests = tests
+        self._folder = tests / "texts"
         self._writing = config.option.write_texts
         self._modules = set()  # that were collected
         self._selected = set()  # tests that check texts
@@ -162,7 +161,7 @@ class Library:
         others = {
             (module, name): cases
             for (module, name), cases in self._kept.items()
-            if module not in self._modules and (TESTS / module).exists()
+            if module not in self._modules and (self._tests / module).exists()
         }
         found = {}
         for test in self._selected:
