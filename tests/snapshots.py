@@ -78,6 +78,11 @@ VARIABLE = [
     (r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=\bport )\d{4,5}\b", "<port>"),
     (r"\b0x[0-9a-f]{8,}\b", "<address>"),
     (r"(?<=\.py:)\d+\b", "<line>"),
+    (r"\b20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?|\b\d\d:\d\d:\d\d\b", "<date>"),
+    (r"(?m) +\d+\.\d{3}(?=  )", " <seconds>"),
+    (r"(?m)\bnow(?=\)?$)|\b\d+ (s|min|h) ago\b", "<ago>"),
+    (r" *\b\d[\d,]*(\.\d+)? (ms|s)\b", " <time>"),
+    (r"\bprocess \d+\b", "process <pid>"),
 ]
 
 
@@ -87,7 +92,7 @@ def steady(text, values):
         text = text.replace(str(value), f"<{name}>")
     for pattern, name in VARIABLE:
         text = re.sub(pattern, name, text)
-    return text
+    return text.rstrip("\n")
 
 
 class Library:
