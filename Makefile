@@ -46,9 +46,11 @@ lint: $(READY)               ## format, lint, types
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/pyright
 
-texts: $(READY)              ## after a rewording: writes anew what tests/texts keeps, from what the tests see
+texts: $(READY)              ## after a rewording: writes anew what tests/texts, tests/cli/pictures and docs/ keep of it
 	$(PYTEST) tests --write-texts -n 4
-	@git --no-pager diff --stat -- tests/texts
+	HOLDFAST_WRITE_PICTURES=1 $(PYTEST) tests/cli/test_pictures.py -k every_picture
+	$(BIN)/python -m tools.reference docs
+	@git --no-pager diff --stat -- tests/texts tests/cli/pictures docs
 
 docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
 	$(DOCS)/bin/zensical build --strict --clean

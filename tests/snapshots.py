@@ -83,6 +83,7 @@ VARIABLE = [
     (r"(?m)\bnow(?=\)?$)|\b\d+ (s|min|h) ago\b", "<ago>"),
     (r" *\b\d[\d,]*(\.\d+)? (ms|s)\b", " <time>"),
     (r"\bprocess \d+\b", "process <pid>"),
+    (r"\bworker \S+-\d+\b", "worker <name>"),
 ]
 
 

@@ -85,7 +85,7 @@ def test_a_program_gets_the_whole_state_or_the_events_as_they_come(folder):
 def test_a_failed_task_ends_with_1_and_says_where_and_how_to_go_on(folder, texts):
     out, err = call("run", "agents.py:failer", "--id", "f", code=FAILED)
     assert out == "" and "ValueError: no such city" in err
-    assert re.search(r"agents\.py:\d+ in failer: raise ValueError", err)
+    assert re.search(r"agents\.py:\d+ .*failer: raise ValueError", err)
     assert "holdfast resume f agents.py:failer" in err
     texts.check(err)
     assert data("run", "agents.py:failer", "--id", "g", code=FAILED)["failure"]["type"] == "ValueError"
@@ -296,7 +296,7 @@ def test_tasks_are_listed_by_what_they_are(told, texts):
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["pay", "bad", "hi"]
     head, *lines = call("list")[0].splitlines()
     assert head.split() == ["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"]
-    assert lines[0].split()[:4] == ["pay", "waiting", "for", "person"]
+    assert lines[0].split()[:2] == ["pay", "waiting"] and "person" in lines[0]
     out, err = call("list", "--agent", "nobody")
     assert out == ""
     texts.check(err)
@@ -359,7 +359,7 @@ def test_moments_and_tasks_are_compared(told, texts):
     assert (found["a"], found["b"]) == (step.before, step.after)
     assert any(one["path"] == "/steps/shout#1" for one in found["patch"])
     out, err = call("diff", "hi", step.after)
-    assert re.search(r"^~ /status  running → completed$", out, re.M) and f"to {seq}" in err
+    assert re.search(r"^~ /status  running → completed$", out, re.M) and str(seq) in err
     call("fork", "hi", "--at", step.after, "--id", "fork", "--set", 'state.tone="soft"')
     other = data("diff", "hi", "fork")
     assert other["other"] == "fork" and any(one["path"] == "/state/tone" for one in other["patch"])

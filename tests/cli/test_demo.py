@@ -57,7 +57,7 @@ def test_a_process_is_killed_after_the_charge_and_nothing_is_done_twice(shown, t
     assert set(os.listdir(folder)) == FILES
 
 
-def test_the_timeline_is_the_log(shown):
+def test_the_timeline_is_the_log(shown, texts):
     folder, text = shown
     lines = text.partition("The log of order-7")[2].splitlines()
     rows = [line.split() for line in lines if re.match(r" +\d+ +\d+\.\d{3}  \w+", line)]
@@ -67,11 +67,11 @@ def test_the_timeline_is_the_log(shown):
         assert {step.status for step in app.steps("order-7")} == {"completed"}
         assert {step.attempts for step in app.steps("order-7")} == {1}
         assert app.verify().ok
-    (fate,) = [number for number, line in enumerate(lines) if "is killed; process" in line]
+    (fate,) = [number for number, line in enumerate(lines) if "killed" in line and "process" in line]
     assert "step_started    charge_card#1" in lines[fate - 1]
     assert "task_claimed" in lines[fate + 1]
-    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: it happened, charge-", text)
-    assert f"{len(rows)} events, each chained to the one before: the chain is intact." in lines
+    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: .*, charge-", text)
+    texts.check(next(line for line in lines if line.startswith(f"{len(rows)} events")))
 
 
 def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
@@ -164,7 +164,7 @@ def test_two_demos_do_not_share_a_file(tmp_path, texts):
     texts.check(second.stderr)
 
 
-def test_the_demo_touches_no_file_but_its_own(tmp_path):
+def test_the_demo_touches_no_file_but_its_own(tmp_path, texts):
     with holdfast.open(tmp_path / "mine.db") as app:
         app.start("precious", id="t")
     (tmp_path / "notes.db").write_text("")
@@ -176,9 +176,8 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(
-            r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n(      .+\n)*", done.stderr
-        )
+        assert re.fullmatch(r"error\[invalid-value\]: .*\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
+        texts.check(done.stderr)
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"
     for name in ("mine.db", "both.db"):

@@ -146,7 +146,7 @@ def test_a_worker_serves_a_file_says_what_it_does_and_stops_when_asked(folder, a
     assert app.get("q").result == 42 and worker.out == ""
     first = worker.err.splitlines()[0]
     assert "slow, stuck, quick, failer" in first and "mail, default" in first
-    texts.check(first, worker=first.split()[2])
+    texts.check(first)
     assert re.search(r"completed +q \(quick\)  \d+", worker.err) and "this is no data" in worker.err
     assert re.search(r"failed +f \(failer\) .* ValueError: no such city", worker.err)
     texts.check(worker.err.splitlines()[-1])
@@ -299,12 +299,12 @@ def test_processes_that_die_are_started_anew_and_all_stop_with_their_parent(fold
     assert all(gone(pid) for pid in children)
 
 
-def test_a_parent_says_what_became_of_its_processes(folder, start):
+def test_a_parent_says_what_became_of_its_processes(folder, start, texts):
     worker = start("worker", "agents.py", "--processes", "2")
     worker.says("concurrency 100", times=2)
     os.kill(pids_of_children(worker.process.pid)[0], signal.SIGKILL)
     worker.says("concurrency 100", times=3)
-    assert re.search(r"process \d was killed by SIGKILL; it is started anew in 0\.\d s", worker.err)
+    texts.check(next(line for line in worker.err.splitlines() if "SIGKILL" in line))
     assert worker.ends(signal.SIGINT) == 0 and worker.err.endswith("stopped: 2 processes\n")
     worker = start("worker", "agents.py", "--processes", "2", "--json")
     until(lambda: len(json.loads(run(folder, "workers", "--json").stdout)) == 2)
@@ -462,7 +462,7 @@ def test_a_server_is_looked_at_by_migrate_and_doctor(folder, postgres_databases,
         done = run(folder, "doctor", "--json", "--store", url, code=FAILED)
         found = {one["what"]: one for one in json.loads(done.stdout)}
         assert found["server"]["said"].startswith("PostgreSQL ") and found["fsync"]["level"] == "fail"
-        assert found["schema"]["said"] == f"version {would['to']} of {would['to']}"
+        assert found["schema"]["said"].count(str(would["to"])) == 2
         named = ("full_page_writes", "commit", "standbys", "connections", "indexes", "skew", "integrity", "interrupted")
         assert {found[name]["level"] for name in named} == {"ok"}
         assert "alter system set fsync = on" in run(folder, "doctor", "--store", url, code=FAILED).stdout

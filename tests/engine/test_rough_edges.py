@@ -122,7 +122,7 @@ def test_who_answers_what_is_no_question_is_told_the_right_verb(app, texts):
         task.wait("go")
 
     for what, names, remedy in (
-        (payer, ("pay", "pay#1"), "app.approve(id, 'pay#1') or app.reject(id, 'pay#1')"),
+        (payer, ("pay", "pay#1"), "app.reject(id, 'pay#1')"),
         (asker, ("consent", "consent#1"), "app.approve(id, 'consent#1')"),
         (waiter, ("go", "go#1"), "app.signal(id, 'go', value)"),
     ):
@@ -350,11 +350,9 @@ def test_a_signal_nobody_waits_for_does_not_wake_a_task_that_waits_for_a_person(
 
 
 @pytest.mark.parametrize("policy", ["ask", "retry", "fail"])
-@pytest.mark.parametrize(
-    ("result", "why"), [("text", "does not fit"), ({"n": object()}, "its result['n'] is of the type object")]
-)
+@pytest.mark.parametrize("result", ["text", {"n": object()}])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, policy, result, why, is_async):
+def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, policy, result, texts, is_async):
     made = []
 
     @tool(effect="once", reconcile=lambda call: Happened(result), reconcile_after=0, on_doubt=policy)
@@ -375,7 +373,7 @@ def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, po
     waiting = app.resume("t", shop)
     assert waiting.waiting.kind == "doubt" and made == [1], "it did happen, so it is not repeated"
     reasons = [one.event.why for one in app.events("t") if one.kind == "step_doubted"]
-    assert "reconcile says it happened, but" in reasons[-1] and why in reasons[-1]
+    texts.check(reasons[-1])
     app.settle("t", "pay#1", happened=True, result={"n": 1})
     assert app.run(shop, id="t").result == {"n": 1}
 

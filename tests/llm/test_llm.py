@@ -107,25 +107,26 @@ def test_a_tool_that_fails_is_an_observation(app):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    "arguments",
     [
-        ('{"city": 3}', "Expected `str`"),
-        ("{}", "needs 'city'"),
-        ('{"town": "Rome"}', "no parameter 'town'"),
-        ('{"city": "Ro', "truncated"),
-        ("[1]", "not an object"),
+        '{"city": 3}',
+        "{}",
+        '{"town": "Rome"}',
+        '{"city": "Ro',
+        "[1]",
     ],
 )
-def test_arguments_that_do_not_fit_are_answered_back(app, arguments, why):
+def test_arguments_that_do_not_fit_are_answered_back(app, arguments, texts):
     reply = {"tool_calls": [{"id": "a", "function": {"name": "look_up", "arguments": arguments}}]}
     done = run(app, scripted(reply, use("look_up", city="Rome"), say("21")))
     assert done.status == "completed"
-    assert why in told(done)[0] and told(done)[1] == '{"degrees":21}'
+    assert told(done)[1] == '{"degrees":21}'
+    texts.check(told(done)[0])
 
 
-def test_a_tool_that_does_not_exist_is_answered_back(app):
+def test_a_tool_that_does_not_exist_is_answered_back(app, texts):
     done = run(app, scripted(use("fly"), say("I cannot fly.")))
-    assert "there is no tool 'fly'" in told(done)[0]
+    texts.check(told(done)[0])
 
 
 def test_a_tool_that_needs_approval_waits_and_a_refusal_is_an_observation(app):
@@ -349,7 +350,7 @@ def test_the_real_sdk_works_through_a_conversation(app, stream):
     with FakeOpenAI(replies) as server:
         done = run(app, real(server, stream=stream))
     assert (done.status, done.result, done.turn) == ("completed", "Rome is warmer.", 3)
-    assert told(done)[:2] == ['{"degrees":21}', '{"degrees":4}'] and told(done)[2].startswith("error: the arguments")
+    assert told(done)[:2] == ['{"degrees":21}', '{"degrees":4}'] and told(done)[2].startswith("error: ")
     assert [len(one.messages) for one in server.requests] == [2, 5, 7]
     assert server.requests[0].body["tools"] == [tool_schema(one) for one in TOOLS]
     assert done.state["input_tokens"] > done.state["output_tokens"] > 0
@@ -447,19 +448,19 @@ def test_many_tasks_share_a_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("messages", "why"),
+    "messages",
     [
-        ([], "empty"),
-        ([{"role": "user", "content": "hi", "usage": {}}], "unknown field 'usage'"),
-        ([{"role": "tool", "content": "1", "tool_call_id": "a"}], "must follow"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "must be followed"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "user", "content": "hi"}], "must be followed"),
-        ([{"role": "assistant", "content": None}], "null"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "a"}]}], "one id"),
+        [],
+        [{"role": "user", "content": "hi", "usage": {}}],
+        [{"role": "tool", "content": "1", "tool_call_id": "a"}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}]}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "user", "content": "hi"}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "a"}]}],
     ],
 )
-def test_the_fake_endpoint_refuses_what_a_real_one_would(messages, why):
-    assert why in complaint(messages)
+def test_the_fake_endpoint_refuses_what_a_real_one_would(messages, texts):
+    texts.check(complaint(messages))
 
 
 # Crashes

@@ -71,7 +71,7 @@ def test_every_phase_but_error_may_go_to_error(texts):
         phases.check_move(None, "error", "error", "")
 
 
-def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothing(app, either):
+def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothing(app, either, texts):
     @either()
     def worker(task):
         task.phase("planning")
@@ -96,13 +96,12 @@ def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothin
     to_done, by_event, unknown, nothing, both = done.result
     assert to_done[0] == by_event[0] == unknown[0] == "invalid-transition"
     assert "['reflecting', 'waiting_feedback', 'error']" in to_done[1]
-    assert "'step_complete' (to 'reflecting')" in to_done[1] and "'needs_input'" in to_done[1]
-    assert "does not move the phase from 'executing'" in by_event[1] and "'step_complete'" in by_event[1]
-    assert "no event of these phases" in unknown[1] and "'plan_ready'" in unknown[1]
-    assert nothing[0] == both[0] == "invalid-value" and 'task.phase(on="new_task")' in both[1]
+    assert nothing[0] == both[0] == "invalid-value"
+    for _, said in done.result:
+        texts.check(said)
 
 
-def test_a_machine_of_ones_own_starts_where_it_says_and_moves_as_it_says(app, either):
+def test_a_machine_of_ones_own_starts_where_it_says_and_moves_as_it_says(app, either, texts):
     @either(phases=REVIEW)
     def writer(task):
         task.phase(on="submit")
@@ -119,7 +118,7 @@ def test_a_machine_of_ones_own_starts_where_it_says_and_moves_as_it_says(app, ei
     assert app.get("t").phase == "draft"
     done = app.run(writer, id="t")
     assert done.phase == "published" and done.phases.events["submit"] == {"draft": "review"}
-    assert "['draft', 'published']" in done.notes["refused"] and "'accept' (to 'published')" in done.notes["refused"]
+    texts.check(done.notes["refused"])
 
 
 def test_outsiders_are_judged_by_the_machine_in_the_log(url, clock, texts):

@@ -262,7 +262,7 @@ def test_arguments_that_do_not_fit_never_reach_the_tool(app, either):
 # Loops
 
 
-def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app):
+def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app, texts):
     tried = []
 
     @tool
@@ -302,7 +302,7 @@ def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app):
     told = [one["content"] for one in done.messages if one["role"] == "tool"]
     assert done.result == "sunny" and tried == ["Atlantis", "Oslo"]
     assert told[0] == told[1] and told[2] == "sunny"
-    assert told[0] == "error: ValueError: no such city; it may have happened; this exact call will not be made again"
+    texts.check(told[0])
 
 
 # Compensation

@@ -266,13 +266,14 @@ def test_an_agent_that_leaves_by_the_back_door_does_not_take_the_worker_along(ap
 # Queues
 
 
-def test_a_worker_serves_the_queues_it_names_and_no_others(app):
+def test_a_worker_serves_the_queues_it_names_and_no_others(app, texts):
     app.start(double, id="mail", queue="mail")
     app.start(double, id="other", queue="other")
     with working(app, double, queues=["mail"]):
         until(ended(app, "mail"))
         waiting = app.get("other").waiting
-        assert waiting.kind == "no_worker" and "no worker serves queue 'other'; workers serve 'mail'" in waiting.why
+        assert waiting.kind == "no_worker"
+        texts.check(waiting.why)
     assert app.get("other").status == "pending"
 
 
@@ -359,7 +360,7 @@ def test_queues_are_declared_once_and_as_queues(queues, texts):
 # What nobody takes
 
 
-def test_a_task_begun_by_another_version_waits_and_says_for_which(app):
+def test_a_task_begun_by_another_version_waits_and_says_for_which(app, texts):
     @agent(name="writer", version="1")
     def first(task):
         return "by the first"
@@ -378,17 +379,17 @@ def test_a_task_begun_by_another_version_waits_and_says_for_which(app):
         until(ended(app, "new"))
         waiting = app.get("old").waiting
         assert waiting.kind == "no_worker"
-        assert "begun by version '1' of agent 'writer'; workers have '2'" in waiting.why
+        texts.check(waiting.why)
     with working(app, third):
         until(ended(app, "old"))
     assert app.get("old").result == "by the third" and app.get("new").result == "by the second"
 
 
-def test_a_pending_task_says_who_is_missing(app):
-    assert "no worker is alive" in app.start(double, id="d").waiting.why
+def test_a_pending_task_says_who_is_missing(app, texts):
+    texts.check(app.start(double, id="d").waiting.why)
     with working(app, treble):
         until(app.workers)
-        assert "knows agent 'double'; they know 'treble'" in app.get("d").waiting.why
+        texts.check(app.get("d").waiting.why)
     with working(app, double):
         until(ended(app, "d"))
     assert app.get("d").waiting is None
@@ -400,7 +401,7 @@ def died(app, id, times):
         app.append(id, ev.TaskClaimed(holder=f"nobody-{n}", lease_seconds=30.0, taken="dead"))
 
 
-def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(app):
+def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(app, texts):
     app.start(double, {"x": 4}, id="killer")
     died(app, "killer", 3)
     with working(app, double, max_deaths=3) as worker:
@@ -409,7 +410,7 @@ def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(a
         until(ended(app, "well"))
     state = app.get("killer")
     assert (state.status, state.waiting.kind) == ("waiting", "quarantined")
-    assert re.search(r"\d holders in a row died while they worked on it", state.waiting.why)
+    texts.check(state.waiting.why)
     with working(app, double):
         app.start(double, id="again")
         until(ended(app, "again"))
@@ -417,7 +418,7 @@ def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(a
     assert app.resume("killer", double).result == 8
 
 
-def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(app):
+def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(app, texts):
     @agent(name="mailer")
     def before(task, to: str):
         return to
@@ -432,7 +433,8 @@ def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(ap
         app.start(after, {"to": "ana", "subject": "hi"}, id="new")
         until(ended(app, "new"))
     waiting = app.get("old").waiting
-    assert waiting.kind == "quarantined" and "no longer takes what task 'old' was started with" in waiting.why
+    assert waiting.kind == "quarantined"
+    texts.check(waiting.why)
     assert app.resume("old", before).result == "ana"
 
 

