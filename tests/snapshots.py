@@ -75,7 +75,7 @@ VARIABLE = [
     (r"/[^\s'\"]*/pytest-of-[^/]+/pytest-\d+/(popen-gw\d+/)?[^/\s'\"]+", "<tmp>"),
     (re.escape(str(TESTS.parent)), "<checkout>"),
     (r"\bholdfast_[0-9a-f]+_[0-9a-f]{6}_\d+\b", "<database>"),
-    (r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=\bport )\d{4,5}\b", "<port>"),
+    (r"((?<=127\.0\.0\.1:)|(?<=\bport )|(?<=--health ))\d{4,5}\b", "<port>"),
     (r"\b0x[0-9a-f]{8,}\b", "<address>"),
     (r"(?<=\.py:)\d+\b", "<line>"),
     (r"\b20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?|\b\d\d:\d\d:\d\d\b", "<date>"),

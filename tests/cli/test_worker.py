@@ -218,7 +218,7 @@ def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start
         refused = run(folder, "worker", "agents.py", "--health", str(port), "--json", code=USAGE)
         error = json.loads(refused.stderr)["error"]
         assert error["code"] == "invalid-value"
-        texts.check(error["message"], port=port)
+        texts.check(error["message"])
     worker = start("worker", "agents.py", "--health", str(port))
     worker.says(f"health http://127.0.0.1:{port}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -499,5 +499,5 @@ def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(f
         refused = run(
             folder, "worker", "agents.py", "--processes", "2", "--health", str(port - 1), "--drain", code=USAGE
         )
-    texts.check(refused.stderr, port=port)
+    texts.check(refused.stderr)
     assert app.get("q").status == "pending"
