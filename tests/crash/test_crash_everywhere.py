@@ -261,7 +261,7 @@ def test_agents_of_every_kind_survive_and_act_once(crash_everywhere, world, monk
 
 
 def test_a_sample_is_the_same_for_a_seed_and_takes_some_of_each_failpoint():
-    points = harness._points(["a", "b", "a", "a", "c", "a", "a", "a"] * 10)
+    points = harness._points(["a", "b", "a", "a", "c", "a", "a", "a"] * 10, False)
     assert harness._sample(points, 9, seed=1) == harness._sample(points, 9, seed=1) != harness._sample(points, 9, 2)
     assert {point.name for point in harness._sample(points, 3, seed=1)} == {"a", "b", "c"}
     assert harness._sample(points, 999, seed=1) == points
