@@ -261,7 +261,13 @@ def _by_number(case):
 
 def _line(name, texts):
     values = [_quoted(text) for text in texts]
-    value = values[0] if len(values) == 1 else "\n".join(["[", *(f"{one}," for one in values), "]"])
+    match values:
+        case []:
+            value = "[]"
+        case [value]:
+            pass
+        case _:
+            value = "\n".join(["[", *(f"{one}," for one in values), "]"])
     return f"{_key(name)} = {value}\n"
 
 
