@@ -153,7 +153,7 @@ def _settled_by_parent(known: Step) -> Subflow:
     theirs: Step | None = yield Recall(known.key)
     if theirs is None or not theirs.done:
         return False
-    if theirs.failure is not None:
+    if theirs.status == "failed" and theirs.failure is not None:
         failed = ev.StepFailed(key=known.key, name=known.name, failure=theirs.failure, attempts=theirs.attempts)
         yield Append((failed,), decided=True)
     else:

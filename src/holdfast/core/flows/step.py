@@ -153,7 +153,7 @@ def _after_one_like_it(surroundings: Surroundings, key: str, request: StepReques
 
 def _doubted_again(known: Step, request: StepRequest) -> Subflow:
     """Whether a call was settled with a result that its tool can't have: then it is in doubt again."""
-    wrong: str = "" if known.failure is not None else (yield CheckResult(known.result, request))
+    wrong: str = "" if known.status == "failed" else (yield CheckResult(known.result, request))
     if not wrong:
         return False
     why = f"it was settled as happened, but {wrong}"
@@ -423,7 +423,8 @@ def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Ev
         "source": source,
     }
     same |= {"input": request.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
-    if known.failure is not None:
+    if known.status == "failed":
+        assert known.failure is not None
         return (ev.StepFailed(**same, failure=known.failure, maybe_done=known.maybe_done),)
     return (ev.StepCompleted(**same, result=known.result),)
 

@@ -279,7 +279,7 @@ def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> 
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
         done: dict[str, Any] = {"last_seq": seq, "ended_us": at_us, "result": result, "settled": True}
-        done |= {"failure": None, "maybe_done": False}
+        done["maybe_done"] = False
         state.steps[event.key] = replace(settled, status="completed", **done)
         state.steps_done += 1
         state.calls_done += 1
