@@ -417,7 +417,7 @@ def test_what_was_set_aside_is_in_the_inbox_with_what_to_type(folder, app, start
     assert (entry["task"], entry["kind"]) == ("k", "quarantined") and "holders in a row died" in entry["asks"]
     assert "holdfast resume k FILE" in entry["commands"]
     for shown in (run(folder, "inbox", "--set-aside").stdout, run(folder, "show", "k").stdout):
-        assert "it was set aside, and nobody takes it before you say so" in shown and "holdfast resume k FILE" in shown
+        assert "no worker takes it until you resume it" in shown and "holdfast resume k FILE" in shown
     assert run(folder, "inbox", "--doubts").stdout == ""
     assert run(folder, "resume", "k", "agents.py").stdout == "10\n"
 
