@@ -74,7 +74,7 @@ CODES: dict[str, Code] = {
     "replay-diverged": Code(
         "The new step was not done, and what is recorded is kept; a task that does not catch it fails.",
         (
-            "start branches in the same order as when the task began, or give the call a key of its own: key=…",
+            "start branches in the same order as when the task began; in new tasks, give the call a key=…",
             "holdfast resume {id} FILE   tries again with the corrected code",
             "do it again: @agent(on_change='rerun')",
         ),

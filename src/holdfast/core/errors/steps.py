@@ -130,8 +130,8 @@ class ReplayDiverged(HoldfastError):
     def __init__(self, key: str, recorded: str) -> None:
         super().__init__(
             f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; it was not done",
-            hint="start branches in the same order on every replay, or give the call a key of its own: key=…; "
-            "@agent(on_change='rerun') does it again",
+            hint="start branches in the same order as when the task began; @agent(on_change='rerun') does it again; "
+            "in new tasks, key=… makes a call independent of that order",
             step=key,
             recorded=recorded,
         )
