@@ -75,7 +75,7 @@ def asked(entry: InboxItem) -> str:
             why = f" ({shown(entry.prompt)})" if entry.prompt is not None else ""
             return f"did {_call(entry)} happen?{why}"
         case "budget":
-            return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+            return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
         case "diverged":
             return f"{entry.prompt}: may the task continue from what is left?"
         case "quarantined":
