@@ -263,7 +263,7 @@ def test_a_signal_a_cancellation_and_a_raised_budget(folder):
     assert refused("cancel", "a", code=CONFLICT)[0] == "task-finished"
     assert refused("cancel", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     _, err = call("run", "agents.py:thrifty", "--id", "t", code=WAITING)
-    assert "used 2 of 2 steps" in err and "  holdfast budget t steps=4 --by ana\n" in err
+    assert "2 of 2 steps" in err and "  holdfast budget t steps=4 --by ana\n" in err
     assert data("budget", "t")["limits"] == {"steps": 2}
     assert "steps 2 of 2 (100%)" in call("budget", "t")[0]
     assert data("budget", "t", "steps=4")["status"] == "pending"
