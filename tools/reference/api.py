@@ -111,6 +111,10 @@ def _verbs() -> Iterator[str]:
     yield f"Awaited in an `async def` agent: {', '.join(f'`{name}`' for name in _WAITING)}.\n"
     for name in _WAITING:
         yield from _member("task", name, members.pop(name))
+    yield "### Only in an async agent\n"
+    for name, value in vars(holdfast.AsyncTask).items():
+        if not name.startswith("_"):
+            yield from _member("task", name, value)
     yield "### Immediate verbs, and what a task is\n"
     yield "`task.state` is the state bag: attributes, `get`, `increment`, `append`, `all`; see [state.md](state.md).\n"
     for name, value in members.items():
