@@ -35,7 +35,7 @@ def error_rate() -> int:
 
 
 def put_back(call: Call) -> None:
-    change(call.arguments["what"], to=call.arguments["before"], before="")
+    change.fn(call.arguments["what"], to=call.arguments["before"], before="")  # the plain function
 
 
 @tool(effect="idempotent", risk="production", compensate=put_back)

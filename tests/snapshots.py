@@ -84,6 +84,7 @@ VARIABLE = [
     (r" *\b\d[\d,]*(\.\d+)? (ms|s)\b", " <time>"),
     (r"\bprocess \d+\b", "process <pid>"),
     (r"\bworker \S+-\d+\b", "worker <name>"),
+    (r"(?<=--bound )[0-9a-f]{12}\b", "<digest>"),
 ]
 
 

@@ -51,7 +51,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOLDFAST_BY", "ana")
     monkeypatch.setattr(sys, "path", list(sys.path))
     shutil.copy(cli_agents.__file__, tmp_path / "agents.py")
-    with holdfast.open("holdfast.db", clock=FakeClock(tick_us=1_000)) as app:
+    with holdfast.open("holdfast.db", clock=FakeClock(tick_us=1_000), key_space="pictures") as app:
         long = {"name": "Ana Maria of the long name that goes on and on, as names sometimes do in tests like these"}
         app.run(cli_agents.greet, long, id="hello", user="ana")
         app.run(cli_agents.failer, id="bad")

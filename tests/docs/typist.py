@@ -88,6 +88,7 @@ def same(text):
     text = re.sub(r"postgresql://[^\s)]+", "ADDRESS", text)
     text = re.sub(r"\bnow\b", "LENGTH ago", text)
     text = re.sub("─+", "─", text)
+    text = re.sub(r"--bound [0-9a-f]{12}\b", "--bound DIGEST", text)
     text = re.sub(r"^( *\d+) +\d+\.\d{3} ", r"\1 LENGTH ", text)
     text = re.sub(r"\bprocess \d+", "process PID", text, flags=re.I)
     return re.sub(r" {2,}", " ", text).strip()
@@ -113,11 +114,20 @@ def _fits(line, printed):
     return same(line) == same(printed)
 
 
+_DIGEST = re.compile(r"(?<=--bound )[0-9a-f]{12}\b")
+"""What a person was shown. It differs from store to store: the one on the page stands for the one that is printed."""
+
+
+def _digests(lines):
+    return _DIGEST.findall("\n".join(lines))
+
+
 class Typist:
     """Somebody at a terminal, in a folder, who types what a page says."""
 
     def __init__(self, folder, **environment):
         self.folder, self._state, self._code = folder, folder.parent / "typist-state", 0
+        self._digests = {}
         dropped = ("PYTEST_", "HOLDFAST_", "COV_")
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "CI", "BUILD_NUMBER"):  # pytest prints more in CI
@@ -130,7 +140,9 @@ class Typist:
         """Do all that a page says; gives each command with what it should print and what it did."""
         for block in blocks(page):
             for command, expected in commands(block) if block.language == "console" else ():
-                yield block, command, expected, self.type(command)
+                printed = self.type(_DIGEST.sub(lambda found: self._digests.get(found[0], found[0]), command))
+                self._digests |= zip(_digests(expected), _digests(printed), strict=False)
+                yield block, command, expected, printed
             if block.title:
                 path = self.folder / block.title
                 text = edited(path.read_text("utf-8"), block.text) if block.language == "diff" else block.text

@@ -94,9 +94,10 @@ def _options(name: str, made: type) -> Iterator[str]:
     yield from _doc(getattr(holdfast, name))
     yield _code(_signature(f"@{name}", made.__init__, skip=2, result=False))
     yield from _doc(made.__init__)
-    members = [(key, value) for key, value in vars(made).items() if not key.startswith("_") and key != "unique_key"]
+    inner = ("unique_key", "takes", "refuse_unlabelled")
+    members = [(key, value) for key, value in vars(made).items() if not key.startswith("_") and key not in inner]
     listed = [f"- `.{key}`: {inspect.getdoc(value)}" for key, value in members if inspect.getdoc(value)]
-    yield f"What it makes, `{made.__name__}`, can be called like your function. Besides:\n"
+    yield f"What it makes, `{made.__name__}`: {inspect.getdoc(made)}\n"
     yield "\n".join(listed) + "\n"
 
 
@@ -110,6 +111,10 @@ def _verbs() -> Iterator[str]:
     yield f"Awaited in an `async def` agent: {', '.join(f'`{name}`' for name in _WAITING)}.\n"
     for name in _WAITING:
         yield from _member("task", name, members.pop(name))
+    yield "### Only in an async agent\n"
+    for name, value in vars(holdfast.AsyncTask).items():
+        if not name.startswith("_"):
+            yield from _member("task", name, value)
     yield "### Immediate verbs, and what a task is\n"
     yield "`task.state` is the state bag: attributes, `get`, `increment`, `append`, `all`; see [state.md](state.md).\n"
     for name, value in members.items():
@@ -135,8 +140,12 @@ def _errors() -> Iterator[str]:
     yield f"{len(errors)} errors, one tree under `HoldfastError`; each has `code`, `message`, `hint` and `details`.\n"
     yield "\n".join(f"- [`{one.__name__}`](errors/{one.code}.md): {inspect.getdoc(one)}" for one in errors) + "\n"
     yield "These are no errors, and no `Exception` either, so that `except Exception` does not swallow them:\n"
-    control = [one for one in found if inspect.isclass(one) and issubclass(one, BaseException) and one not in errors]
+    raised = [one for one in found if inspect.isclass(one) and issubclass(one, BaseException)]
+    control = [one for one in raised if not issubclass(one, Exception)]
     yield "\n".join(f"- `{one.__name__}`: {inspect.getdoc(one)}" for one in control) + "\n"
+    yield "A warning, which Python's `warnings` module filters:\n"
+    warned = [one for one in found if inspect.isclass(one) and issubclass(one, Warning)]
+    yield "\n".join(f"- `{one.__name__}`: {inspect.getdoc(one)}" for one in warned) + "\n"
 
 
 def _members(name: str, owner: type, intro: str = "") -> Iterator[str]:
@@ -174,7 +183,8 @@ def _member(owner: str, name: str, value: Any) -> Iterator[str]:
 def _thing(name: str, value: Any) -> Iterator[str]:
     """A function or a class that is made by calling it."""
     yield f"### {name}\n"
-    if callable(value) and not getattr(value, "_is_protocol", False):
+    is_plain_error = inspect.isclass(value) and issubclass(value, Exception) and "__init__" not in vars(value)
+    if callable(value) and not getattr(value, "_is_protocol", False) and not is_plain_error:
         yield _code(_signature(name, value))
     yield from _doc(value)
 

@@ -79,7 +79,7 @@ def task_argument(body: Body) -> Body:
 
 def bound_option(body: Body) -> Body:
     """The digest of what the person was shown."""
-    told = "The digest shown by `holdfast inbox`: refused if the arguments have changed since."
+    told = "The digest that `holdfast inbox` showed. Nothing is decided if the arguments have changed since."
     return click.option("--bound", metavar="DIGEST", help=told)(body)
 
 

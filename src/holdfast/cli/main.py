@@ -32,10 +32,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stats": "Count tasks, events, bytes, and what waits in queues.",
     },
     "People": {
-        "inbox": "List what people are waited for: questions, approvals, doubts, budgets, tasks set aside.",
+        "inbox": "List tasks waiting for a person: questions, approvals, calls in doubt, budgets, quarantined tasks.",
         "answer": "Answer what a task asked.",
-        "approve": "Consent to a call that waits for it, once, for exactly its arguments.",
-        "reject": "Refuse a call that waits for consent; it stays refused.",
+        "approve": "Approve a pending call, once, for exactly these arguments.",
+        "reject": "Reject a call that waits for approval, for good.",
         "settle": "Say whether a call in doubt happened.",
         "signal": "Tell a task that something happened.",
         "budget": "Show what a task may use up, or allow it more.",

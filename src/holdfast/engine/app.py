@@ -434,7 +434,10 @@ class App:
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
-        """Say whether a call in doubt happened, and what it gave. It can be corrected until the task goes on."""
+        """Say whether a call in doubt happened, and its result. You can correct it until the task is resumed.
+
+        The result must fit the tool's return type, where this process knows the tool.
+        """
         self._refuse_self(id, "settle", by)
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)

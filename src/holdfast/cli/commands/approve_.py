@@ -22,8 +22,8 @@ def approve_(
 ) -> None:
     """Approve a pending call, once, for exactly these arguments.
 
-    CALL is its key, or the name of its tool if only one waits. `holdfast inbox` prints the whole command, with the
-    digest of the arguments that it shows.
+    CALL is its key, or the name of its tool if only one waits. `holdfast inbox` shows the arguments and prints the
+    whole command, with the digest of what it shows. An approval covers one attempt that may have had an effect.
 
     Example: holdfast approve trip-oslo book_flight#1 --bound 3f2a90c11b7e --by ana
     """

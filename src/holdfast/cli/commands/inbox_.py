@@ -8,28 +8,29 @@ from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
 
 DECLARE = (
-    "its tool can answer by itself: reconcile= asks the destination, definite= names errors that mean it did nothing"
+    "to answer this without a person: @tool(reconcile=…) asks the destination, definite=[…] names errors that mean it "
+    "did nothing"
 )
 """Shown with a call that raised and may have happened."""
 
 
 @command("inbox", lines=True)
-@click.option("--doubts", is_flag=True, help="Only calls of which nobody knows whether they happened.")
+@click.option("--doubts", is_flag=True, help="Only calls in doubt: they may have happened.")
 @click.option("--questions", is_flag=True, help="Only questions.")
-@click.option("--approvals", is_flag=True, help="Only calls that wait for consent.")
+@click.option("--approvals", is_flag=True, help="Only calls that wait for approval.")
 @click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
-@click.option("--set-aside", is_flag=True, help="Only tasks that nobody takes before a person has looked at them.")
+@click.option("--set-aside", is_flag=True, help="Only tasks that are quarantined, or whose log has lost events.")
 def inbox_(
     environment: Environment, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool
 ) -> None:
-    """List what people are waited for: questions, approvals, doubts, budgets, tasks set aside.
+    """List tasks waiting for a person: questions, approvals, calls in doubt, budgets, quarantined tasks.
 
-    Each entry says exactly what to type.
+    Each entry has the commands that answer it.
 
     Example: holdfast inbox --doubts
     """
     from holdfast.cli.environment import whoami
-    from holdfast.cli.input.suggestions import asked, commands, entry_json
+    from holdfast.cli.input.suggestions import LABELS, asked, commands, entry_json
     from holdfast.cli.show.formatting import age, clock
     from holdfast.cli.show.style import clean
 
@@ -45,7 +46,7 @@ def inbox_(
     for one in found:
         empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
-        head = environment.style.paint(f"{one.task}  {one.kind}", "bold") + f"  {clean(one.key)}"
+        head = environment.style.paint(f"{one.task}  {LABELS[one.kind]}", "bold") + f"  {clean(one.key)}"
         environment.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
         environment.lines(
             [
@@ -56,4 +57,4 @@ def inbox_(
             ]
         )
     if empty:
-        environment.say(f"nobody is waited for in {environment.where}")
+        environment.say(f"the inbox is empty: {environment.where}")

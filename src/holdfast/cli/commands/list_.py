@@ -100,9 +100,11 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
 def why_waiting(kind: str) -> str:
     """What is said after `waiting`.
 
-    >>> why_waiting("person"), why_waiting("quarantined")
-    (' for person', ', quarantined')
+    >>> why_waiting("person"), why_waiting("doubt"), why_waiting("quarantined")
+    (' for person', ', call in doubt', ', quarantined')
     """
+    if kind == "doubt":
+        return ", call in doubt"
     return f", {kind.replace('_', ' ')}" if kind in ("quarantined", "diverged", "no_worker") else f" for {kind}"
 
 

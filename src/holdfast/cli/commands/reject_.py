@@ -15,7 +15,10 @@ from holdfast.cli.environment import Environment
 @bound_option
 @by_options
 def reject_(environment: Environment, id: str, call: str, bound: str | None, by: str, why: str) -> None:
-    """Refuse a call that waits for approval; it stays refused.
+    """Reject a call that waits for approval, for good.
+
+    The call fails with ApprovalDenied, also when the task is resumed. CALL is its key, or the name of its tool if only
+    one waits.
 
     Example: holdfast reject trip-oslo book_flight#1 --bound 3f2a90c11b7e --by ana --why "too dear"
     """

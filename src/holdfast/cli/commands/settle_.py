@@ -12,9 +12,9 @@ from holdfast.cli.environment import Environment
 @command("settle")
 @task_argument
 @click.argument("call", shell_complete=waited_for("doubt"))
-@click.option("--happened", is_flag=True, help="The destination says that it happened.")
-@click.option("--did-not-happen", is_flag=True, help="The destination says that it did not, and will not.")
-@click.option("--result", metavar="JSON", help="What the call gave, if it happened.")
+@click.option("--happened", is_flag=True, help="It happened: the destination says so.")
+@click.option("--did-not-happen", is_flag=True, help="It did not happen, and will not.")
+@click.option("--result", metavar="JSON", help="The result of a call that happened, of the type that its tool returns.")
 @by_options
 def settle_(
     environment: Environment,
@@ -28,7 +28,9 @@ def settle_(
 ) -> None:
     """Say whether a call in doubt happened.
 
-    Ask the destination first: what is settled is believed. One that did not happen is made when the task goes on.
+    Look at the destination first: Holdfast believes what you say. After --did-not-happen, a call that a crash or a time
+    limit cut off is made when the task is resumed; a call that raised fails with its error, or is retried if attempts
+    are left. You can settle it again, differently, until the task is resumed.
 
     Example: holdfast settle trip-oslo book_flight#1 --happened --result '"ticket-7"' --by ana
     """

@@ -71,6 +71,21 @@ CODES: dict[str, Code] = {
             "do it again: @agent(on_change='rerun'); to try that in a copy: holdfast fork ID --at SEQ",
         ),
     ),
+    "replay-diverged": Code(
+        "The new step was not done, and what is recorded is kept; a task that does not catch it fails.",
+        (
+            "start branches in the same order as when the task began; in new tasks, give the call a key=…",
+            "holdfast resume {id} FILE   tries again with the corrected code",
+            "do it again: @agent(on_change='rerun')",
+        ),
+    ),
+    "self-approval": Code(
+        NOTHING,
+        (
+            "holdfast inbox   shows what a person is asked; that person decides, with --by and their own name",
+            "in a program: decide outside of agents, steps and tools, for a person whose name you give",
+        ),
+    ),
     "nested-step": Code(_STEP, ("use the verb in the agent's own body, or spawn a child task there",)),
     "effect-conflict": Code(_CALL, ("give other work another key: @tool(unique=…)",)),
     "unnamed-thread": Code(_STEP, ("give each step of a thread its own name=, or use task.map",)),

@@ -26,7 +26,7 @@ def changed(environment: Environment, id: str, act: Act, done: str) -> None:
         on = [entry_json(one, whoami(), store) for one in entries]
         environment.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
         return
-    environment.lines([f"{id}: {clean(done)}; it is {state.status} at seq {state.seq}"])
+    environment.lines([f"{id}: {clean(done)}; the task is {state.status} at seq {state.seq}"])
     environment.say_store()
     if state.waiting is not None:
         for line in waiting_lines(state, entries, whoami(), store, resume):

@@ -15,6 +15,16 @@ from holdfast.engine.reading.serving import NOBODY
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 
+LABELS = {
+    "question": "question",
+    "approval": "approval requested",
+    "doubt": "call in doubt",
+    "budget": "budget used up",
+    "quarantined": "quarantined",
+    "diverged": "events lost",
+}
+"""What an entry of the inbox is called."""
+
 
 def command(verb: str, *words: str, options: str = "") -> str:
     """What to type: a command with words that are quoted where they must be, and none that passes for an option.
@@ -55,25 +65,27 @@ def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
 
 
 def asked(entry: InboxItem) -> str:
-    """What is wanted, in a line."""
+    """What a person is asked, in a line."""
     match entry.kind:
         case "question":
             return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
         case "approval":
-            what = entry.tool or entry.name
-            said = (
-                shown(entry.arguments) if entry.arguments else shown(entry.prompt) if entry.prompt is not None else ""
-            )
-            return f"may it {what}? {said}".rstrip()
+            return _call(entry) if entry.tool or entry.prompt is None else shown(entry.prompt)
         case "doubt":
             why = f" ({shown(entry.prompt)})" if entry.prompt is not None else ""
-            return f"did {entry.tool or entry.name} happen? {shown(entry.arguments)}".rstrip() + why
+            return f"did {_call(entry)} happen?{why}"
         case "budget":
-            return f"used {entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+            return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
         case "diverged":
-            return f"{entry.prompt}: may it go on from what is left?"
+            return f"{entry.prompt}: may the task continue from what is left?"
         case "quarantined":
-            return f"it was set aside, and nobody takes it before you say so: {shown(entry.prompt)}"
+            return f"no worker takes it until you resume it: {shown(entry.prompt)}"
+
+
+def _call(entry: InboxItem) -> str:
+    """A call as it is written, with its arguments."""
+    given = ", ".join(f"{name}={shown(value)}" for name, value in entry.arguments.items())
+    return f"{entry.tool or entry.name}({given})"
 
 
 def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
@@ -86,7 +98,7 @@ def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
         "of": entry.of,
         "since": iso(entry.since_us),
         "until": None if entry.until_us is None else iso(entry.until_us),
-        "asks": asked(entry),
+        "asks": f"{LABELS[entry.kind]}: {asked(entry)}",
         "commands": commands(entry, by, store),
     }
 
@@ -95,11 +107,11 @@ def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store
     """Why a task waits, and exactly what to type."""
     for entry in entries:
         if entry.kind in ("quarantined", "diverged"):
-            yield clean(asked(entry))
+            yield f"{LABELS[entry.kind]}: {clean(asked(entry))}"
             yield from (f"  {line}" for line in commands(entry, by, store))
             return
         until = f" (until {clock(entry.until_us)} UTC)" if entry.until_us else ""
-        yield f"waits for {'an' if entry.kind == 'approval' else 'a'} {entry.kind}: {clean(asked(entry))}{until}"
+        yield f"{LABELS[entry.kind]}: {clean(asked(entry))}{until}"
         for line in commands(entry, by, store):
             yield f"  {line}"
     waiting = state.waiting

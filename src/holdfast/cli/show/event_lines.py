@@ -24,7 +24,7 @@ _SIGNS = {
     "started": "→",
     "waits": "⏸",
     "asks": "⏸",
-    "asks leave": "⏸",
+    "approval?": "⏸",
     "waits for": "⏸",
     "sleeps": "⏸",
     "decided": "◆",

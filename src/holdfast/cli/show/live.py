@@ -35,7 +35,7 @@ MOST_LINES = 20
 MOST_WIDE = 1_000
 """How long a line of progress is off a terminal: the log shows the rest."""
 
-_QUIET = ("claimed", "created", "released", "waits", "asks", "asks leave", "waits for", "sleeps", "completed", "failed")
+_QUIET = ("claimed", "created", "released", "waits", "asks", "approval?", "waits for", "sleeps", "completed", "failed")
 """Told by whoever runs the command, in its own words."""
 
 

@@ -11,8 +11,8 @@ HoldfastError
 ├── StepFailed            a step failed for good, now or when it was recorded
 │   └── ApprovalDenied    a person refused the call, or nobody answered in time
 ├── StepChanged           a recorded step is called with another input
-├── ReplayDiverged        a replay came to a new step, and not back to a recorded one of that name
-├── SelfApproval          an agent, or who acts for it, tried to decide about its own call
+├── ReplayDiverged        a replay reached a new step instead of the recorded one of that name
+├── SelfApproval          an agent, or an actor that works for it, tried to decide for a person
 ├── NestedStep            a verb was used inside a step
 ├── EffectConflict        a unique key was used for another call
 ├── UnnamedThread         a verb was used in a bare thread without a name of its own

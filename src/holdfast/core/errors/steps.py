@@ -109,29 +109,29 @@ class ToolExited(HoldfastError):
 
 
 class SelfApproval(HoldfastError):
-    """An agent, or who acts for it, tried to decide about its own call: only a person can."""
+    """An agent, or an actor that works for it, tried to make a decision that only a person can make."""
 
     code = "self-approval"
 
     def __init__(self, verb: str, id: str, why: str) -> None:
         super().__init__(
-            f"{verb} of task {id!r} was refused: {why}; nothing was decided",
-            hint="let a person decide: holdfast inbox shows what they are asked",
+            f"{verb} was refused for task {id!r}: {why}; nothing was decided",
+            hint="let a person decide: holdfast inbox shows what is asked",
             task=id,
             verb=verb,
         )
 
 
 class ReplayDiverged(HoldfastError):
-    """A replay came to a new step while a recorded one of that name was not asked for: it would be done twice."""
+    """A replay reached a new step instead of the recorded one of that name: the work could be done twice."""
 
     code = "replay-diverged"
 
     def __init__(self, key: str, recorded: str) -> None:
         super().__init__(
-            f"step {key!r} is new, and the agent did not come back to {recorded!r}, which is recorded; it was not done",
-            hint="start branches in the same order on every replay, or give the call a key of its own: key=…; "
-            "@agent(on_change='rerun') does it again",
+            f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; it was not done",
+            hint="start branches in the same order as when the task began; @agent(on_change='rerun') does it again; "
+            "in new tasks, key=… makes a call independent of that order",
             step=key,
             recorded=recorded,
         )

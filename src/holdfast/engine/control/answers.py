@@ -79,13 +79,21 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str, tools: Map
     def decide(state: State) -> Sequence[Event]:
         key, step = _unsettled(state, call)
         if step is None:
-            doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
-            raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
+            raise _not_in_doubt(state, call)
         if happened and step.tool in tools:
             _refuse_unfit(tools[step.tool], result)
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide
+
+
+def _not_in_doubt(state: State, call: str) -> InvalidEvent:
+    known = state.steps.get(here(state, call))
+    if known is not None and known.status == "running":
+        told = f"call {call!r} has no outcome yet, and is not in doubt while its process may be making it"
+        return InvalidEvent(told, hint="if that process is dead, resume the task first: app.resume(id, agent)")
+    doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
+    return InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
 
 
 def _refuse_unfit(tool: Tool, result: Any) -> None:
@@ -151,12 +159,13 @@ def approval(
 
 def _refuse_unseen(asked: Approval, shown: str | None) -> None:
     """Refuse a decision about arguments that the person has not seen."""
-    digest = bound_digest(asked)
-    look = f"look at its arguments again, and give bound={digest!r} with them: app.inbox(), holdfast inbox"
-    if shown is not None and shown not in (digest, asked.bound):
-        raise InvalidEvent(f"what was shown as {asked.key!r} is not what it asks for now", hint=look)
+    look = "holdfast inbox shows its arguments as they are now, and the digest of them to decide with"
+    if shown is not None and shown not in (bound_digest(asked), asked.bound):
+        told = f"{shown!r} is not the digest of what {asked.key!r} asks for now; nothing was decided"
+        raise InvalidEvent(told, hint=look)
     if shown is None and asked.changed:
-        raise InvalidEvent(f"the arguments of {asked.key!r} have changed since it was first asked for", hint=look)
+        told = f"the arguments of {asked.key!r} have changed since it first asked; nothing was decided"
+        raise InvalidEvent(told, hint=look)
 
 
 def refuse_self(logs: Logs, id: str, verb: str, by: str) -> None:

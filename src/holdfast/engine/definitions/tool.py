@@ -23,7 +23,11 @@ Errors = Sequence[type[BaseException]] | Callable[[BaseException], bool]
 
 
 class Tool:
-    """A function with a declared effect on the world. In an agent's body, calling it is a durable call."""
+    """A function with a declared effect on the world.
+
+    Called like a function in an agent's body, it is a durable call, like `task.call`. Inside a step, only a tool that
+    reads can be called. Outside of agents it is the plain function; `.fn` is that everywhere.
+    """
 
     def __init__(
         self,
@@ -54,10 +58,10 @@ class Tool:
         `marks_sending`, errors raised before `with holdfast.sending():` mean that too. A call in doubt is looked up
         with `reconcile`, not before `reconcile_after`; if that can't tell, `on_doubt` decides: "ask" a person (the
         default), "fail" or "retry". A tool that declares no effect fails after an error. After a `timeout`, the thread
-        of a `def` tool may still be sending: for `abandoned_after` (10 timeouts, at least 60 s) the call is neither
-        taken for undone nor made again, unless the thread ends before. `compensate` undoes a call when its task fails.
-        `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact` stay out of the log.
-        `mock` answers for it in mock tasks.
+        of a `def` tool may still be sending. Until it ends, or `abandoned_after` has passed, DidNotHappen is not
+        believed and the call is not made again; default: 10 timeouts, at least 60 s. `compensate` undoes a call when
+        its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact` stay
+        out of the log. `mock` answers for it in mock tasks.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)

@@ -183,7 +183,7 @@ def _of_waits(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
             value = _failed(event.failure) if event.failure is not None else _value(event.value, fetch)
             return EventLine(verb=verb, about=event.key, value=value, by=event.by)
         case ev.ApprovalAsked():
-            return EventLine(verb="asks leave", about=event.key, value=_values(event.input, fetch) or None, tone="warn")
+            return EventLine(verb="approval?", about=event.key, value=_values(event.input, fetch) or None, tone="warn")
         case ev.ApprovalGiven():
             return EventLine(verb="approved", about=event.key, value=event.why or None, by=event.by, tone="good")
         case ev.ApprovalRefused():

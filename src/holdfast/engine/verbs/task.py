@@ -73,7 +73,7 @@ class Task:
     ) -> Any:
         """Do this once, ever; the same value on every replay. Only errors in `retry_on`, if given, are tried again.
 
-        `key` is taken as the step's key as it is, whatever branch uses it. Default: its name and occurrence.
+        `key` is the step's key, taken as given, whatever branch does it. Default: branch, name and occurrence.
 
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
@@ -95,8 +95,8 @@ class Task:
     def call(self, tool: Tool, /, *unnamed: Any, key: str | None = None, **arguments: Any) -> Any:
         """Call a tool, as its declared effect asks. Its arguments are given by name.
 
-        `key` is taken as the call's key as it is, whatever branch uses it. Default: the tool's name and occurrence. A
-        tool that has a parameter `key` of its own gets it; give its arguments as a mapping then.
+        `key` is the call's key, taken as given, whatever branch makes the call. Default: branch, tool and occurrence.
+        If the tool has a parameter `key`, `key=` is that argument; give its arguments as one mapping to set both.
         """
         if len(unnamed) == 1 and isinstance(unnamed[0], Mapping) and not arguments:
             arguments = dict(cast("Mapping[str, Any]", unnamed[0]))
@@ -110,7 +110,7 @@ class Task:
         return self._drive("call", tool.parameters.result, flows.step, request, name=key, is_key=key is not None)
 
     def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a durable call of a tool that the agent's body calls like a function."""
+        """Make the durable call when an agent's body calls a tool like a function. Write `tool(…)`, not this."""
         self._refuse_elsewhere(tool)
         return self.call(tool, tool.parameters.bind(args, kwargs))
 

@@ -170,9 +170,9 @@ def crash_everywhere(
     an agent where tasks are worked on in `with app.task(…)`. `same_result` may be a function that picks what must be
     the same with and without a crash. With `crashes=2` each trial crashes once more while it recovers, by chance.
 
-    With `exceptions` every step and tool is also made to raise, before its function and after its effect. The agent may
-    fail then, go on without it, or wait for a person who settles the call; but it does nothing twice. `check` is called
-    if the agent was not told of the exception: then it must end as it does without one.
+    With `exceptions`, every step and tool is also made to raise LostAnswer: once before its function, once after its
+    effect. The agent may then fail, continue without it, or wait for a person to settle the call; but no `once` effect
+    may happen twice. `check` is called if the agent was not told of the exception: then it must end as it does without.
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
