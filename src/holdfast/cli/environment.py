@@ -223,9 +223,9 @@ def redacted(url: str) -> str:
     >>> redacted("postgresql://app:geheim@db:5432/agents")
     'postgresql://app:***@db:5432/agents'
     """
-    import re
+    from holdfast.engine.reading.values import shown_url
 
-    return re.sub(r"(password=)\S+", r"\1***", re.sub(r"(://[^:/@]+):[^@/]*@", r"\1:***@", url))
+    return shown_url(url)
 
 
 def whoami() -> str:

@@ -11,8 +11,8 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.core import limits
-from holdfast.core.errors import HoldfastError
-from holdfast.engine.logs.addresses import is_server, path_of
+from holdfast.core.errors import HoldfastError, NotAStore
+from holdfast.engine.logs.addresses import Place, place_of
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.schema import schema_of
 from holdfast.store.protocol import Query
@@ -40,13 +40,16 @@ def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
 
     `opened` opens it; a file that can't be opened is a finding, a server that does not answer raises.
     """
-    path = path_of(url)
+    place = place_of(url)
+    path = place.path
+    if path is not None and not os.path.exists(path):
+        raise NotAStore(f"there is no store at {path!r}; nothing was made", hint="name a file that is there")
     found = list(findings(opened, path))
-    if is_server(url):
+    if place.url is not None:
         from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
 
         found = [*doctor_postgres.findings(url), *found]
-    if not url.startswith("memory:"):
+    if place != Place():
         found.insert(1, schema(url, path))
     return found
 
