@@ -533,6 +533,8 @@ class App:
             raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
         if not 1 <= limit <= limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
+        for name, value in (("agent", agent), ("stage", stage), ("user", user), ("after", after)):
+            names.text(value or "", f"{name}=")
         return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
 
     def row(self, id: str) -> Summary | None:
@@ -564,7 +566,7 @@ class App:
         `decision` is part of a decision's question or choice. `progress` is told how many events were looked at.
         """
         query = audit.AuditQuery(
-            task=task,
+            task=None if task is None else names.task_log(task),
             tool=tool,
             by=by,
             decision=decision,
@@ -687,6 +689,7 @@ class App:
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
+        names.text(why, "why=")
         return retention.collect(
             self.logs,
             older_than_us=self._before(older_than),
@@ -702,7 +705,7 @@ class App:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store to a new file while others go on."""
-        self.store.backup(os.fspath(path))
+        self.store.backup(names.text(os.fspath(path), "path"))
 
     def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
         """Copy everything into another store and verify it there. Run it again to go on or to catch up."""

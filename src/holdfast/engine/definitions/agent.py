@@ -124,6 +124,8 @@ def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
     """The versions whose tasks an agent goes on with: its own, those it names, and what has none."""
     if isinstance(accepts, str) or not all(isinstance(one, str) for one in accepts):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"accepts={accepts!r} is not a list of versions", hint='write accepts=["1", "2"]')
+    for one in (version, *accepts):
+        names.text(one, "version")
     return tuple(dict.fromkeys(("", version, *accepts)))
 
 
@@ -188,7 +190,7 @@ def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
 
 
 def _levels(given: Sequence[str]) -> frozenset[str]:
-    return frozenset([given] if isinstance(given, str) else given)
+    return frozenset(names.text(one, "risk") for one in ([given] if isinstance(given, str) else given))
 
 
 def _seconds(given: Duration | None, what: str) -> float | None:

@@ -366,6 +366,7 @@ def _own_rows(store: Store, name: str) -> Iterator[Stored]:
 def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
     """Export a task into a new file that only its owner reads; gives the number of bytes."""
     logs.segments(id)
+    names.text(os.fspath(path), "path")
     if os.path.exists(path):
         raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

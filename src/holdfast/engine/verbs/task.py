@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped
@@ -128,6 +128,7 @@ class Task:
         """
         if limit < 1:
             raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
+        _named(name, "")
         parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
         options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
         works = [self._work_of(fn, item, options) for item in items]
@@ -139,16 +140,17 @@ class Task:
 
     def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person and wait for the answer; None if nobody answered in time."""
-        asked = "ask" if name is None else name
+        asked = _named(name, "ask")
         return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
 
     def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person to agree. False if they refuse, or do not answer in time."""
-        asked = "approve" if name is None else name
+        asked = _named(name, "approve")
         return self._drive("approve", None, waits.approve, asked, pack(question), _seconds(timeout), name=name)
 
     def wait(self, signal: str, *, timeout: Duration | None = None) -> Any:
         """Wait for a signal; gives its value, or None if it did not come in time."""
+        names.short_name(signal, "signal's name")
         return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout), name=signal)
 
     def sleep(self, length: Duration) -> Any:
@@ -158,7 +160,8 @@ class Task:
     def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
         """Give work to a child task with a log of its own, and wait for its result."""
         given = self._child_input(agent, input or {})
-        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given, name=name)
+        child = _named(name, agent.name)
+        return self._drive("spawn", agent.parameters.result, waits.spawn, child, agent, given, name=name)
 
     def summarise(
         self,
@@ -192,6 +195,7 @@ class Task:
 
     def checkpoint(self, label: str) -> Any:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
+        names.short_name(label, "checkpoint's label")
         return self._drive("checkpoint", None, waits.checkpoint, label)
 
     # Immediate verbs
@@ -228,7 +232,7 @@ class Task:
 
     def artifact(self, data: Any, *, type: str = "text", summary: str = "", step: str = "") -> str:
         """Keep something made, by the last step if nobody says by which; gives its id."""
-        raw = pack(data, "artifact")
+        raw, type = pack(data, "artifact"), names.encodable(type, "type of an artifact")
         artifact_id = f"{type}-{codec.fingerprint([type, bytes(raw).decode()])[:12]}"
         last = self._here("artifact").last
         made_by = step or (last[0] if last is not None else "")
@@ -496,6 +500,10 @@ class Block(Task):
 def _refuse_no_mapping(fn: Tool | Agent, item: object) -> None:
     if not isinstance(item, Mapping):
         raise InvalidValue(f"{item!r} is not a dict of arguments for {fn!r}", hint='give {"name": value} for each')
+
+
+def _named(name: str | None, usual: str) -> str:
+    return usual if name is None else names.short_name(name, "name")
 
 
 def _seconds(timeout: Duration | None) -> float | None:
