@@ -223,9 +223,9 @@ def redacted(url: str) -> str:
     >>> redacted("postgresql://app:geheim@db:5432/agents")
     'postgresql://app:***@db:5432/agents'
     """
-    from holdfast.engine.reading.values import shown_url
+    from holdfast.engine.reading.values import urls
 
-    return shown_url(url)
+    return urls.shown(url)
 
 
 def whoami() -> str:

@@ -6,6 +6,12 @@ BLOB_BYTES = 4_096
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 """The largest single value, encoded."""
 
+MAX_EVENT_BYTES = 128 * 1024 * 1024
+"""The largest body of an event; the large values of most kinds are kept beside it and do not count."""
+
+MAX_STATE_BYTES = 512 * 1024 * 1024
+"""The largest encoded state that snapshots and shared caches hold."""
+
 MAX_DEPTH = 64
 """How deep lists and objects may nest in a value."""
 

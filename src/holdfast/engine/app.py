@@ -662,7 +662,7 @@ class App:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
         if isinstance(source, str | os.PathLike):
             with builtins.open(source, "rb") as file:
-                return upkeep.import_lines(self.logs, file)
+                return upkeep.import_lines(self.logs, upkeep.lines_of(file))
         return upkeep.import_lines(self.logs, source)
 
     def stats(self) -> Stats:

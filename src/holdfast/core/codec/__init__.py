@@ -43,6 +43,8 @@ from holdfast.core.codec.drafts import (
     unpacked_field as unpacked_field,
 )
 from holdfast.core.codec.records import (
+    MAX_AT_US as MAX_AT_US,
+    MIN_AT_US as MIN_AT_US,
     Blob as Blob,
     Draft as Draft,
     Group as Group,
@@ -59,6 +61,10 @@ from holdfast.core.codec.records import (
 )
 from holdfast.core.codec.secrets import (
     Secret as Secret,
+)
+from holdfast.core.codec.strict import (
+    check_blob as check_blob,
+    check_event as check_event,
 )
 from holdfast.core.codec.values import (
     JSON_NULL as JSON_NULL,

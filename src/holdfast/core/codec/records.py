@@ -172,6 +172,10 @@ class Group(Struct, frozen=True, gc=False):
     freed_keys: tuple[str, ...] = ()
 
 
+MIN_AT_US, MAX_AT_US = -62_000_000_000_000_000, 250_000_000_000_000_000
+"""Times between the years 6 and 9892. Others are none: no calendar here can show them."""
+
+
 def moment(at_us: int) -> datetime:
     """Microseconds since 1970 as a time in UTC."""
     seconds, micros = divmod(at_us, 1_000_000)

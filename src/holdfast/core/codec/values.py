@@ -52,7 +52,7 @@ def pack(value: Any, path: str = "value", *names: object) -> Raw:
         )
     # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look, and one with
     # nothing inside none at all. (`find`, because `in` raises an error inside and drops it, which takes as long again.)
-    if type(value) not in _FLAT and (data.find(b"null") >= 0 or _nests_too_deep(data)):
+    if type(value) not in _FLAT and (data.find(b"null") >= 0 or may_nest_too_deep(data)):
         where = path % names if names else path
         complaint = _complaint(msgspec.to_builtins(value, enc_hook=plain), where, 0)
         if complaint is not None:
@@ -138,7 +138,8 @@ def hidden_value(raw: Raw, secrets: tuple[str, ...]) -> Raw:
 # What is wrong with a value
 
 
-def _nests_too_deep(data: bytes) -> bool:
+def may_nest_too_deep(data: bytes) -> bool:
+    """Whether there are brackets enough; those in texts count, so only a closer look tells for sure."""
     if data.count(b"[") + data.count(b"{") <= limits.MAX_DEPTH:
         return False
     brackets = data.translate(None, _NOT_BRACKETS)

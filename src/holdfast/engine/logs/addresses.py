@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, unquote
 
 from msgspec import Struct
 
@@ -70,6 +69,8 @@ def place_of(address: str) -> Place:
         return Place()
     scheme, colon, rest = address.partition(":")
     if scheme in ("postgres", "postgresql") and colon:
+        from urllib.parse import parse_qs  # which few programs need
+
         _check_server(rest, shown)
         for direct in parse_qs(rest.partition("?")[2]).get("direct", ()):
             _check_server(direct.partition(":")[2], urls.shown(direct))
@@ -100,7 +101,7 @@ _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def _check_server(rest: str, shown: str) -> None:
-    """Refuse what libpq would not understand, or would take for a host or a port: what it says then has the password."""
+    """Refuse what libpq would not understand, or take for a host or a port: what it says then has the password."""
     place, _, options = rest.removeprefix("//").partition("?")
     authority, _, database = place.partition("/")
     user, _, hosts = authority.rpartition("@")
@@ -116,6 +117,8 @@ def _check_server(rest: str, shown: str) -> None:
 def _file_of(rest: str, shown: str) -> Place:
     if not rest.startswith("///"):
         raise InvalidUrl(f"{shown!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
+    from urllib.parse import parse_qs, unquote
+
     quoted, _, asked = rest.removeprefix("///").partition("?")
     options = parse_qs(asked, keep_blank_values=True)
     level = _durability(options.pop("durability", [None])[0])
@@ -133,6 +136,8 @@ def is_server(url: str) -> bool:
 def path_of(url: str) -> str | None:
     """Return the file of a store that is one; None for a server or memory."""
     if url.startswith("sqlite:///"):
+        from urllib.parse import unquote
+
         return unquote(url.removeprefix("sqlite:///").partition("?")[0])
     return None if "://" in url or url.startswith("memory:") or "host=" in url else url
 

@@ -101,7 +101,7 @@ class User:
 
         That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
         """
-        names.text(by, "by="), names.text(why, "why=")
+        names.text(f"{by} {why}", "reason")
         tasks = list(self._all_tasks())
         open_ones = [one.id for one in tasks if one.status not in ("completed", "failed", "cancelled")]
         if open_ones:

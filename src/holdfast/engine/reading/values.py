@@ -5,6 +5,7 @@ Faces import nothing of core but errors and events; what else they need of it st
 
 from __future__ import annotations
 
+from holdfast.core import urls as urls
 from holdfast.core.codec import (
     Fetch as Fetch,
     LoggedEvent as LoggedEvent,
@@ -21,6 +22,5 @@ from holdfast.core.durations import Duration as Duration, seconds as seconds
 from holdfast.core.limits import MAX_PAGE_SIZE as MAX_PAGE_SIZE, MAX_SEQ as MAX_SEQ
 from holdfast.core.names import BLOCK_QUEUE as BLOCK_QUEUE, task_log as task_log, user_log as user_log
 from holdfast.core.state.shapes import ENDED as ENDED
-from holdfast.core.urls import shown as shown_url
 from holdfast.engine.logs.addresses import is_server as is_server, path_of as path_of
 from holdfast.engine.logs.committer import Observer as Observer, PlacedEvent as PlacedEvent
