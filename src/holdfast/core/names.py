@@ -90,13 +90,18 @@ def text(value: str, what: str) -> str:
 
 def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
-    text(value, what)
+    encodable(value, what)
     if not value or len(value) > limits.MAX_NAME_LENGTH:
         raise InvalidValue(
             f"the {what} {value[:80]!r} has {len(value)} characters",
             hint=f"use 1 to {limits.MAX_NAME_LENGTH}",
         )
     return value
+
+
+def column_name(value: str, what: str) -> str:
+    """A name that stores keep in a column of its own."""
+    return text(short_name(value, what), what)
 
 
 def _checked(id: str, what: str) -> str:

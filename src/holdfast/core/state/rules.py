@@ -35,7 +35,7 @@ def check(state: State | None, event: Event) -> None:
             return
         if not isinstance(event, ev.TaskCreated):
             raise InvalidEvent(f"a log cannot begin with {_name(event)}", hint="start the task first")
-        names.short_name(event.agent, "agent's name")
+        names.column_name(event.agent, "agent's name")
         return
     if state.ended and not isinstance(event, _AFTER_THE_END):
         raise TaskFinished(state.summary.id, state.summary.status, verb_of(event))
@@ -189,7 +189,7 @@ def _turn_started(state: State, event: ev.TurnStarted) -> None:
 
 
 def _stage_set(state: State, event: ev.StageSet) -> None:
-    names.short_name(event.stage, "stage")
+    names.column_name(event.stage, "stage")
     if state.stages and event.stage not in state.stages:
         raise InvalidTransition(
             f"{event.stage!r} is not a stage of {state.summary.agent!r}",

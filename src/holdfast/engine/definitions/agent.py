@@ -57,7 +57,7 @@ class Agent:
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
-        self.name = names.short_name(self.parameters.name, "agent's name")
+        self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
@@ -203,4 +203,4 @@ def stages_of(stages: Sequence[str]) -> tuple[str, ...]:
         raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
     if len(set(stages)) != len(stages):
         raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
-    return tuple(names.short_name(stage, "stage") for stage in stages)
+    return tuple(names.column_name(stage, "stage") for stage in stages)

@@ -27,7 +27,7 @@ class Parameters:
 
     def __init__(self, fn: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> None:
         self.fn = fn
-        self.name = name_of(fn) if name is None else names.short_name(name, "name")
+        self.name = name_of(fn) if name is None else names.column_name(name, "name")
         self._signature = _signature(fn, skip)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
         self._positional = _plain_names(self._signature)
