@@ -93,6 +93,12 @@ HOLD_SECONDS = 60.0
 PARK_GRACE_SECONDS = 0.01
 """How long everything in an async task must stand still before it suspends."""
 
+MAX_REFUSED_VERBS = 1_000
+"""How many verbs in a row a stopped task may refuse before its agent is thrown out of whatever swallows that."""
+
+FEW_REFUSED_VERBS = 10
+"""How many it may refuse however long that takes: an agent may clean up."""
+
 STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""
 

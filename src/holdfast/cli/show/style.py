@@ -91,7 +91,7 @@ def tame(text: str) -> str:
     return "".join(part if _OWN.fullmatch(part) else clean(part) for part in _OWN.split(text))
 
 
-_OWN = re.compile(r"(\n|\x1b\[(?:%s|0)m)" % "|".join(code for code in _TONES.values() if code))
+_OWN = re.compile(rf"(\n|\x1b\[(?:{'|'.join(code for code in _TONES.values() if code)}|0)m)")
 
 
 def escaped(json: str) -> str:

@@ -42,7 +42,9 @@ def _check_part(name: str, value: Any, *, envelopes: bool = False) -> None:
         if name != "hot":  # a whole state, which is compared with the one it must be
             _check_value(name, bytes(value), envelopes=envelopes)
     elif type(value) is int:
-        low, high = (MIN_AT_US, MAX_AT_US) if name.endswith("_us") and name != "wall_us" else (-limits.MAX_SEQ, limits.MAX_SEQ)
+        low, high = (
+            (MIN_AT_US, MAX_AT_US) if name.endswith("_us") and name != "wall_us" else (-limits.MAX_SEQ, limits.MAX_SEQ)
+        )
         if not low <= value <= high:
             raise ValueError(f"{name} is {value}, which is out of range")
     elif isinstance(value, Mapping):

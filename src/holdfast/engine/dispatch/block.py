@@ -40,7 +40,8 @@ def block(
         ending = _Ending()
         with claim.stopped_by_interrupt(execution.stop, id):
             try:
-                yield task
+                with task.refusals.ended():
+                    yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error
             execution.body = lambda: ending.result(task)

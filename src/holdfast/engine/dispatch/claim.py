@@ -31,7 +31,12 @@ def claim(log: Log) -> None:
 def work(execution: Execution) -> None:
     """Let a `def` agent work on a task it holds."""
     task = Task(execution)
-    execution.body = lambda: execution.agent.fn(task, **arguments(execution))
+
+    def body() -> Any:
+        with task.refusals.ended():
+            return execution.agent.fn(task, **arguments(execution))
+
+    execution.body = body
     try:
         drive(lifecycle.task_flow(execution, execution.agent), execution)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from holdfast.core.codec import Group, Origin
 from holdfast.core.errors import Conflict
@@ -48,7 +49,12 @@ async def work_async(execution: LoopExecution) -> None:
         await asyncio.to_thread(execution.linked_logs.load)
     execution.drive, execution.drive_all = drive_async, drive_all
     task = AsyncTask(execution)
-    execution.start_body = lambda: execution.agent.fn(task, **arguments(execution))
+
+    async def body() -> Any:
+        with task.refusals.ended():
+            return await execution.agent.fn(task, **arguments(execution))
+
+    execution.start_body = body
     try:
         await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:

@@ -11,7 +11,17 @@ from msgspec import UNSET, Raw
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import Cancelled, InvalidValue, Stopped
+from holdfast.core.errors import (
+    BudgetExceeded,
+    Cancelled,
+    InvalidValue,
+    LeaseLost,
+    Stopped,
+    StoreError,
+    Suspended,
+    TaskFinished,
+    TimeLimit,
+)
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
@@ -31,6 +41,7 @@ from holdfast.engine.execution.awaitable import Verb
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.reading.task_state import render as render_template
+from holdfast.engine.system.unwinding import Refusals
 from holdfast.engine.verbs.bag import bag_of, fitting
 
 if TYPE_CHECKING:
@@ -46,6 +57,9 @@ if TYPE_CHECKING:
 
 pack = codec.pack
 
+_STOPPED = (Cancelled, LeaseLost, Stopped, Suspended, BudgetExceeded, TimeLimit, StoreError, TaskFinished)
+"""What verbs raise when the task does not go on, whatever is asked of it."""
+
 
 class Task:
     """What a `def` agent works with.
@@ -55,6 +69,7 @@ class Task:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
+        self.refusals = Refusals()
         self.state = bag_of(execution, self._here, self._say)
 
     # Waiting verbs
@@ -380,7 +395,11 @@ class Task:
         return self._execution.see(self._here("reading the state"))
 
     def _say(self, event: ev.Event) -> None:
-        self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
+        try:
+            self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
+        except _STOPPED as error:
+            self.refusals.refused(error)
+            raise
 
     def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -411,27 +430,36 @@ class Task:
 
     def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb, name)
         try:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb, name)
             if branch is execution.root:
                 if execution.thread_waits:
                     suspend_for_threads(execution)
                 value = execution.value(drive(flow(execution, branch, *args), execution))
             else:
                 value = execution.value(drive_in_thread(flow(execution, branch, *args), execution))
-        except (Cancelled, Stopped) as over:
-            execution.over = over  # even if the agent catches it
+        except _STOPPED as stopped:
+            if isinstance(stopped, Cancelled | Stopped):
+                execution.over = stopped  # even if the agent catches it
+            self.refusals.refused(stopped)
             raise
+        self.refusals.accepted()
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        parts = parallel.parts(execution, branch, works)
-        outcomes = parallel.in_threads(execution, parts, limit)
-        return finish(parallel.join_results(branch, parts, outcomes, execution.value))
+        try:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            parts = parallel.parts(execution, branch, works)
+            outcomes = parallel.in_threads(execution, parts, limit)
+            value = parallel.join_results(branch, parts, outcomes, execution.value)
+        except _STOPPED as stopped:
+            self.refusals.refused(stopped)
+            raise
+        self.refusals.accepted()
+        return finish(value)
 
 
 class AsyncTask(Task):
@@ -444,12 +472,17 @@ class AsyncTask(Task):
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
         try:
-            value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
-        finally:
-            execution.moved(branch)
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            try:
+                value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
+            finally:
+                execution.moved(branch)
+        except _STOPPED as stopped:
+            self.refusals.refused(stopped)
+            raise
+        self.refusals.accepted()
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
@@ -457,18 +490,22 @@ class AsyncTask(Task):
 
     async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        parts = parallel.parts(execution, branch, works)
-        outcomes = await execution.drive_all(execution, parts, limit)
-        value = parallel.join_results(branch, parts, outcomes, execution.value)
+        try:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            parts = parallel.parts(execution, branch, works)
+            outcomes = await execution.drive_all(execution, parts, limit)
+            value = parallel.join_results(branch, parts, outcomes, execution.value)
+        except _STOPPED as stopped:
+            self.refusals.refused(stopped)
+            raise
+        self.refusals.accepted()
         execution.moved(branch)
         return finish(value)
 
     def _say(self, event: ev.Event) -> None:
-        branch = self._here(verb_of(event, said=True))
-        self._execution.record_immediate(branch, event)
-        self._execution.moved(branch)
+        super()._say(event)
+        self._execution.moved(self._here(verb_of(event, said=True)))
 
 
 class Block(Task):
