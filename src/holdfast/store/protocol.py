@@ -323,8 +323,12 @@ class Store(Protocol):
         """Whether that holder's process still lives, and was heard of within its lease, where that can be known."""
         ...
 
-    def close(self) -> None:
-        """Let go of everything. Closing twice is fine."""
+    def close(self, *, present: bool = False) -> None:
+        """Close everything; closing twice is fine. With `present`, this process counts as alive until `depart`."""
+        ...
+
+    def depart(self) -> None:
+        """End the sign of life of this process: what it holds may be taken over."""
         ...
 
 

@@ -328,5 +328,8 @@ class Tenant:
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return self.whole.alive(holder, lease)
 
-    def close(self) -> None:
-        self.whole.close()
+    def close(self, *, present: bool = False) -> None:
+        self.whole.close(present=present)
+
+    def depart(self) -> None:
+        self.whole.depart()

@@ -61,6 +61,9 @@ from holdfast.core.codec.records import (
 )
 from holdfast.core.codec.secrets import (
     Secret as Secret,
+    hidden_value as hidden_value,
+    reveal as reveal,
+    secret_texts as secret_texts,
 )
 from holdfast.core.codec.strict import (
     check_blob as check_blob,
@@ -69,7 +72,6 @@ from holdfast.core.codec.strict import (
 from holdfast.core.codec.values import (
     JSON_NULL as JSON_NULL,
     appended as appended,
-    hidden_value as hidden_value,
     increased as increased,
     messages_value as messages_value,
     pack as pack,

@@ -50,7 +50,9 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield not_happened(known, "mock")  # a mock was cut off, and the world saw nothing of it
         return
     if known.status == "running":
-        yield Append((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
+        until_us = _sending_until(surroundings, known, request)
+        doubted = ev.StepDoubted(key=known.key, why="announced, without an outcome", until_us=until_us)
+        yield Append((doubted,), decided=True)
         return
     if request.reconcile is not None and surroundings.state.effects != "recorded" and not surroundings.state.mock:
         patience_us = int(_reconcile_after(surroundings, known, request) * 1_000_000)
@@ -61,7 +63,8 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             yield Append((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):
-            yield not_happened(known, "reconcile")
+            if not (yield from _may_still_be_sent(known)):
+                yield not_happened(known, "reconcile")
             return
         if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
             if (yield Append((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
@@ -69,11 +72,31 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             return
     policy = request.on_doubt if known.raised is None else request.on_raise
     if policy == "retry" and (known.raised is None or known.attempts < max(request.retry.attempts, 2)):
-        yield from _again(known, request)
+        if not (yield from _may_still_be_sent(known)):
+            yield from _again(known, request)
     elif policy in ("fail", "retry"):
         yield from _give_up(known, request)
     else:
         yield Park("doubt")
+
+
+def _sending_until(surroundings: Surroundings, known: Step, request: StepRequest) -> int:
+    """Return until when the thread of an attempt that nobody waits for may be at it; 0 if there is none."""
+    if not surroundings.calls.is_sending(known.key):
+        return 0
+    return (known.announced_us or known.started_us) + int(request.abandoned_after * 1_000_000)
+
+
+def _may_still_be_sent(known: Step) -> Subflow:
+    """Wait, if the thread of the attempt may still be sending; whether there was need to.
+
+    Until it has ended, or its time is up, the call is neither believed undone nor made again.
+    """
+    now_us: int = yield Now()
+    if now_us >= known.until_us:
+        return False
+    yield Sleep(known.until_us, "doubt", "the thread of an attempt that timed out may still be sending")
+    return True
 
 
 def _again(known: Step, request: StepRequest) -> Subflow:
@@ -82,10 +105,11 @@ def _again(known: Step, request: StepRequest) -> Subflow:
         yield not_happened(known, POLICY)
         return
     now_us: int = yield Now()
-    retry_us = now_us + int(request.retry.delay(known.attempts) * 1_000_000)
+    retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
-    yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
+    failed = ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us, maybe_done=True)
+    yield Append((failed,), decided=True)
 
 
 def _give_up(known: Step, request: StepRequest) -> Subflow:

@@ -6,10 +6,10 @@ whole log shows: which ending was reopened, what a rollback may restore, what no
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec import UNSET, Struct
 
 from holdfast.core import codec, names
 from holdfast.core.codec import Stored
@@ -95,7 +95,7 @@ class History:
         assert self.state is not None and past is not None, "the seqs that rollbacks name are kept"
         later = {key: step for seq, key, step in self._calls if seq > event.to}
         wanted = rules.restored(self.state, past, later.values())
-        if codec.dump(wanted) != codec.dump(_completed(codec.load(event.hot, State), wanted)):
+        if _judged(wanted) != _judged(codec.load(event.hot, State)):
             raise InvalidEvent(f"the rollback to {event.to} restores what was not there")
 
 
@@ -107,18 +107,29 @@ def _check_place(log: str, kind: str) -> None:
         raise InvalidEvent(f"{kind} does not belong into such a log")
 
 
-_COUNTERS = ("attempts", "begun", "calls_done", "held_us")
+_KNOWLEDGE = (
+    *("input", "seed", "salt", "version", "stages", "goal", "phase", "constraints", "risks", "contract", "turn"),
+    *("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "messages", "checkpoints", "signals"),
+    *("waits", "approvals", "effects", "result", "undoing", "block", "budget", "payers", "forked_from", "forked_at"),
+)
+_ROW = ("id", "agent", "status", "stage", "user", "thread", "parent", "holder", "queue", "priority", "mock")
+_STEPS = ("steps", "kept", "prelude", "maybe_done")
+_STEP = ("key", "name", "status", "tool", "effect", "idempotency_key", "input", "result")
+_UNDO = ("name", "step", "tool", "idempotency_key", "input", "result")
 
 
-def _completed(hot: State, wanted: State) -> State:
-    """A restored state, with what older versions did not write as it is now. A field added later belongs here too."""
-    for name in _COUNTERS:
-        setattr(hot, name, getattr(hot, name) or getattr(wanted, name))
-    hot.summary = replace(hot.summary, claims=hot.summary.claims or wanted.summary.claims)
-    for key, step in hot.steps.items():
-        if key in wanted.steps and not step.announced_us:
-            hot.steps[key] = replace(step, announced_us=wanted.steps[key].announced_us)
-    return hot
+def _judged(state: State) -> bytes:
+    """What a rollback may not invent or forget. A field that is added later stays out: older versions wrote none."""
+    told: dict[str, Any] = dict(zip(_KNOWLEDGE, _parts(state, _KNOWLEDGE), strict=True))
+    told["summary"] = _parts(state.summary, _ROW)
+    for name in _STEPS:
+        steps: dict[str, Step] = getattr(state, name)
+        told[name] = {key: _parts(step, _STEP) for key, step in steps.items()}
+    return codec.dump({**told, "undo": [_parts(one, _UNDO) for one in state.undo]})
+
+
+def _parts(whole: Struct, names: Sequence[str]) -> list[Any]:
+    return [None if (part := getattr(whole, name)) is UNSET else part for name in names]
 
 
 def _check_restored(log: str, hot: State) -> None:

@@ -9,6 +9,7 @@ from holdfast.core.codec import Group, Origin
 from holdfast.core.errors import Conflict
 from holdfast.core.events import Event
 from holdfast.core.flows import lifecycle
+from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch.claim import arguments
 from holdfast.engine.drivers.loop_driver import carry_out, drive_all, drive_async
 from holdfast.engine.execution.loop_execution import LoopExecution
@@ -51,7 +52,7 @@ async def work_async(execution: LoopExecution) -> None:
     task = AsyncTask(execution)
 
     async def body() -> Any:
-        with task.refusals.ended():
+        with in_body(task), task.refusals.ended():
             return await execution.agent.fn(task, **arguments(execution))
 
     execution.start_body = body

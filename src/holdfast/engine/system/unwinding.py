@@ -13,10 +13,23 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from opcode import opmap
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from holdfast.core import limits
+from holdfast.core.errors import (
+    BudgetExceeded,
+    Cancelled,
+    LeaseLost,
+    Stopped,
+    StoreError,
+    Suspended,
+    TaskFinished,
+    TimeLimit,
+)
+
+STOPPED = (Cancelled, LeaseLost, Stopped, Suspended, BudgetExceeded, TimeLimit, StoreError, TaskFinished)
+"""What verbs raise when a task does not go on, whatever is asked of it."""
 
 _HANDLER = opmap["PUSH_EXC_INFO"]
 """Where a handler begins. What is raised there, or inside of it, may have Python lose track of what it handles."""
@@ -49,9 +62,16 @@ class Refusals:
         self._before: tuple[Any, Any] | None = None
         self._handled: BaseException | None = None
 
-    def accepted(self) -> None:
-        """A verb did what it was asked for."""
-        self._count = 0
+    def __enter__(self) -> None:
+        """A verb begins that waits for its result; the next refusal is the first again once it has one."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._count = 0
+        elif isinstance(error, STOPPED):
+            self.refused(error)
 
     def refused(self, error: BaseException) -> None:
         """A verb raised because the task is stopped."""

@@ -414,7 +414,10 @@ class MemoryStore:
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return holder == self._holder and not self._closed
 
-    def close(self) -> None:
+    def depart(self) -> None:
+        """Nobody else could see that it is alive."""
+
+    def close(self, *, present: bool = False) -> None:
         with self._lock:
             if self._shut and not self._closed:
                 raise written_inside()

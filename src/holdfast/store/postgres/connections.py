@@ -276,7 +276,10 @@ class Connections:
             idle, self._idle = self._idle, []
         for link in idle:
             link.close()
-        if self._presence is not None:
+
+    def depart(self) -> None:
+        """End the sign of life of this process."""
+        if self._pid == os.getpid() and self._presence is not None:
             self._presence.close()
 
 

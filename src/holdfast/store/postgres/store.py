@@ -254,8 +254,13 @@ class PostgresStore:
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return self._links.presence().alive(holder, lease)
 
-    def close(self) -> None:
+    def close(self, *, present: bool = False) -> None:
         self._links.close()
+        if not present:
+            self.depart()
+
+    def depart(self) -> None:
+        self._links.depart()
 
 
 def _bound(value: int | None) -> Int8:
