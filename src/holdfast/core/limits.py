@@ -93,6 +93,9 @@ HOLD_SECONDS = 60.0
 PARK_GRACE_SECONDS = 0.01
 """How long everything in an async task must stand still before it suspends."""
 
+LOOP_SECONDS = 0.5
+"""How often one looks whether an event loop with tasks on it was closed."""
+
 MAX_REFUSED_VERBS = 1_000
 """How many verbs in a row a stopped task may refuse before its agent is thrown out of whatever swallows that."""
 

@@ -127,6 +127,8 @@ class LoopExecution(Execution):
 
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
+        if self._loop.is_closed():
+            return  # its coroutine is thrown away, in the context of whoever runs then
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
 
     def is_on_loop(self) -> bool:
