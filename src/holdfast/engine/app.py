@@ -46,6 +46,7 @@ from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, 
 from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
+from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
 from holdfast.engine.reading.task_state import STATUSES, TaskState
@@ -112,6 +113,7 @@ def open(
         namespace=namespace,
         cache=kept,
         key_space=key_space,
+        address=addresses.given(url),
     )
     if not read_only:
         _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
@@ -146,8 +148,10 @@ class App:
         namespace: str = "",
         cache: Cache | None = None,
         key_space: str | None = None,
+        address: str = "",
     ) -> None:
         self.namespace = namespace
+        self._address = address or store.url
         self.queues = DeclaredQueues(queues)
         self.store = store
         self.clock = clock or SystemClock()
@@ -571,7 +575,9 @@ class App:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
         for name, value in (("agent", agent), ("stage", stage), ("user", user), ("after", after)):
             names.text(value or "", f"{name}=")
-        return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
+        return list_tasks(
+            self.store, Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after)
+        )
 
     def row(self, id: str) -> Summary | None:
         """What a list shows of one task, read from its row alone; None if there is no such task."""
@@ -684,7 +690,7 @@ class App:
         """Look at the store and the place it is in: what is well, what is not, and what to do about it."""
         from holdfast.engine.maintenance.doctor import examine
 
-        return examine(self.store.url, lambda: self.logs)
+        return examine(self._address, lambda: self.logs)
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""

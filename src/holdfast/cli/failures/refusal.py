@@ -78,7 +78,9 @@ def refusing(
         environment = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
         more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details, "options": options}
-        show(Refused(error.code, in_commands(error.message), **more), as_json=as_json)
+        named = id is not None and isinstance(error, errors.ValueDamaged)  # it knows of no task
+        message = f"task {id!r}: {error.message}" if named else error.message
+        show(Refused(error.code, in_commands(message), **more), as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except OverflowError as error:
         message = f"a number is larger than any there can be: {error}; nothing was written"

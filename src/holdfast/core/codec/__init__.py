@@ -23,6 +23,7 @@ from holdfast.core.codec.digests import (
     running as running,
 )
 from holdfast.core.codec.documents import (
+    MALFORMED as MALFORMED,
     Fetch as Fetch,
     MessagesRef as MessagesRef,
     as_json as as_json,

@@ -19,9 +19,6 @@ from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import State, Step
 
-MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
-"""What decoding or folding raises if an event is not what it must be."""
-
 _OTHER_LOGS = {
     "@user/": {"user_created", "state_patched"},
     "@thread/": {"thread_created", "message_added"},
@@ -61,7 +58,7 @@ class History:
             self.state = evolve(self.state, own, row.seq, row.at_us, event)
         except HoldfastError as error:
             raise LogCorrupt(log, row.seq, f"no such event can be there: {error.message}") from error
-        except MALFORMED as error:
+        except codec.MALFORMED as error:
             raise LogCorrupt(log, row.seq, f"no such event is ever written: {error}") from error
         step = self.state.steps.get(getattr(event, "key", ""))
         if step is not None and step.tool:

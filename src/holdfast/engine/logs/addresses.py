@@ -38,7 +38,7 @@ def open_store(
     read_only: bool = False,
 ) -> Store:
     """Open the store at an address; without one, at $HOLDFAST_URL or holdfast.db."""
-    place = place_of(os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL)
+    place = place_of(given(url))
     if snapshots_kept < 1:
         raise InvalidUrl(f"snapshots_kept={snapshots_kept} keeps none", hint="keep at least 1")
     level = _durability(durability) or place.durability
@@ -55,6 +55,11 @@ def open_store(
 
         return ReadOnlyStore(place.path)
     return _open_sqlite(place.path, level or "full", snapshots_kept, at_us)
+
+
+def given(url: str | os.PathLike[str] | None) -> str:
+    """The address that was given; without one, $HOLDFAST_URL or holdfast.db."""
+    return os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
 
 
 def place_of(address: str) -> Place:

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, UniqueKey, Write, merge_writes
-from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent
+from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent, ValueDamaged
 from holdfast.core.events import Event, StepCompleted, TaskClaimed
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
-from holdfast.core.state.history import MALFORMED
 from holdfast.core.state.shapes import FOLD_VERSION, State
 from holdfast.core.state.summary import SUMMARISED, summarise
 from holdfast.engine.logs.cache import Ground, Kept, Sizes
@@ -195,7 +194,7 @@ class Log:
             event = decoded(log, row)
             try:
                 state = evolve(state, log, seq, row.at_us, event)
-            except MALFORMED as error:
+            except codec.MALFORMED as error:
                 raise LogCorrupt(log, seq, f"it cannot follow what came before: {error}") from error
             if self.tail is not None:
                 self.tail.append(PlacedEvent(seq, row.at_us, event))
@@ -244,11 +243,15 @@ class Log:
         return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
 
 
+DAMAGED = (LogCorrupt, UnknownEvent, ValueDamaged)
+"""What is raised for a task that cannot be read. Whoever looks at many goes on with the others, and names it."""
+
+
 def decoded(log: str, row: Stored) -> Event:
     """A stored event, or why it cannot be read."""
     try:
         return codec.decode(row.kind, row.body)
     except KeyError:
         raise UnknownEvent(log, row.seq, row.kind) from None
-    except MALFORMED as error:
+    except codec.MALFORMED as error:
         raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Head, Origin, Stored
-from holdfast.core.errors import LogCorrupt, TaskCollected, TaskNotFound, UnknownEvent, ValueDamaged
+from holdfast.core.errors import LogCorrupt, SeqOutOfRange, TaskCollected, TaskNotFound, ValueDamaged
 from holdfast.core.events import Event, RolledBack
 from holdfast.core.state.history import History
 from holdfast.core.state.shapes import State
-from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
 
 
@@ -50,9 +50,9 @@ def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] 
         try:
             seen, gone = _verify(logs, name)
             tasks, events, erased = tasks + 1, events + seen, erased + gone
-        except (LogCorrupt, UnknownEvent) as error:
+        except (*DAMAGED, SeqOutOfRange) as error:
             tasks += 1
-            problems.append(Problem(name, error.details["seq"], error.message))
+            problems.append(Problem(name, error.details.get("seq", 0), error.message))
         except (TaskNotFound, TaskCollected):
             if id is not None:
                 raise  # else it was removed while we walked
@@ -82,6 +82,10 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
         if not parent:
             raise LogCorrupt(name, origin.at, f"its past in {origin.parent!r} is missing")
         head = Head(origin.at, parent[0].digest)
+    try:
+        logs.store.summary(name)
+    except UnicodeDecodeError as error:
+        raise LogCorrupt(name, 0, f"its row in lists cannot be read: {error}") from error
     anchor = logs.store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
     rows = logs.store.rows(name)
     allowed = {one.seq for one in logs.store.erasures(name)}
@@ -162,5 +166,7 @@ def replayed(name: str, rows: Sequence[Stored], past: Past | None, keep: Collect
         for log, row in past.rows():
             history.take(log, row, decoded(log, row))
     for row in rows:
+        if row.kind == "task_forked" and (past is None or row.seq != past.at + 1):
+            raise LogCorrupt(name, row.seq, "no such event can be there: the log was not forked here")
         history.take(name, row, decoded(name, row))
     return history
