@@ -4,6 +4,8 @@ import itertools
 import os
 import random
 import subprocess
+import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -182,3 +184,107 @@ def assert_refuses_writes(app):
     for write in refused:
         with pytest.raises(holdfast.StorePoisoned):
             write()
+
+
+def leave_room(disk, ballast, room):
+    """Fill a disk up to so many bytes."""
+    left = os.statvfs(disk)
+    ballast.write_bytes(bytes(left.f_bavail * left.f_frsize - room))
+
+
+paid: list[str] = []
+
+
+@holdfast.tool(effect="once")
+def pay(order: str) -> str:
+    paid.append(order)
+    return order + "-" + random.Random(order).randbytes(1_000).hex()
+
+
+def orders(count):
+    """A `def` and an `async def` agent that pay one order after the other, and say which of them were acknowledged."""
+
+    @holdfast.agent(name="orders")
+    def one(task, done):
+        for number in range(count):
+            task.step(lambda number=number: random.Random(number).randbytes(1_500).hex(), name="draft")
+            task.call(pay, order=f"o{number}")
+            acknowledged.append(number)
+        return done
+
+    @holdfast.agent(name="orders")
+    async def other(task, done):
+        for number in range(count):
+            await task.step(lambda number=number: random.Random(number).randbytes(1_500).hex(), name="draft")
+            await task.call(pay, order=f"o{number}")
+            acknowledged.append(number)
+        return done
+
+    return {"def": one, "async def": other}
+
+
+acknowledged: list[int] = []
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_agents_on_a_disk_that_is_full_lose_nothing_and_go_on_when_there_is_room(kind, tmp_path):
+    paid.clear()
+    acknowledged.clear()
+    agent = orders(400)[kind]
+    with small_disk(tmp_path / "disk", "12m") as disk:
+        ballast, path = disk / "ballast", disk / "store.db"
+        with holdfast.open(path) as app:
+            app.start("other", id="other")
+            leave_room(disk, ballast, 700_000)
+            with pytest.raises(holdfast.StoreFull, match="nothing was written") as full:
+                app.run(agent, {"done": "yes"}, id="t")
+            assert "free" in full.value.hint or "room" in full.value.hint
+            before = list(acknowledged)
+            assert 0 < len(before) < 400, "it was full in the middle"
+            known = app.get("t")
+            assert {f"pay#{number + 1}" for number in before} <= {*known.steps}, "what was acknowledged is there"
+            assert app.get("other").status == "pending" and app.verify().ok, "reading goes on"
+            with pytest.raises(holdfast.StoreFull):
+                app.run(agent, {"done": "yes"}, id="t")
+            ballast.unlink()
+            acknowledged.clear()
+            done = app.run(agent, {"done": "yes"}, id="t")
+            if done.status == "waiting":  # the call that was announced, and whose answer found no room
+                assert [one["kind"] for one in done.waiting.on] == ["doubt"]
+                app.settle("t", done.waiting.on[0]["key"], happened=True, result="seen at the bank")
+                done = app.run(agent, {"done": "yes"}, id="t")
+            assert (done.status, done.result) == ("completed", "yes")
+            assert len(paid) == len({*paid}) == 400, "no order was paid twice"
+            assert app.verify().ok
+
+
+def test_workers_on_a_disk_that_is_full_go_on_when_there_is_room(tmp_path):
+    paid.clear()
+    agent = orders(12)["def"]
+    with small_disk(tmp_path / "disk", "12m") as disk:
+        ballast, path = disk / "ballast", disk / "store.db"
+        with holdfast.open(path) as app:
+            for number in range(20):
+                app.start(agent, {"done": str(number)}, id=f"t{number}")
+            leave_room(disk, ballast, 300_000)
+            worker = app.worker([agent], concurrency=4)
+            thread = threading.Thread(target=worker.run)
+            thread.start()
+            time.sleep(3)
+            assert thread.is_alive(), "a full disk ends no worker"
+            ballast.unlink()
+            late = time.monotonic() + 60
+            while time.monotonic() < late and not settled_all(app):
+                time.sleep(0.1)
+            worker.stop()
+            thread.join(30)
+            assert {row.status for row in app.list()} == {"completed"}
+            assert app.verify().ok and not thread.is_alive()
+
+
+def settled_all(app):
+    """Whether every task is completed; calls whose answer found no room are settled first."""
+    for entry in app.inbox():
+        if entry.kind == "doubt":
+            app.settle(entry.task, entry.key, happened=True, result="seen at the bank")
+    return {row.status for row in app.list()} == {"completed"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.show.style import Style, clean, err_look, out_look
+from holdfast.cli.show.style import Style, clean, err_look, escaped, is_terminal, out_look, tame
 from holdfast.core.errors import HoldfastError, InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
@@ -148,12 +148,17 @@ class Environment:
         """One document on stdout, for programs."""
         from holdfast.engine.reading import values
 
-        click.echo(values.text(value), file=self.out)
+        self.json(values.text(value))
+
+    def json(self, text: str) -> None:
+        """JSON on stdout: as it is for a program, without what steers a terminal where there is one."""
+        shown = escaped(text) if is_terminal(sys.stdout if self.out is None else self.out) else text
+        click.echo(shown, file=self.out)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Text on stdout, for people."""
         for line in lines:
-            click.echo(line, file=self.out, color=True)
+            click.echo(tame(line), file=self.out, color=True)
 
     def rows(self, found: Iterable[Mapping[str, Any]]) -> None:
         """The same rows for programs: one document, or one line each."""
@@ -166,7 +171,7 @@ class Environment:
     def say(self, text: str, tone: str = "plain") -> None:
         """Something beside the data, on stderr, if anybody reads it."""
         with suppress(OSError):  # a full disk too
-            click.echo(err_look().paint(text, tone), err=True, color=True)
+            click.echo(err_look().paint(tame(text), tone), err=True, color=True)
 
     def say_store(self) -> None:
         """Say which store is used."""
@@ -223,9 +228,9 @@ def redacted(url: str) -> str:
     >>> redacted("postgresql://app:geheim@db:5432/agents")
     'postgresql://app:***@db:5432/agents'
     """
-    import re
+    from holdfast.engine.reading.values import urls
 
-    return re.sub(r"(password=)\S+", r"\1***", re.sub(r"(://[^:/@]+):[^@/]*@", r"\1:***@", url))
+    return urls.shown(url)
 
 
 def whoami() -> str:

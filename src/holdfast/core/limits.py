@@ -6,6 +6,12 @@ BLOB_BYTES = 4_096
 MAX_VALUE_BYTES = 64 * 1024 * 1024
 """The largest single value, encoded."""
 
+MAX_EVENT_BYTES = 128 * 1024 * 1024
+"""The largest body of an event; the large values of most kinds are kept beside it and do not count."""
+
+MAX_STATE_BYTES = 512 * 1024 * 1024
+"""The largest encoded state that snapshots and shared caches hold."""
+
 MAX_DEPTH = 64
 """How deep lists and objects may nest in a value."""
 
@@ -86,6 +92,15 @@ HOLD_SECONDS = 60.0
 
 PARK_GRACE_SECONDS = 0.01
 """How long everything in an async task must stand still before it suspends."""
+
+LOOP_SECONDS = 0.5
+"""How often one looks whether an event loop with tasks on it was closed."""
+
+MAX_REFUSED_VERBS = 1_000
+"""How many verbs in a row a stopped task may refuse before its agent is thrown out of whatever swallows that."""
+
+FEW_REFUSED_VERBS = 10
+"""How many it may refuse however long that takes: an agent may clean up."""
 
 STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""

@@ -7,6 +7,7 @@ import re
 from holdfast.core import limits
 from holdfast.core.errors import InvalidId, InvalidValue
 
+_LONE = re.compile("[\ud800-\udfff]")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/~#+=,-]*")
 
 
@@ -58,6 +59,7 @@ def unique_key(key: str, tool: str) -> str:
     """A unique key that users chose; refuses one that could be taken for a mock task's."""
     if key.startswith(MOCK_KEYS):
         raise InvalidValue(f"the unique key {key!r} of {tool!r} belongs to mock tasks", hint="let it begin otherwise")
+    text(key, f"unique key of {tool!r}")
     before, end, _ = key.partition(NAMESPACE_END)
     if end and _ID.fullmatch(before):
         raise InvalidValue(f"the unique key {key!r} of {tool!r} could be a tenant's", hint=f"write it without {end!r}")
@@ -97,16 +99,42 @@ def own_name(key: str) -> str:
 _BRANCHES = re.compile(r"^(?:~[^/]*/)+")
 
 
-def short_name(value: str, what: str) -> str:
-    """A name people choose: any text, not empty, not endless."""
+def encodable(value: str, what: str) -> str:
+    """Text that UTF-8 can hold, as every store needs it; refuses a lone surrogate."""
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"the {what} {value!r} is not text", hint="give a str")
+    lone = None if value.isascii() else _LONE.search(value)
+    if lone is not None:
+        raise InvalidValue(
+            f"the {what} {value[:80]!r} holds the lone surrogate {lone[0]!r}, which is not text; nothing was written",
+            hint="decode bytes with errors='replace', or drop that character",
+        )
+    return value
+
+
+def text(value: str, what: str) -> str:
+    """Text for a column: what every store can hold and compare, so no lone surrogate and no NUL."""
+    if "\0" in encodable(value, what):
+        raise InvalidValue(
+            f"the {what} {value[:80]!r} holds the character NUL; nothing was written", hint="drop that character"
+        )
+    return value
+
+
+def short_name(value: str, what: str) -> str:
+    """A name people choose: any text, not empty, not endless."""
+    encodable(value, what)
     if not value or len(value) > limits.MAX_NAME_LENGTH:
         raise InvalidValue(
             f"the {what} {value[:80]!r} has {len(value)} characters",
             hint=f"use 1 to {limits.MAX_NAME_LENGTH}",
         )
     return value
+
+
+def column_name(value: str, what: str) -> str:
+    """A name that stores keep in a column of its own."""
+    return text(short_name(value, what), what)
 
 
 def _checked(id: str, what: str) -> str:

@@ -46,6 +46,7 @@ from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, 
 from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
+from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
 from holdfast.engine.reading.task_state import STATUSES, TaskState
@@ -112,6 +113,7 @@ def open(
         namespace=namespace,
         cache=kept,
         key_space=key_space,
+        address=addresses.given(url),
     )
     if not read_only:
         _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
@@ -146,8 +148,10 @@ class App:
         namespace: str = "",
         cache: Cache | None = None,
         key_space: str | None = None,
+        address: str = "",
     ) -> None:
         self.namespace = namespace
+        self._address = address or store.url
         self.queues = DeclaredQueues(queues)
         self.store = store
         self.clock = clock or SystemClock()
@@ -572,7 +576,11 @@ class App:
             raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
         if not 1 <= limit <= limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
-        return self.store.list(Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after))
+        for name, value in (("agent", agent), ("stage", stage), ("user", user), ("after", after)):
+            names.text(value or "", f"{name}=")
+        return list_tasks(
+            self.store, Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after)
+        )
 
     def row(self, id: str) -> Summary | None:
         """What a list shows of one task, read from its row alone; None if there is no such task."""
@@ -603,7 +611,7 @@ class App:
         `decision` is part of a decision's question or choice. `progress` is told how many events were looked at.
         """
         query = audit.AuditQuery(
-            task=task,
+            task=None if task is None else names.task_log(task),
             tool=tool,
             by=by,
             decision=decision,
@@ -685,7 +693,7 @@ class App:
         """Look at the store and the place it is in: what is well, what is not, and what to do about it."""
         from holdfast.engine.maintenance.doctor import examine
 
-        return examine(self.store.url, lambda: self.logs)
+        return examine(self._address, lambda: self.logs)
 
     def export(self, id: str, path: str | os.PathLike[str]) -> int:
         """Write a task to a new file as JSON Lines, lossless; gives the number of bytes."""
@@ -699,7 +707,7 @@ class App:
         """Bring in what `export` wrote. Nothing is written unless every digest holds."""
         if isinstance(source, str | os.PathLike):
             with builtins.open(source, "rb") as file:
-                return upkeep.import_lines(self.logs, file)
+                return upkeep.import_lines(self.logs, upkeep.lines_of(file))
         return upkeep.import_lines(self.logs, source)
 
     def stats(self) -> Stats:
@@ -726,6 +734,7 @@ class App:
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
+        names.text(why, "why=")
         return retention.collect(
             self.logs,
             older_than_us=self._before(older_than),
@@ -741,7 +750,7 @@ class App:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store to a new file while others go on."""
-        self.store.backup(os.fspath(path))
+        self.store.backup(names.text(os.fspath(path), "path"))
 
     def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
         """Copy everything into another store and verify it there. Run it again to go on or to catch up."""

@@ -544,7 +544,7 @@ def test_text_that_postgresql_cannot_keep_is_refused_and_nothing_written(postgre
     with holdfast.open(postgres_url) as app:
         app.start("a", id="t")
         with texts.raises(holdfast.InvalidValue):
-            app.append("t", ev.StageSet(stage="a\0b"))
+            app.append("t", ev.TaskClaimed(holder="a\0b"))
         assert app.get("t").seq == 1
         assert app.append("t", ev.LogWritten(text="a\0b")), "the body of an event may hold anything"
 

@@ -24,14 +24,16 @@ def export_(environment: Environment, id: str, path: str) -> None:
     """
     from holdfast.cli.show.formatting import size, times
     from holdfast.cli.show.screen import Progress
+    from holdfast.cli.show.style import escaped, is_terminal
     from holdfast.core.errors import InvalidValue
 
     app = environment.app()
     id = environment.task(id)
     app.get(id)
     if path == "-":
+        shown = escaped if is_terminal(sys.stdout) else str  # a file must get the very bytes
         for line in app.export_lines(id):
-            sys.stdout.write(line.decode())
+            sys.stdout.write(shown(line.decode()))
         return
     if os.path.exists(path):
         raise InvalidValue(f"{path!r} is there already; nothing was written", hint="give a new name")

@@ -36,7 +36,7 @@ def import_(environment: Environment, path: str) -> None:
         ) from None
     with file, Progress("read", "line", quiet=environment.as_json) as progress:
         try:
-            incoming = export.read_export(_counted(file, progress))
+            incoming = export.read_export(_counted(export.lines_of(file), progress))
         except LogCorrupt as error:
             raise InvalidValue(
                 f"the export is damaged: {error.message}; nothing was written", hint="export it again, or use another"

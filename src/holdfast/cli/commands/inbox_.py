@@ -35,7 +35,7 @@ def inbox_(
     from holdfast.cli.show.style import clean
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
-    chosen |= {"quarantined": set_aside, "diverged": set_aside}
+    chosen |= dict.fromkeys(("quarantined", "diverged", "damaged"), set_aside)
     kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
     app, by, store = environment.app(), whoami(), environment.options
     found = (one for one in app.inbox() if one.kind in kinds)

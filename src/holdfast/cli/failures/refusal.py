@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 import click
 
 from holdfast.cli.failures.codes import CODES, NOTHING, remedies
-from holdfast.cli.show.style import clean, cut, err_look
+from holdfast.cli.show.style import clean, cut, err_look, escaped, is_terminal, tame
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError
 
@@ -77,7 +78,9 @@ def refusing(
         environment = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
         more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details, "options": options}
-        show(Refused(error.code, in_commands(error.message), **more), as_json=as_json)
+        named = id is not None and isinstance(error, errors.ValueDamaged)  # it knows of no task
+        message = f"task {id!r}: {error.message}" if named else error.message
+        show(Refused(error.code, in_commands(message), **more), as_json=as_json)
         raise click.exceptions.Exit(code) from None
     except OverflowError as error:
         message = f"a number is larger than any there can be: {error}; nothing was written"
@@ -113,10 +116,11 @@ def show(refused: Refused, *, as_json: bool) -> None:
         from holdfast.engine.reading import values as plain
 
         told = {"code": refused.code, "message": refused.message, "hint": _hint(refused)}
-        click.echo(plain.text({"error": {**told, "details": _plain(refused.details)}}), err=True)
+        text = plain.text({"error": {**told, "details": _plain(refused.details)}})
+        click.echo(escaped(text) if is_terminal(sys.stderr) else text, err=True)
         return
     for line in lines(refused):
-        click.echo(line, err=True, color=True)
+        click.echo(tame(line), err=True, color=True)
 
 
 def lines(refused: Refused) -> list[str]:

@@ -58,6 +58,8 @@ def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
             typed = [("budget", (f"{entry.key}={2 * (entry.of or 1):g}",), who)]
         case "diverged":
             typed = [("log", (), ""), ("resume", ("FILE",), f"--anyway {who}"), ("cancel", (), who)]
+        case "damaged":
+            typed = [("verify", (), ""), ("log", (), "")]
         case "quarantined":
             file = () if files_are_declared() else ("FILE",)
             typed = [("log", (), ""), ("resume", file, ""), ("cancel", (), f"{who} --why WHY")]
@@ -78,6 +80,8 @@ def asked(entry: InboxItem) -> str:
             return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
         case "diverged":
             return f"{entry.prompt}: may the task continue from what is left?"
+        case "damaged":
+            return f"the task can't be read: {entry.prompt}"
         case "quarantined":
             return f"no worker takes it until you resume it: {shown(entry.prompt)}"
 

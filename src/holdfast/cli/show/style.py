@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 _TONES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1", "head": "1;36", "plain": ""}
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
+"""What steers a terminal, turns the direction of text, or hides in it. Joiners stay: scripts and emoji need them."""
 
 
 class Style(NamedTuple):
@@ -32,7 +35,7 @@ class Style(NamedTuple):
 def look_of(stream: Any) -> Style:
     """What this stream can show, as the terminal and the environment say."""
     forced = bool(os.environ.get("FORCE_COLOR"))
-    terminal = forced or _is_terminal(stream)
+    terminal = forced or is_terminal(stream)
     dumb = os.environ.get("TERM") == "dumb"
     colour = terminal and not os.environ.get("NO_COLOR") and (forced or not dumb)
     width = _width(stream) if terminal else 0
@@ -57,7 +60,8 @@ def err_look() -> Style:
     return look_of(sys.stderr)
 
 
-def _is_terminal(stream: Any) -> bool:
+def is_terminal(stream: Any) -> bool:
+    """Whether somebody looks at what is written there."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # closed, or not a stream
@@ -76,6 +80,27 @@ def clean(text: str) -> str:
     'a b?[31mc'
     """
     return _CONTROLS.sub(lambda found: " " if found[0] in "\t\r\n" else "?", text)
+
+
+def tame(text: str) -> str:
+    """Text that was put together, with nothing that steers a terminal but line ends and the colours of `paint`.
+
+    >>> tame(Style(colour=True).paint("a", "good") + "\\x1b[2J")
+    '\\x1b[32ma\\x1b[0m?[2J'
+    """
+    return "".join(part if _OWN.fullmatch(part) else clean(part) for part in _OWN.split(text))
+
+
+_OWN = re.compile(rf"(\n|\x1b\[(?:{'|'.join(code for code in _TONES.values() if code)}|0)m)")
+
+
+def escaped(json: str) -> str:
+    """JSON for a terminal: the same document, with what would steer it written as escapes.
+
+    >>> escaped('{"a":"\\x9b31m"}')
+    '{"a":"\\\\u009b31m"}'
+    """
+    return _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", json)
 
 
 def cut(text: str, width: int) -> str:

@@ -39,7 +39,7 @@ def work(
     screen = Screen()
     resume = resume_command(id, target, environment.options)
     if environment.jsonl:
-        watched: Any = Live(app, id, screen, lambda record: click.echo(_line(app, record), file=environment.out))
+        watched: Any = Live(app, id, screen, lambda record: environment.json(_line(app, record)))
     else:
         log = command("log", id, options=environment.options)
         watched = nullcontext() if quiet or environment.as_json else Live(app, id, screen, log=log)
@@ -65,7 +65,7 @@ def _tell_ending(environment: Environment, app: App, state: TaskState) -> None:
     """Nothing came, because the task had ended: whoever reads events gets the one that ended it."""
     ends = [one for one in app.events(state.id) if isinstance(one.event, ENDINGS)] if state.status in ENDED else []
     for record in ends[-1:]:
-        click.echo(_line(app, record), file=environment.out)
+        environment.json(_line(app, record))
 
 
 def _line(app: App, record: Any) -> str:

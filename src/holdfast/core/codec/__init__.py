@@ -23,6 +23,7 @@ from holdfast.core.codec.digests import (
     running as running,
 )
 from holdfast.core.codec.documents import (
+    MALFORMED as MALFORMED,
     Fetch as Fetch,
     MessagesRef as MessagesRef,
     as_json as as_json,
@@ -43,6 +44,8 @@ from holdfast.core.codec.drafts import (
     unpacked_field as unpacked_field,
 )
 from holdfast.core.codec.records import (
+    MAX_AT_US as MAX_AT_US,
+    MIN_AT_US as MIN_AT_US,
     Blob as Blob,
     Draft as Draft,
     Group as Group,
@@ -62,6 +65,10 @@ from holdfast.core.codec.secrets import (
     hidden_value as hidden_value,
     reveal as reveal,
     secret_texts as secret_texts,
+)
+from holdfast.core.codec.strict import (
+    check_blob as check_blob,
+    check_event as check_event,
 )
 from holdfast.core.codec.values import (
     JSON_NULL as JSON_NULL,

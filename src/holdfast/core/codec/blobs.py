@@ -31,12 +31,23 @@ def deflate(data: bytes) -> bytes:
     return sha256(data).digest()[:8] + (b"=" + data if small else b"z" + zstd().compress(data, 1))
 
 
+def decompressed(stored: bytes, most: int) -> bytes:
+    """Undo a compression up to so many bytes; ValueError beyond that: a few kilobytes can stand for gigabytes."""
+    reader: Any = zstd().ZstdDecompressor()
+    try:
+        data: bytes = reader.decompress(stored, most + 1)
+    except zstd().ZstdError as error:
+        raise ValueError(f"cannot be decompressed: {error}") from None
+    if len(data) > most:
+        raise ValueError(f"holds more than {most:,} bytes, the most there may be")
+    if not reader.eof or reader.unused_data:
+        raise ValueError("cannot be decompressed: it ends too early, or too late")
+    return data
+
+
 def inflate(stored: bytes) -> bytes:
     """Undo `deflate`; ValueError if it is not what was stored."""
-    try:
-        data: bytes = zstd().decompress(stored[9:]) if stored[8:9] == b"z" else stored[9:]
-    except zstd().ZstdError as error:
-        raise ValueError(str(error)) from None
+    data = decompressed(stored[9:], limits.MAX_STATE_BYTES) if stored[8:9] == b"z" else stored[9:]
     if sha256(data).digest()[:8] != stored[:8]:
         raise ValueError("it is not what was stored")
     return data
@@ -55,13 +66,21 @@ def shape(raw: Raw) -> str:
     """What kind of JSON a value is, without opening it: null, bool, number, str, list or object."""
     data = bytes(raw)
     if data.startswith(b'{"$blob"'):
-        return load(data, BlobRef).shape
+        try:
+            return load(data, BlobRef).shape
+        except ValueError:
+            return "object"  # somebody's, which is no envelope
     if data.startswith(b'{"$append"'):
         return "list"
-    return _SHAPES.get(data[:1], "number")
+    return json_shape(data)
 
 
-_SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b"{": "object"}
+def json_shape(data: bytes) -> str:
+    """What kind of JSON this is, by its first byte."""
+    return SHAPES.get(data[:1], "number")
+
+
+SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b"{": "object"}
 
 
 def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
@@ -88,9 +107,9 @@ def _is_stored(given: Raw, stored: bytes) -> bool:
 def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
     """The JSON inside a blob, checked against its hash."""
     try:
-        data = zstd().decompress(stored)
-    except zstd().ZstdError as error:
-        raise ValueDamaged(hashed, f"cannot be decompressed: {error}") from None
+        data = decompressed(stored, limits.MAX_VALUE_BYTES)
+    except ValueError as error:
+        raise ValueDamaged(hashed, str(error)) from None
     if sha256(salt.encode() + data).hexdigest() != hashed:
         raise ValueDamaged(hashed, "does not have the content it is named after")
     return data

@@ -43,6 +43,10 @@ encode_struct = msgspec.json.Encoder().encode
 decode_plain = msgspec.json.Decoder().decode
 
 
+MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+"""What decoding, and folding, raise if something is not what it must be."""
+
+
 making = RLock()
 """msgspec works out a type when it is first decoded, and two threads must not come to that at once."""
 

@@ -44,10 +44,13 @@ def draft(event: Event, at_us: int, salt: str = "") -> tuple[Draft, tuple[Blob, 
         if len(body) >= limits.BLOB_BYTES:
             event, blobs = _slim(event, salt)
             body = encode_struct(event)
+        if len(body) > limits.MAX_EVENT_BYTES:
+            raise ValueError(f"it is {len(body):,} bytes; the most is {limits.MAX_EVENT_BYTES:,}")
         return Draft(kind, at_us, body, sha256(body).digest(), _DECODERS[kind](body)), blobs
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidValue(
-            f"{str(event)[:200]!r} cannot be written: {error}", hint="give an event whose fields have their types"
+            f"{str(event)[:200]!r} cannot be written: {error}",
+            hint="give fields of their types, and keep what is large in a file or an object store",
         ) from None
 
 

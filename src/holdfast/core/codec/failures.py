@@ -30,9 +30,11 @@ def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ())
     return Failure(
         type=type(error).__qualname__,
         message=hidden(_message(error), secrets),
-        traceback=tuple(f"{f.filename}:{f.lineno} in {f.name}: {hidden(f.line or '', secrets)}" for f in theirs),
-        code=hidden(str(getattr(error, "code", "")), secrets),
-        notes=tuple(hidden(str(note), secrets) for note in getattr(error, "__notes__", ())),
+        traceback=tuple(
+            _encodable(f"{f.filename}:{f.lineno} in {f.name}: {hidden(f.line or '', secrets)}") for f in theirs
+        ),
+        code=hidden(_encodable(str(getattr(error, "code", ""))), secrets),
+        notes=tuple(hidden(_encodable(str(note)), secrets) for note in getattr(error, "__notes__", ())),
         cause=failure(cause, depth + 1, secrets) if cause is not None and deeper else None,
         group=tuple(failure(one, depth + 1, secrets) for one in grouped) if deeper else (),
     )
@@ -65,4 +67,9 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except Exception as broken:  # noqa: BLE001 — a user's __str__ may raise anything, and the failure must be kept
         text = f"<{type(error).__qualname__} whose text raised {type(broken).__qualname__}>"
-    return text.encode("utf-8", "replace").decode()
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    """Text that can be written, whatever somebody put into an exception."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -172,7 +172,11 @@ class Group(Struct, frozen=True, gc=False):
     freed_keys: tuple[str, ...] = ()
 
 
+MIN_AT_US, MAX_AT_US = -62_000_000_000_000_000, 250_000_000_000_000_000
+"""Times between the years 6 and 9892. Others are none: no calendar here can show them."""
+
+
 def moment(at_us: int) -> datetime:
-    """Microseconds since 1970 as a time in UTC."""
-    seconds, micros = divmod(at_us, 1_000_000)
+    """Microseconds since 1970 as a time in UTC. What no calendar shows is the first or the last time that one does."""
+    seconds, micros = divmod(min(max(at_us, MIN_AT_US), MAX_AT_US), 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)

@@ -22,9 +22,18 @@ from msgspec import Raw
 
 from holdfast.core import limits
 from holdfast.core.codec.blobs import BlobRef, open_blob, shape
-from holdfast.core.codec.documents import Fetch, MessagesRef, decode_plain, encode, encode_struct, load, plain
+from holdfast.core.codec.documents import (
+    MALFORMED,
+    Fetch,
+    MessagesRef,
+    decode_plain,
+    encode,
+    encode_struct,
+    load,
+    plain,
+)
 from holdfast.core.codec.secrets import Secret
-from holdfast.core.errors import NotSerializable
+from holdfast.core.errors import NotSerializable, ValueDamaged
 
 JSON_NULL = Raw(b"null")
 
@@ -51,7 +60,7 @@ def pack(value: Any, path: str = "value", *names: object) -> Raw:
         )
     # msgspec writes NaN and infinities as null, so only a value with a null in it needs a closer look, and one with
     # nothing inside none at all. (`find`, because `in` raises an error inside and drops it, which takes as long again.)
-    if type(value) not in _FLAT and (data.find(b"null") >= 0 or _nests_too_deep(data)):
+    if type(value) not in _FLAT and (data.find(b"null") >= 0 or may_nest_too_deep(data)):
         where = path % names if names else path
         complaint = _complaint(msgspec.to_builtins(value, enc_hook=plain), where, 0)
         if complaint is not None:
@@ -63,13 +72,23 @@ _FLAT = frozenset((str, int, bool, type(None)))
 
 
 def unpack(raw: Raw, fetch: Fetch) -> Any:
-    """Decode a value, whatever stands for it."""
+    """Decode a value, whatever stands for it; ValueDamaged if nothing can."""
     data = bytes(raw)
-    return decode_plain(resolve(raw, fetch) if data.startswith(b'{"$') else data)
+    try:
+        return decode_plain(_resolved(raw, fetch) if data.startswith(b'{"$') else data)
+    except MALFORMED as error:
+        raise ValueDamaged("", f"cannot be read: {error}") from error
 
 
 def resolve(raw: Raw, fetch: Fetch) -> bytes:
     """The JSON of a value with every envelope opened (a window of messages stays a reference)."""
+    try:
+        return _resolved(raw, fetch)
+    except MALFORMED as error:
+        raise ValueDamaged("", f"cannot be read: {error}") from error
+
+
+def _resolved(raw: Raw, fetch: Fetch) -> bytes:
     data = bytes(raw)
     if not data.startswith(b'{"$'):
         return data
@@ -80,7 +99,7 @@ def resolve(raw: Raw, fetch: Fetch) -> bytes:
         return open_blob(ref.hash, fetch(ref.hash), ref.salt)
     if data.startswith(b'{"$append"'):
         parts = msgspec.json.decode(data, type=dict[str, list[Raw]])["$append"]
-        base, items = resolve(parts[0], fetch), [resolve(part, fetch) for part in parts[1:]]
+        base, items = _resolved(parts[0], fetch), [_resolved(part, fetch) for part in parts[1:]]
         return b"[" + b",".join([base[1:-1], *items] if len(base) > 2 else items) + b"]"
     return data
 
@@ -114,7 +133,8 @@ def text(value: Any) -> str:
 # What is wrong with a value
 
 
-def _nests_too_deep(data: bytes) -> bool:
+def may_nest_too_deep(data: bytes) -> bool:
+    """Whether there are brackets enough; those in texts count, so only a closer look tells for sure."""
     if data.count(b"[") + data.count(b"{") <= limits.MAX_DEPTH:
         return False
     brackets = data.translate(None, _NOT_BRACKETS)

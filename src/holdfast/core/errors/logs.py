@@ -118,4 +118,5 @@ class ValueDamaged(HoldfastError):
     code = "value-damaged"
 
     def __init__(self, hash: str, why: str) -> None:
-        super().__init__(f"the value {hash[:12]}… {why}", hint="verify names the events that refer to it", hash=hash)
+        what = f"the value {hash[:12]}…" if hash else "a value"
+        super().__init__(f"{what} {why}", hint="verify names the events that refer to it", hash=hash)

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names, phases
@@ -23,22 +23,47 @@ _AFTER_THE_END = (
     *(ev.StepObserved, ev.TaskReopened, ev.RolledBack, ev.TaskForked, ev.BudgetRaised, ev.ChildSpent),
     ev.TaskDiverged,
 )
+KINDS_AFTER_THE_END = frozenset(KIND[kind] for kind in _AFTER_THE_END)
+"""What may follow an ending, by the names in the log."""
 
 
 def check(state: State | None, event: Event) -> None:
-    """Refuse an event that may not follow this state: InvalidEvent, TaskFinished or Diverged."""
+    """Refuse an event that may not follow this state: InvalidEvent, TaskFinished, Diverged or InvalidValue."""
+    check_text(event)
     if state is None:
         if isinstance(event, ev.UserCreated | ev.ThreadCreated):
             return
         if not isinstance(event, ev.TaskCreated):
             raise InvalidEvent(f"a log cannot begin with {_name(event)}", hint="start the task first")
-        names.short_name(event.agent, "agent's name")
+        names.column_name(event.agent, "agent's name")
         return
     if state.ended and not isinstance(event, _AFTER_THE_END):
         raise TaskFinished(state.summary.id, state.summary.status, verb_of(event))
     rule = _RULES.get(type(event))
     if rule is not None:
         rule(state, event)
+
+
+def check_text(event: Event) -> None:
+    """Refuse text that could not be written, before anything else is: an immediate verb's event waits in memory."""
+    for name in event.__struct_fields__:
+        _check_text(name, getattr(event, name))
+
+
+def _check_text(name: str, value: object) -> None:
+    if type(value) is str:
+        if not value.isascii():
+            names.encodable(value, name)
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            _check_text(f"key in {name}", key)
+            _check_text(name, item)
+    elif isinstance(value, tuple):
+        for item in cast("tuple[object, ...]", value):
+            _check_text(name, item)
+    elif isinstance(value, Struct):
+        for inner in value.__struct_fields__:
+            _check_text(inner, getattr(value, inner))
 
 
 def restored(now: State, past: State, later: Iterable[Step]) -> State:
@@ -187,7 +212,7 @@ def _turn_started(state: State, event: ev.TurnStarted) -> None:
 
 
 def _stage_set(state: State, event: ev.StageSet) -> None:
-    names.short_name(event.stage, "stage")
+    names.column_name(event.stage, "stage")
     if state.stages and event.stage not in state.stages:
         raise InvalidTransition(
             f"{event.stage!r} is not a stage of {state.summary.agent!r}",

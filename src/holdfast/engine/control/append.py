@@ -47,6 +47,12 @@ def _refuse_odd(event: object) -> None:
     field = codec.unpacked_field(event)
     if field is not None:
         raise InvalidValue(f"{field} of {type(event).__name__} is a plain value", hint="pack it: holdfast.pack(value)")
+    try:
+        codec.check_event(event)
+    except ValueError as error:
+        raise InvalidValue(
+            f"{type(event).__name__} cannot be written: {error}", hint="pack values: holdfast.pack(value)"
+        ) from None
 
 
 def _records(write: Write, placed: Placed) -> list[LoggedEvent]:

@@ -57,7 +57,7 @@ class Agent:
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
-        self.name = names.short_name(self.parameters.name, "agent's name")
+        self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
@@ -124,6 +124,8 @@ def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
     """The versions whose tasks an agent goes on with: its own, those it names, and what has none."""
     if isinstance(accepts, str) or not all(isinstance(one, str) for one in accepts):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"accepts={accepts!r} is not a list of versions", hint='write accepts=["1", "2"]')
+    for one in (version, *accepts):
+        names.text(one, "version")
     return tuple(dict.fromkeys(("", version, *accepts)))
 
 
@@ -188,7 +190,7 @@ def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
 
 
 def _levels(given: Sequence[str]) -> frozenset[str]:
-    return frozenset([given] if isinstance(given, str) else given)
+    return frozenset(names.text(one, "risk") for one in ([given] if isinstance(given, str) else given))
 
 
 def _seconds(given: Duration | None, what: str) -> float | None:
@@ -201,4 +203,4 @@ def stages_of(stages: Sequence[str]) -> tuple[str, ...]:
         raise InvalidValue(f"stages={stages!r} is one text", hint=f"give a list: stages=[{stages!r}]")
     if len(set(stages)) != len(stages):
         raise InvalidValue(f"stages={stages!r} are not names", hint="give a list of different names")
-    return tuple(names.short_name(stage, "stage") for stage in stages)
+    return tuple(names.column_name(stage, "stage") for stage in stages)

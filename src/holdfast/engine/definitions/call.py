@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from holdfast.core import limits
+from holdfast.core import limits, names
 from holdfast.core.errors import InvalidValue, UnrecordedCall
 from holdfast.core.events import Usage
 
@@ -160,8 +160,7 @@ def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float |
         number = isinstance(value, int) or name == "cost"
         if not number or isinstance(value, bool | str) or not 0 <= value < limits.MAX_BUDGET:
             raise InvalidValue(f"{name}={value!r} cannot have been used up", hint="give a whole number, 0 or more")
-    if not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"model={model!r} is not a model's name", hint="give a str")
+    names.encodable(model, "model's name")
     before = caller.usage or Usage()
     more = caller.priced(Usage(input_tokens, output_tokens, cost, model or before.model))
     total = None if more.cost is None and before.cost is None else (before.cost or 0.0) + (more.cost or 0.0)

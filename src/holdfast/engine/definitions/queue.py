@@ -31,7 +31,7 @@ class Queue(Struct, frozen=True):
     max_ready: int | None = None
 
     def __post_init__(self) -> None:
-        if names.short_name(self.name, "queue's name").startswith("@"):
+        if names.column_name(self.name, "queue's name").startswith("@"):
             raise InvalidValue(f"the queue {self.name!r} is not for workers", hint="let its name begin otherwise")
         for what in ("concurrency", "per_key", "max_ready"):
             limit = getattr(self, what)
@@ -67,7 +67,7 @@ class DeclaredQueues:
 
     def __getitem__(self, name: str) -> Queue:
         """A queue by its name; refuses one that nobody declared, if any were."""
-        names.short_name(name, "queue's name")
+        names.column_name(name, "queue's name")
         known: Mapping[str, Queue] = self._known
         if name in known or not known or name == "default":
             return known.get(name) or Queue(name)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core.errors import InvalidInput, InvalidValue
 
 GIVEN = ("idempotency_key", "connection")
@@ -27,7 +27,7 @@ class Parameters:
 
     def __init__(self, fn: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> None:
         self.fn = fn
-        self.name = name if name is not None else name_of(fn)
+        self.name = name_of(fn) if name is None else names.column_name(name, "name")
         self._signature = _signature(fn, skip)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
         self._positional = _plain_names(self._signature)
@@ -40,6 +40,7 @@ class Parameters:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name, so that the way they were passed does not matter."""
+        _check_names(kwargs)
         if self._signature is None:
             return {**{str(index): value for index, value in enumerate(args)}, **kwargs}
         if not kwargs and len(args) <= len(self._positional):
@@ -56,6 +57,7 @@ class Parameters:
 
     def check(self, input: Mapping[str, Any]) -> dict[str, Any]:
         """Input as the function wants it: nothing missing, nothing unknown, every type right."""
+        _check_names(input)
         if self._signature is None:
             return dict(input)
         known, required, is_loose = self._wanted
@@ -127,6 +129,13 @@ class Parameters:
 def parameters_of(fn: Callable[..., Any], name: str | None = None) -> Parameters:
     """What is known of a function, looked up once."""
     return Parameters(fn, name=name)
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    """Refuse names that could not be recorded: a function with **kwargs takes any."""
+    for name in given:
+        if not name.isascii():
+            names.encodable(name, "name of an argument")
 
 
 def name_of(fn: Callable[..., Any]) -> str:

@@ -65,8 +65,8 @@ class Tool:
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
-        self.name = names.short_name(self.parameters.name, "tool's name")
-        self.risk = risk
+        self.name = names.column_name(self.parameters.name, "tool's name")
+        self.risk = names.text(risk, "risk")
         self.retry = None if retry is None else as_retry(retry)
         self.retry_on = error_test(retry_on, f"retry_on= of {self.name!r}")
         self.definite = error_test(definite, f"definite= of {self.name!r}")

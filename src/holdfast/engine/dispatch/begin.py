@@ -62,7 +62,7 @@ def first_events(
     if options.after is not None:
         declared["start_us"] = deadline_us(now_us, seconds(options.after, "after"))
     if options.key is not None:
-        declared["queue_key"] = names.short_name(options.key, "key")
+        declared["queue_key"] = names.column_name(options.key, "key")
     length = own_deadline if options.deadline is None else seconds(options.deadline, "deadline")
     first = created(
         agent,
@@ -119,7 +119,7 @@ def created(
         declared = {"stages": agent.stages, "version": agent.version, "state_version": agent.state_version}
         declared |= {"phases": agent.phases, "budget": agent.budget}
     return ev.TaskCreated(
-        agent=names.short_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
+        agent=names.column_name(agent if isinstance(agent, str) else agent.name, "agent's name"),
         input=input,
         seed=random_hex(8),
         user=None if user is None else names.user_log(user).removeprefix("@user/"),

@@ -42,7 +42,7 @@ def block(
         ending = _Ending()
         with claim.stopped_by_interrupt(execution.stop, id):
             try:
-                with in_body(task):
+                with in_body(task), task.refusals.ended():
                     yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error

@@ -34,7 +34,7 @@ def work(execution: Execution) -> None:
     task = Task(execution)
 
     def body() -> Any:
-        with in_body(task):
+        with in_body(task), task.refusals.ended():
             return execution.agent.fn(task, **arguments(execution))
 
     execution.body = body
@@ -101,16 +101,21 @@ class Busy:
     @contextmanager
     def with_(self, id: str, stop: Stop) -> Generator[None, None, None]:
         """Work on a task, unless another thread does."""
+        self.begin(id, stop)
+        try:
+            yield
+        finally:
+            self.end(id)
+
+    def begin(self, id: str, stop: Stop) -> None:
+        """Begin to work on a task, unless another thread does."""
         with self._changed:
             if id in self._ids:
                 raise TaskBusy(id, self._holder())
             self._ids[id] = threading.get_ident(), stop
-        try:
-            yield
-        finally:
-            self._end(id)
 
-    def _end(self, id: str) -> None:
+    def end(self, id: str) -> None:
+        """Work on it no more."""
         with self._changed:
             del self._ids[id]
             told = None if self._ids else self._when_idle

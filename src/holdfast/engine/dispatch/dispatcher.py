@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
+from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
@@ -18,6 +19,7 @@ from holdfast.engine.definitions.prices import Prices
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
+from holdfast.engine.dispatch.closed_loops import ClosedLoops, LoopWork
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution, Services
 from holdfast.engine.execution.long_steps import LongSteps
@@ -73,6 +75,7 @@ class Dispatcher:
         self.mocks: dict[str, Mapping[str, Any]] = {}
         self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps(), {})
         self._on_wait = on_wait
+        self._loops = ClosedLoops()
 
     def register(self, agent: Agent) -> Agent:
         """Remember an agent by its name, so that its tasks can be resumed by id."""
@@ -159,7 +162,7 @@ class Dispatcher:
 
         if not assignment.agent.is_async:
             return await asyncio.to_thread(self.work, assignment)
-        with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
+        with self._closing(assignment.id), self._on_loop(assignment):
             begun = assignment.held
             if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
                 begun = await begin_async(self.logs, assignment.id, self._first_write(*assignment.first_events))
@@ -170,6 +173,38 @@ class Dispatcher:
         if self._on_wait is not None:
             await asyncio.to_thread(self._tell, log)
         return log
+
+    @contextlib.contextmanager
+    def _on_loop(self, assignment: Assignment) -> Generator[None, None, None]:
+        """Work on a task on the running event loop; should that be closed meanwhile, the task is let go of."""
+        import asyncio
+
+        id = assignment.id
+        self.busy.begin(id, assignment.stop)
+        work = LoopWork(asyncio.get_running_loop(), lambda: self._let_go(id))
+        self._loops.begin(work)
+        try:
+            yield
+        finally:
+            if self._loops.end(work):
+                self.busy.end(id)
+
+    def _let_go(self, id: str) -> None:
+        """Release a task whose event loop was closed. Until that is done, nobody here takes it again."""
+        own = self.logs.store.holder()
+
+        def decide(state: State) -> Sequence[Event]:
+            if state.summary.status != "running" or state.summary.holder != own:
+                raise TaskFinished(id, state.summary.status, "its release")
+            return (ev.TaskReleased(why="its event loop was closed"),)
+
+        try:
+            with contextlib.suppress(TaskFinished):
+                change(self.logs, id, decide)
+        finally:
+            self.services.long_steps.loops.pop(id, None)
+            self.held.discard(id)
+            self.busy.end(id)
 
     def execution(self, kind: type[E], assignment: Assignment, log: Log) -> E:
         """The work on a claimed task."""

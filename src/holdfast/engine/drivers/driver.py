@@ -137,11 +137,11 @@ def _ask(asked: Reconcile, execution: Execution) -> Any:
 
 def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
-    now_us = execution.logs.clock.now_us()
-    if asked.until_us - now_us > execution.hold * 1_000_000:
+    most_us = execution.hold * 1_000_000
+    if execution.sleeps.left_us(asked.until_us, most_us) > most_us:
         _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note), execution)
         return
-    while (left := (asked.until_us - execution.logs.clock.now_us()) / 1_000_000) > 0 and not execution.stop.asked:
+    while (left := execution.sleeps.left_us(asked.until_us, most_us) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
         if left > limits.POLL_SECONDS and execution.refresh():
             return
@@ -235,7 +235,7 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     AwaitCall: lambda asked, execution: execution.await_call(asked.key),
     AwaitReplay: lambda asked, execution: execution.await_replay(asked.name),
     CheckResult: lambda asked, execution: invocation.unfit(asked, execution),
-    Now: lambda asked, execution: execution.logs.clock.now_us(),
+    Now: lambda asked, execution: execution.sleeps.now_us(),
     Transact: _transact,
     Reconcile: _ask,
     Recall: lambda asked, execution: invocation.recalled(asked.key, execution),

@@ -174,7 +174,7 @@ async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
 
 
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:
-    left = (asked.until_us - execution.logs.clock.now_us()) / 1_000_000
+    left = execution.sleeps.left_us(asked.until_us, execution.hold * 1_000_000) / 1_000_000
     if left > execution.hold:
         await execution.park(Park(asked.why, execution.state.seq, asked.until_us, asked.note))
     elif left > 0:

@@ -51,6 +51,7 @@ from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.system.clock import HeldSleeps
 from holdfast.store.protocol import Placed
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Execution:
             "linked_logs",
             "body",
         ),
-        *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
+        *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over", "sleeps"),
         *(
             "priced",
             "replaying",
@@ -120,6 +121,7 @@ class Execution:
         self.log = log
         self.agent = agent
         self.hold = hold
+        self.sleeps = HeldSleeps(logs.clock)
         self.suspended = False
         self.stop = stop or Stop()
         self.undoers: dict[str, Any] = dict(agent.undoers)

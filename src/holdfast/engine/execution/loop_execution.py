@@ -152,6 +152,8 @@ class LoopExecution(Execution):
 
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
+        if self._loop.is_closed():
+            return  # its coroutine is thrown away, in the context of whoever runs then
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
 
     def is_on_loop(self) -> bool:
@@ -512,7 +514,7 @@ class LoopExecution(Execution):
 
     async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self._own(self.root)
-        with in_body(self.task):
+        with in_body(self.task), self.task.refusals.ended():
             return await caught(body())
 
     # Steps that take long

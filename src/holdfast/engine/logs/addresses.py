@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from holdfast.core import urls
 from holdfast.core.errors import InvalidUrl, InvalidValue, MissingExtra
 from holdfast.engine.logs.cache import Cache
 from holdfast.store.protocol import Store
@@ -17,6 +21,14 @@ DEFAULT_URL = "holdfast.db"
 _HELP = "use a path, sqlite:///path, postgresql://… or memory:"
 
 
+class Place(Struct, frozen=True):
+    """What an address names: a file at `path`, the server at `url`, or memory."""
+
+    path: str | None = None
+    url: str | None = None
+    durability: Durability | None = None
+
+
 def open_store(
     url: str | os.PathLike[str] | None,
     *,
@@ -26,46 +38,103 @@ def open_store(
     read_only: bool = False,
 ) -> Store:
     """Open the store at an address; without one, at $HOLDFAST_URL or holdfast.db."""
-    address = os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-    if not address or "\0" in address:
-        raise InvalidUrl(f"{address!r} is not the address of a store", hint=_HELP)
+    place = place_of(given(url))
     if snapshots_kept < 1:
         raise InvalidUrl(f"snapshots_kept={snapshots_kept} keeps none", hint="keep at least 1")
-    level = _durability(durability)
-    scheme, colon, rest = address.partition(":")
-    if address in ("memory:", "memory://"):
+    level = _durability(durability) or place.durability
+    if place.url is not None:
+        if read_only:
+            raise InvalidUrl("only files can be opened read-only", hint="connect as a role that may only read")
+        return _open_postgres(place.url, level, snapshots_kept, at_us)
+    if place.path is None:
         from holdfast.store.memory.store import MemoryStore
 
         return MemoryStore()
-    if read_only and scheme in ("postgres", "postgresql"):
-        raise InvalidUrl("only files can be opened read-only", hint="connect as a role that may only read")
-    if scheme in ("postgres", "postgresql") and colon:
-        return _open_postgres(address, level, snapshots_kept, at_us)
-    if scheme == "sqlite" and colon:
-        if not rest.startswith("///"):
-            raise InvalidUrl(f"{address!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
-        from urllib.parse import parse_qs, unquote
-
-        quoted, _, asked = rest.removeprefix("///").partition("?")
-        options = parse_qs(asked, keep_blank_values=True)
-        level = level or _durability(options.pop("durability", [None])[0])
-        if options or "#" in quoted:
-            odd = sorted(options)[0] if options else "#"
-            raise InvalidUrl(f"{address!r} has the unknown part {odd!r}", hint="?durability=process; write # as %23")
-        path = unquote(quoted)
-    elif colon and "://" in address:
-        raise InvalidUrl(f"{address!r} has the unknown scheme {scheme!r}", hint=_HELP)
-    else:
-        path = address
     if read_only:
         from holdfast.store.sqlite.read_only import ReadOnlyStore
 
-        return ReadOnlyStore(path)
-    return _open_sqlite(path, level or "full", snapshots_kept, at_us)
+        return ReadOnlyStore(place.path)
+    return _open_sqlite(place.path, level or "full", snapshots_kept, at_us)
+
+
+def given(url: str | os.PathLike[str] | None) -> str:
+    """The address that was given; without one, $HOLDFAST_URL or holdfast.db."""
+    return os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+
+
+def place_of(address: str) -> Place:
+    """Read an address, or say what is wrong with it. Whether anything is there is not asked.
+
+    What is said shows no password: an address that is not understood may have one anywhere.
+    """
+    shown = urls.shown(address)
+    if not address or "\0" in address or not _is_text(address):
+        raise InvalidUrl(f"{shown!r} is not the address of a store", hint=_HELP)
+    if address in ("memory:", "memory://"):
+        return Place()
+    scheme, colon, rest = address.partition(":")
+    if scheme in ("postgres", "postgresql") and colon:
+        from urllib.parse import parse_qs  # which few programs need
+
+        _check_server(rest, shown)
+        for direct in parse_qs(rest.partition("?")[2]).get("direct", ()):
+            _check_server(direct.partition(":")[2], urls.shown(direct))
+        return Place(url=address)
+    if scheme == "sqlite" and colon:
+        return _file_of(rest, shown)
+    if colon and "://" in address:
+        raise InvalidUrl(f"{shown!r} has the unknown scheme {scheme!r}", hint=_HELP)
+    if _LIKE_A_SERVER.search(address):
+        raise InvalidUrl(
+            f"{shown!r} looks like the address of a server, without postgresql://",
+            hint="write postgresql://user:password@host/database; a file of such a name is sqlite:///name",
+        )
+    return Place(path=address)
+
+
+def _is_text(address: str) -> bool:
+    """Whether UTF-8 can hold it. The name of a file may hold other bytes, which neither SQLite nor a log can name."""
+    try:
+        return bool(address.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+_LIKE_A_SERVER = re.compile(r"^[^/\\]*(?::|//.*:).*@|(?:^|\s)(?:host|hostaddr|dbname|password|service)\s*=", re.S)
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def _check_server(rest: str, shown: str) -> None:
+    """Refuse what libpq would not understand, or take for a host or a port: what it says then has the password."""
+    place, _, options = rest.removeprefix("//").partition("?")
+    authority, _, database = place.partition("/")
+    user, _, hosts = authority.rpartition("@")
+    stray = "@" in user or "@" in database or "@" in options.partition("=")[0]
+    known = rest.startswith("//") and not stray and all(_HOST.fullmatch(one) for one in hosts.split(","))
+    if not known or _BAD_PERCENT.search(rest):
+        raise InvalidUrl(
+            f"{shown!r} is not the address of a server",
+            hint="write postgresql://user:password@host:5432/database; in a password, @ is %40, / is %2F, % is %25",
+        )
+
+
+def _file_of(rest: str, shown: str) -> Place:
+    if not rest.startswith("///"):
+        raise InvalidUrl(f"{shown!r} has no path", hint="sqlite:///relative.db or sqlite:////absolute.db")
+    from urllib.parse import parse_qs, unquote
+
+    quoted, _, asked = rest.removeprefix("///").partition("?")
+    options = parse_qs(asked, keep_blank_values=True)
+    level = _durability(options.pop("durability", [None])[0])
+    if options or "#" in quoted:
+        odd = sorted(options)[0] if options else "#"
+        raise InvalidUrl(f"{shown!r} has the unknown part {odd!r}", hint="?durability=process; write # as %23")
+    return Place(path=unquote(quoted), durability=level)
 
 
 def is_server(url: str) -> bool:
-    """Whether an address names a PostgreSQL server."""
+    """Return whether an address names a PostgreSQL server."""
     return url.startswith(("postgres:", "postgresql:"))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.codec import Snapshot, Stored
 from holdfast.core.errors import SeqOutOfRange
 from holdfast.core.state.shapes import FOLD_VERSION
@@ -136,7 +136,7 @@ def _restored(logs: Logs, log: Log, part: _Part) -> bool:
         return False
     try:
         log.restore(snapshot)
-    except ValueError as error:
+    except codec.MALFORMED as error:
         _warn("ignored a snapshot of %r at seq %d: %s", part.log, snapshot.seq, error)
         return False
     log.follow(rows[1:], part.log)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, UniqueKey, Write, merge_writes
-from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent
+from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent, ValueDamaged
 from holdfast.core.events import Event, StepCompleted, TaskClaimed
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
@@ -192,7 +192,10 @@ class Log:
                 raise LogCorrupt(log, seq + 1, f"the next event is {row.seq}")
             seq = row.seq
             event = decoded(log, row)
-            state = evolve(state, log, seq, row.at_us, event)
+            try:
+                state = evolve(state, log, seq, row.at_us, event)
+            except codec.MALFORMED as error:
+                raise LogCorrupt(log, seq, f"it cannot follow what came before: {error}") from error
             if self.tail is not None:
                 self.tail.append(PlacedEvent(seq, row.at_us, event))
             weight += len(row.body or b"")
@@ -229,12 +232,19 @@ class Log:
         sizes = kept.sizes
         self._size, self._sized_at, self._weight, self._snapshot_at = sizes.size, sizes.sized_at, sizes.since, sizes.due
 
-    def _snapshot(self, at_us: int) -> Snapshot:
-        """A snapshot of the present head. It is due when the log since the last one outweighs it."""
+    def _snapshot(self, at_us: int) -> Snapshot | None:
+        """A snapshot of the present head; None if it is too large. It is due when the log since outweighs the last."""
         failpoint("snapshot.before")
         body = codec.dump(self.folded)
+        if len(body) > limits.MAX_STATE_BYTES:
+            self._snapshot_at = self._weight + len(body)
+            return None
         self._weight_at_snapshot, self._next_snapshot_at = self._weight, max(limits.SNAPSHOT_MIN_BYTES, len(body))
         return Snapshot(self.head.seq, self.head.digest, FOLD_VERSION, at_us, codec.deflate(body))
+
+
+DAMAGED = (LogCorrupt, UnknownEvent, ValueDamaged)
+"""What is raised for a task that cannot be read. Whoever looks at many goes on with the others, and names it."""
 
 
 def decoded(log: str, row: Stored) -> Event:
@@ -243,5 +253,5 @@ def decoded(log: str, row: Stored) -> Event:
         return codec.decode(row.kind, row.body)
     except KeyError:
         raise UnknownEvent(log, row.seq, row.kind) from None
-    except ValueError as error:
+    except codec.MALFORMED as error:
         raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error

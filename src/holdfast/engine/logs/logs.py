@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -20,6 +21,7 @@ from holdfast.core.errors import (
     Conflict,
     Diverged,
     InvalidValue,
+    LogCorrupt,
     SeqOutOfRange,
     TaskCollected,
     TaskNotFound,
@@ -35,6 +37,8 @@ from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.store.protocol import Identity, Store
+
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 class OnLost(Protocol):
@@ -187,6 +191,8 @@ class Logs:
             stretches.append((last, end))
             event = returns.get(last)
             end = event.to if isinstance(event, RolledBack) else 0
+            if end >= last > 0:
+                raise LogCorrupt(name, last, f"it goes back to {end}, which had not come yet")
         return stretches[::-1]
 
     def live_rows(self, name: str, *, after: int = 0, upto: int | None = None) -> Iterator[tuple[str, Stored]]:
@@ -235,7 +241,7 @@ class Logs:
         data = self._blobs.get(hash)
         if data is not None:
             return data
-        data = self.store.blob(hash)
+        data = self.store.blob(hash) if _HASH.fullmatch(hash) else None
         if data is None:
             raise ValueDamaged(hash, "is missing")
         self.keep(hash, data)

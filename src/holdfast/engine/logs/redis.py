@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
 
-from holdfast.core import limits
+from holdfast.core import limits, urls
 from holdfast.core.durations import seconds
 from holdfast.core.errors import HoldfastError, InvalidUrl, MissingExtra
 from holdfast.engine.logs.cache import CacheCounts
@@ -37,12 +37,12 @@ def address(url: str) -> RedisAddress:
     """Read an address, or say what is wrong with it. Whether anybody is there is not asked."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidUrl(f"cache={url!r} is not an address", hint=_HELP)
+    shown = urls.shown(url)
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise InvalidUrl(f"the cache's address cannot be read: {error}", hint=_HELP) from None
-    shown = f"{parts.scheme}://{parts.hostname or ''}{f':{port}' if port else ''}{parts.path}"
+    except ValueError:  # its text has what stands where the port should be: a password, perhaps
+        raise InvalidUrl(f"the cache's address {shown!r} cannot be read", hint=_HELP) from None
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise InvalidUrl(f"the cache {shown!r} has the unknown scheme {parts.scheme!r}", hint=_HELP)
     number = parts.path.removeprefix("/")
@@ -53,6 +53,7 @@ def address(url: str) -> RedisAddress:
     odd = sorted(name for name in options if name not in ("expire", "db") and not name.startswith("ssl_"))
     if odd or not options.get("db", "0").isdecimal():
         raise InvalidUrl(f"the cache {shown!r} has the unknown option {(odd or ['db'])[0]!r}", hint=_HELP)
+    shown = f"{parts.scheme}://{parts.hostname or ''}{f':{port}' if port else ''}{parts.path}"
     given = urlencode({name: value for name, value in options.items() if name != "expire"})
     return RedisAddress(parts._replace(query=given).geturl(), shown, _expire(options.get("expire"), shown))
 

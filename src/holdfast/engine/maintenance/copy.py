@@ -5,8 +5,16 @@ from __future__ import annotations
 from holdfast.core import limits, names
 from holdfast.core.errors import LogCorrupt, TaskNotFound
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.maintenance.export import Copied, Progress, adopt_log, read_all, refuse_cut_off
-from holdfast.engine.reading.verify import verify
+from holdfast.engine.maintenance.export import (
+    Copied,
+    NoClock,
+    Progress,
+    adopt_log,
+    read_all,
+    refuse_cut_off,
+    summary_of,
+)
+from holdfast.engine.reading.verify import past_of, replayed, verify
 from holdfast.store.protocol import Store
 from holdfast.store.tenants import Tenant
 
@@ -52,7 +60,9 @@ def _copy_log(source: Store, target: Store, name: str) -> int:
         refuse_cut_off(name, anchor, head.seq)
         return 0
     try:
-        return adopt_log(target, read_all(source, name))
+        one = read_all(source, name)
+        history = replayed(name, one.rows, past_of(Logs(source, NoClock()), one.origin))
+        return adopt_log(target, one, summary_of(one, history))
     except TaskNotFound:
         return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -11,10 +12,12 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.core import limits
-from holdfast.core.errors import HoldfastError
-from holdfast.engine.logs.addresses import is_server, path_of
+from holdfast.core.errors import HoldfastError, NotAStore, TaskCollected, TaskNotFound
+from holdfast.engine.logs.addresses import Place, place_of
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.schema import schema_of
+from holdfast.engine.reading.verify import Problem, verify
 from holdfast.store.protocol import Query
 
 SAFE_SQLITE = (3, 51, 3)
@@ -24,6 +27,7 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "fuse.sshfs", "
 _ROOM_BYTES = 256 * 1024 * 1024
 _SLOW_SYNC_SECONDS = 0.05
 _SYNCS = 5
+_LOOK_SECONDS = 2.0
 
 
 class Finding(Struct, frozen=True):
@@ -40,13 +44,16 @@ def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
 
     `opened` opens it; a file that can't be opened is a finding, a server that does not answer raises.
     """
-    path = path_of(url)
+    place = place_of(url)
+    path = place.path
+    if path is not None and not os.path.exists(path):
+        raise NotAStore(f"there is no store at {path!r}; nothing was made", hint="name a file that is there")
     found = list(findings(opened, path))
-    if is_server(url):
+    if place.url is not None:
         from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
 
         found = [*doctor_postgres.findings(url), *found]
-    if not url.startswith("memory:"):
+    if place != Place():
         found.insert(1, schema(url, path))
     return found
 
@@ -171,11 +178,29 @@ def _integrity(logs: Logs) -> Finding:
     problems = logs.store.check()
     if problems:
         return Finding("integrity", "fail", problems[0], "holdfast verify names the logs; restore a backup")
+    damaged = _newest_damaged(logs)
+    if damaged:
+        named = ", ".join(one.task for one in damaged[:3]) + (" …" if len(damaged) > 3 else "")
+        what = "task is" if len(damaged) == 1 else "tasks are"
+        said = f"{len(damaged)} of the newest {what} damaged: {named}; {damaged[0].why}"
+        return Finding("integrity", "fail", said, "holdfast verify looks at all of them; import them from a backup")
     return Finding("integrity", "ok", "the store's own check finds nothing; holdfast verify walks the chains")
 
 
+def _newest_damaged(logs: Logs) -> list[Problem]:
+    """What is wrong with the newest tasks, as many of them as a few seconds allow."""
+    found: list[Problem] = []
+    until = time.monotonic() + _LOOK_SECONDS
+    for row in list_tasks(logs.store, Query(limit=limits.PAGE_SIZE)):
+        if time.monotonic() > until:
+            break
+        with contextlib.suppress(TaskNotFound, TaskCollected):
+            found += verify(logs, row.id).problems
+    return found
+
+
 def _interrupted(logs: Logs) -> Finding:
-    running = logs.store.list(Query(status="running", limit=limits.MAX_PAGE_SIZE))
+    running = list_tasks(logs.store, Query(status="running", limit=limits.MAX_PAGE_SIZE))
     lost = logs.store.queues.lost()
     dead = [row.id for row in running if row.holder in lost]
     if dead:
@@ -190,7 +215,7 @@ _REMEDY = "holdfast worker FILE takes them over; so does holdfast resume ID FILE
 
 
 def _clock(logs: Logs) -> Finding:
-    newest = logs.store.list(Query(limit=1))
+    newest = list_tasks(logs.store, Query(limit=1))
     ahead = (newest[0].changed_us - logs.clock.now_us()) / 1_000_000 if newest else 0.0
     if ahead > 60:
         why = f"the newest task is {ahead:,.0f} s in the future"

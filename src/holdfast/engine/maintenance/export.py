@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
-from holdfast.core.errors import InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent, ValueDamaged
-from holdfast.core.state.fold import evolve
-from holdfast.core.state.shapes import State
+from holdfast.core.errors import HoldfastError, InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent
+from holdfast.core.state.history import History
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.task_state import STATUSES
+from holdfast.engine.reading.verify import Past, check_values, past_of, replayed
 from holdfast.store.protocol import Erasure, Store
 
 FORMAT = 1
@@ -115,7 +117,7 @@ def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
 
 def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
     """What an export holds. Every digest is computed anew."""
-    incoming: list[_Incoming] = []
+    incoming, known = list[_Incoming](), set[str]()
     ended = False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -123,11 +125,16 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
         try:
             if not isinstance(line, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ValueError("lines are bytes")
+            if len(line) > _LINE_BYTES:
+                raise ValueError(f"it is longer than {_LINE_BYTES:,} bytes")
             entry = codec.load(line, _Header | _BlobLine | _EventLine | _End)
         except (ValueError, RecursionError) as error:
             raise _unreadable(number, str(error)) from None
         match entry:
             case _Header() if entry.format == FORMAT:
+                if entry.log in known:
+                    raise _unreadable(number, f"{entry.log!r} is in it twice")
+                known.add(entry.log)
                 incoming.append(_Incoming(entry))
             case _BlobLine() if incoming:
                 incoming[-1].blobs.append(Blob(entry.hash, _unbase64(entry.data, number)))
@@ -142,6 +149,16 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
     for one in incoming:
         _check_rows(one)
     return incoming
+
+
+_LINE_BYTES = limits.MAX_EVENT_BYTES + 64 * 1024
+"""The longest line: an event's body and what is said of it, or a large value in base64."""
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of an export, none read further than is needed to see that it is too long."""
+    while line := file.readline(_LINE_BYTES + 1):
+        yield line
 
 
 def _unbase64(text: str, number: int) -> bytes:
@@ -209,17 +226,44 @@ def _line(entry: Struct) -> bytes:
 
 def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
     """Bring in what an export holds. Everything is checked before anything is written."""
-    brought = {one.name: one for one in incoming}
+    summaries = _summaries(store, incoming)
     for one in incoming:
-        _check_past(store, one, brought)
         if store.origin(one.name) is not None and store.tombstone(one.name) is None:
             read_all(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
             _already_there(store, one)
     logs = events = skipped = 0
     for one in incoming:
-        written = adopt_log(store, one)
+        written = adopt_log(store, one, summaries[one.name])
         logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
     return Copied(logs, events, skipped)
+
+
+def _summaries(store: Store, incoming: list[_Incoming]) -> dict[str, Summary | None]:
+    """What lists will show of each log, if each is one that could have been written here; its past comes before it."""
+    logs, brought, folded = Logs(store, NoClock()), dict[str, _Incoming](), dict[str, History]()
+    bases: dict[str, set[int]] = {}
+    for one in incoming:
+        bases.setdefault(one.origin.parent or "", set()).add(one.origin.at)
+    for one in incoming:
+        _check_past(logs, one, brought)
+        past, keep = _past(logs, one, brought, folded), bases.get(one.name, ())
+        folded[one.name] = replayed(one.name, one.rows, past, keep)
+        brought[one.name] = one
+    return {one.name: summary_of(one, folded[one.name]) for one in incoming}
+
+
+def _past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming], folded: dict[str, History]) -> Past | None:
+    """What an incoming log stands on: in the file, or in the store."""
+    parent, at = one.origin.parent, one.origin.at
+    if parent is None or parent not in brought:
+        return past_of(logs, one.origin)
+
+    def rows() -> Iterator[tuple[str, Stored]]:
+        before = _past(logs, brought[parent], brought, folded)
+        yield from () if before is None else before.rows()
+        yield from ((parent, row) for row in brought[parent].rows if row.seq <= at)
+
+    return Past(at, lambda: folded[parent].kept[at], rows)
 
 
 def _already_there(store: Store, one: _Incoming) -> Head | None:
@@ -238,7 +282,7 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     return head
 
 
-def adopt_log(store: Store, one: _Incoming) -> int:
+def adopt_log(store: Store, one: _Incoming, summary: Summary | None) -> int:
     """Append a log's rows after what is there of it. The store computes the digests; they come out the same."""
     if store.tombstone(one.name) is not None:
         return 0
@@ -247,7 +291,7 @@ def adopt_log(store: Store, one: _Incoming) -> int:
     if rows:
         drafts = tuple(Draft(row.kind, row.at_us, row.body, row.body_hash) for row in rows)
         origin = one.origin if head is None else None
-        write = Write(one.name, drafts, head or one.start, origin, _summary(store, one), tuple(one.blobs))
+        write = Write(one.name, drafts, head or one.start, origin, summary, tuple(one.blobs))
         outcome = store.append([Group((write,))])[0]
         if not isinstance(outcome, tuple):
             raise outcome
@@ -259,24 +303,24 @@ def adopt_log(store: Store, one: _Incoming) -> int:
     return len(rows)
 
 
-def _check_past(store: Store, one: _Incoming, brought: dict[str, _Incoming]) -> None:
-    """A fork must stand on the very event it says, in the file or in the store."""
-    parent = one.origin.parent
+def _check_past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming]) -> None:
+    """A fork must stand on the very event it says, further up in the file or in the store, and not on too many."""
+    parent, at = one.origin.parent, one.origin.at
     if parent is None:
         return
-    rows = (
-        brought[parent].rows if parent in brought else store.read(parent, after=one.origin.at - 1, upto=one.origin.at)
-    )
+    rows = brought[parent].rows if parent in brought else logs.store.read(parent, after=at - 1, upto=at)
     if not any(row.seq == one.origin.at and row.digest == one.start.digest for row in rows):
         raise LogCorrupt(one.name, one.origin.at, f"its past in {parent!r} is not there, or is another one")
+    depth = 1
+    while parent in brought:
+        parent, depth = brought[parent].origin.parent, depth + 1
+    if depth + (0 if parent is None else len(logs.segments(parent))) > limits.MAX_FORK_DEPTH:
+        raise LogCorrupt(one.name, one.origin.at, f"it stands on more than {limits.MAX_FORK_DEPTH} forks")
 
 
 def _check_rows(one: _Incoming) -> None:
     """Refuse rows whose chain does not hold, before anything is written or given away."""
-    if one.name.startswith("@"):
-        names.short_name(one.name, "name of a log")
-    else:
-        names.task_log(one.name)
+    _check_name(one.name)
     if not one.rows:
         raise LogCorrupt(one.name, one.start.seq + 1, "the log has no events")
     genesis = Head(0, codec.genesis(one.name))
@@ -285,58 +329,71 @@ def _check_rows(one: _Incoming) -> None:
     blobs = {blob.hash: blob.data for blob in one.blobs}
     wanted: set[str] = set()
     erased = {erasure.seq for erasure in one.erasures}
+    for erasure in one.erasures:
+        names.text(f"{erasure.by} {erasure.why}", "reason of an erasure")
     seq, digest = one.start.seq, one.start.digest
     for row in one.rows:
         seq += 1
         fits = row.seq == seq and (
             row.seq in erased if row.body is None else codec.body_hash(row.body) == row.body_hash
         )
-        if not fits or abs(row.at_us) > _MAX_AT_US:
+        if not fits or not codec.MIN_AT_US <= row.at_us <= codec.MAX_AT_US:
             raise LogCorrupt(one.name, seq, "it is not what was written")
         digest = codec.chain(digest, seq, row.kind, row.at_us, row.body_hash)
         if digest != row.digest:
             raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
-        _check_blobs(one.name, row, blobs, wanted)
+        wanted.update(_check_blobs(one.name, row, blobs, wanted))
     one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # others are of nobody knows what
     first = "task_created" if one.origin.parent is None else "task_forked"
     if one.rows[0].kind != first and not one.name.startswith("@"):
         raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")
 
 
-_MAX_AT_US = 250_000_000_000_000_000
-"""Times beyond the year 9000 are not times."""
+def _check_name(name: str) -> None:
+    """Refuse the name of a log that no log has."""
+    kind, slash, id = name.partition("/")
+    if kind in ("@user", "@thread") and slash:
+        (names.user_log if kind == "@user" else names.thread_log)(id)
+    else:
+        names.task_log(name)
 
 
-def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], wanted: set[str]) -> None:
-    """Refuse values that are missing or damaged; takes note of those there are."""
+def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], known: set[str]) -> list[str]:
+    """Refuse values that are missing or damaged; gives the hashes of those there are. A large one is opened once."""
     try:
         event = decoded(name, row)
     except UnknownEvent:
         raise LogCorrupt(name, row.seq, f"it is of the kind {row.kind!r}, which this version does not know") from None
-    for ref in codec.blob_refs(event):
-        wanted.add(ref.hash)
-        if ref.hash not in blobs:
-            raise LogCorrupt(name, row.seq, "a value it refers to is missing")
-        try:
-            codec.open_blob(ref.hash, blobs[ref.hash], ref.salt)
-        except ValueDamaged as error:
-            raise LogCorrupt(name, row.seq, error.message) from error
+    return check_values(name, row.seq, event, blobs.get, known)
 
 
-def _summary(store: Store, one: _Incoming) -> Summary | None:
-    """What a list shows of an incoming log: the fold of all of it."""
-    if one.summary is not None and one.erasures:
-        return one.summary
-    state: State | None = None
-    if one.origin.parent is not None:
-        state = Logs(store, _NoClock()).load(one.origin.parent, upto=one.origin.at).state
-    for row in one.rows:
-        event = decoded(one.name, row)
-        state = evolve(state, one.name, row.seq, row.at_us, event)
-    return state.summary if state is not None and not one.name.startswith("@") else None
+def summary_of(one: _Incoming, history: History) -> Summary | None:
+    """What a list shows of a log: the fold of all of it. Of one that was erased, what the list showed before."""
+    assert history.state is not None
+    if one.name.startswith("@"):
+        return None
+    erased = one.summary is not None and bool(one.erasures)
+    found = replace(one.summary, namespace="") if one.summary is not None and erased else history.state.summary
+    _check_summary(one.name, found)
+    return found
 
 
-class _NoClock:
+def _check_summary(name: str, summary: Summary) -> None:
+    """Refuse a row that no list could show."""
+    try:
+        if summary.id != name or summary.status not in STATUSES:
+            raise InvalidValue(f"it is one of {summary.id!r}, {summary.status!r}")
+        for field in summary.__struct_fields__:
+            value = getattr(summary, field)
+            if isinstance(value, str):
+                names.text(value, field)
+            elif type(value) is int and not -codec.MAX_AT_US <= value <= codec.MAX_AT_US:
+                raise InvalidValue(f"{field} is {value}")
+    except HoldfastError as error:
+        raise LogCorrupt(name, 0, f"its row in lists is not one that is ever written: {error.message}") from None
+
+
+class NoClock:
     def now_us(self) -> int:
         raise AssertionError("bringing a log in writes no time of its own")
 
@@ -366,6 +423,7 @@ def _own_rows(store: Store, name: str) -> Iterator[Stored]:
 def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
     """Export a task into a new file that only its owner reads; gives the number of bytes."""
     logs.segments(id)
+    names.text(os.fspath(path), "path")
     if os.path.exists(path):
         raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from holdfast.core import codec, events as ev, messages, names
 from holdfast.core.codec import Group, LoggedEvent
 from holdfast.core.messages import Form, Groups, Message, stored
+from holdfast.core.state import rules
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline
@@ -44,6 +45,8 @@ class Thread:
         known = self._calls() if stored.has_calls(message, form) else None
         kept = stored.admitted(message, form, known)
         said = [ev.MessageAdded(message=codec.pack(one, "message"), by=by) for one in kept]
+        for one in said:
+            rules.check_text(one)  # before the log is begun
         self._logs.ensure(self._name, ev.ThreadCreated())
         write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
         self._logs.committer.commit(Group((write,)))

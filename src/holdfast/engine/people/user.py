@@ -13,6 +13,7 @@ from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
+from holdfast.core.state import rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
@@ -86,6 +87,7 @@ class User:
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
+        rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
         self._logs.ensure(self._name, ev.UserCreated(salt=random_hex(8)))
         decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
         return UserState(self.id, change(self._logs, self._name, decide).state, self._logs)
@@ -99,6 +101,7 @@ class User:
 
         That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
         """
+        names.text(f"{by} {why}", "reason")
         tasks = list(self._all_tasks())
         open_ones = [one.id for one in tasks if one.status not in ("completed", "failed", "cancelled")]
         if open_ones:

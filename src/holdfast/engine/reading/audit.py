@@ -10,6 +10,7 @@ from msgspec import Struct
 from holdfast.core import events as ev
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import TaskCollected, TaskNotFound
+from holdfast.engine.logs.log import DAMAGED
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline, verify
 from holdfast.engine.reading.describe import describe
@@ -62,6 +63,11 @@ def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | 
         except (TaskNotFound, TaskCollected):
             if asked.task is not None:
                 raise
+        except DAMAGED as error:
+            if asked.task is not None:
+                raise
+            at: dict[str, Any] = {"seq": error.details.get("seq", 0), "at_us": logs.clock.now_us()}
+            yield AuditRow(task=name, **at, kind="damaged", what="damaged", about=error.message)
 
 
 def _own(logs: Logs, name: str, *, whole: bool) -> Iterator[LoggedEvent]:

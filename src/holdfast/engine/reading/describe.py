@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
+from holdfast.core.errors import LogCorrupt, ValueDamaged
 from holdfast.engine.reading.steps import iso
 
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
@@ -33,11 +34,14 @@ class EventLine(Struct, frozen=True, kw_only=True):
 def describe(record: LoggedEvent, fetch: Fetch) -> EventLine:
     """What an event says. `fetch` gives large values."""
     event = record.event
-    for tell in (_of_tasks, _of_steps, _of_waits, _of_knowledge):
-        found = tell(event, record.at_us, fetch)
-        if found is not None:
-            return found
-    return _anything(record, fetch)
+    try:
+        for tell in (_of_tasks, _of_steps, _of_waits, _of_knowledge):
+            found = tell(event, record.at_us, fetch)
+            if found is not None:
+                return found
+        return _anything(record, fetch)
+    except ValueDamaged as error:
+        raise LogCorrupt(record.log, record.seq, error.message) from error
 
 
 def as_json(record: LoggedEvent, fetch: Fetch) -> dict[str, Any]:

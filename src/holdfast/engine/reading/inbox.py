@@ -8,13 +8,16 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.core import limits
-from holdfast.core.errors import TaskCollected, TaskNotFound
+from holdfast.core.codec import Summary
+from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, State
+from holdfast.engine.logs.log import DAMAGED
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.store.protocol import Query
 
-Kind = Literal["question", "approval", "doubt", "budget", "quarantined", "diverged"]
+Kind = Literal["question", "approval", "doubt", "budget", "quarantined", "diverged", "damaged"]
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -40,13 +43,21 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
     """Everything people are waited for, newest tasks first."""
     after: str | None = None
-    while page := logs.store.list(Query(status="waiting", after=after, limit=limits.PAGE_SIZE)):
+    while page := list_tasks(logs.store, Query(status="waiting", after=after, limit=limits.PAGE_SIZE)):
         for summary in page:
             try:
                 yield from items_of(logs, summary.id)
             except (TaskNotFound, TaskCollected):
                 continue  # it went away meanwhile
+            except DAMAGED as error:
+                yield _damaged(summary, error)
         after = page[-1].id
+
+
+def _damaged(summary: Summary, error: HoldfastError) -> InboxItem:
+    """A task that cannot be read: what it waits for nobody can tell, but somebody must look at it."""
+    what: dict[str, Any] = {"key": "", "name": "damaged", "prompt": error.message, "since_us": summary.changed_us}
+    return InboxItem(task=summary.id, agent=summary.agent, kind="damaged", **what)
 
 
 def items_of(logs: Logs, id: str) -> list[InboxItem]:

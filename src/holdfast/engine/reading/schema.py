@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from holdfast.core import urls
 from holdfast.core.errors import InvalidUrl, StoreTooNew
-from holdfast.engine.logs.addresses import is_server, without_postgres
+from holdfast.engine.logs.addresses import place_of, without_postgres
 from holdfast.store.migrations import Migration, migrations
 
 
@@ -22,8 +23,8 @@ def schema_of(url: str, path: str | None) -> Schema:
     """The schema of a store: of the file `path`, else of a server. Where there is none yet, everything is pending."""
     if path is not None:
         return _of_file(path)
-    if not is_server(url):
-        raise InvalidUrl(f"{url!r} has no schema to look at", hint="give a file or postgresql://…")
+    if place_of(url).url is None:
+        raise InvalidUrl(f"{urls.shown(url)!r} has no schema to look at", hint="give a file or postgresql://…")
     try:
         from holdfast.store.postgres.server import pending
     except ImportError as error:

@@ -5,6 +5,7 @@ Faces import nothing of core but errors and events; what else they need of it st
 
 from __future__ import annotations
 
+from holdfast.core import urls as urls
 from holdfast.core.codec import (
     Fetch as Fetch,
     LoggedEvent as LoggedEvent,

@@ -1,15 +1,18 @@
-"""Walking the chains of digests: whether every log is as it was written."""
+"""Walking the chains of digests: whether every log is as it was written, and one that could have been written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Head, Stored
-from holdfast.core.errors import LogCorrupt, TaskCollected, TaskNotFound, UnknownEvent, ValueDamaged
-from holdfast.engine.logs.log import decoded
+from holdfast.core.codec import Head, Origin, Stored
+from holdfast.core.errors import LogCorrupt, SeqOutOfRange, TaskCollected, TaskNotFound, ValueDamaged
+from holdfast.core.events import Event, RolledBack
+from holdfast.core.state.history import History
+from holdfast.core.state.shapes import State
+from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
 
 
@@ -47,9 +50,9 @@ def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] 
         try:
             seen, gone = _verify(logs, name)
             tasks, events, erased = tasks + 1, events + seen, erased + gone
-        except (LogCorrupt, UnknownEvent) as error:
+        except (*DAMAGED, SeqOutOfRange) as error:
             tasks += 1
-            problems.append(Problem(name, error.details["seq"], error.message))
+            problems.append(Problem(name, error.details.get("seq", 0), error.message))
         except (TaskNotFound, TaskCollected):
             if id is not None:
                 raise  # else it was removed while we walked
@@ -79,6 +82,10 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
         if not parent:
             raise LogCorrupt(name, origin.at, f"its past in {origin.parent!r} is missing")
         head = Head(origin.at, parent[0].digest)
+    try:
+        logs.store.summary(name)
+    except UnicodeDecodeError as error:
+        raise LogCorrupt(name, 0, f"its row in lists cannot be read: {error}") from error
     anchor = logs.store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
     rows = logs.store.rows(name)
     allowed = {one.seq for one in logs.store.erasures(name)}
@@ -90,6 +97,7 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
         raise LogCorrupt(name, head.seq + 1, f"the log had reached {anchor.seq}, and now ends at {head.seq}")
     if not rows:
         raise LogCorrupt(name, head.seq + 1, "the log has no events")
+    replayed(name, rows, past_of(logs, origin))
     return len(rows), sum(row.body is None for row in rows)
 
 
@@ -104,12 +112,61 @@ def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]
     digest = codec.chain(head.digest, seq, row.kind, row.at_us, row.body_hash)
     if digest != row.digest:
         raise LogCorrupt(name, seq, "its digest does not follow from what came before")
-    for ref in codec.blob_refs(decoded(name, row)):
-        stored = logs.store.blob(ref.hash)
-        if stored is None:
-            raise LogCorrupt(name, seq, "a value it refers to is missing")
-        try:
-            codec.open_blob(ref.hash, stored, ref.salt)
-        except ValueDamaged as error:
-            raise LogCorrupt(name, seq, error.message) from error
+    check_values(name, seq, decoded(name, row), logs.store.blob)
     return Head(seq, digest)
+
+
+def check_values(
+    name: str, seq: int, event: Event, stored: Callable[[str], bytes | None], known: Collection[str] = ()
+) -> list[str]:
+    """Refuse large values of an event that are missing, damaged or not what is said of them; gives their hashes.
+
+    Those that are `known` were looked at before.
+    """
+    try:
+        refs = list(codec.blob_refs(event))
+        for ref in refs:
+            if ref.hash in known:
+                continue
+            data = stored(ref.hash)
+            if data is None:
+                raise LogCorrupt(name, seq, "a value it refers to is missing")
+            codec.check_blob(ref, data)
+    except ValueDamaged as error:
+        raise LogCorrupt(name, seq, error.message) from error
+    except ValueError as error:
+        raise LogCorrupt(name, seq, f"no such event is ever written: {error}") from error
+    return [ref.hash for ref in refs]
+
+
+class Past(Struct, frozen=True):
+    """What a fork stands on: up to where, the state there, and all the events before, with their logs."""
+
+    at: int
+    state: Callable[[], State]
+    rows: Callable[[], Iterable[tuple[str, Stored]]]
+
+
+def past_of(logs: Logs, origin: Origin) -> Past | None:
+    """What a log stands on in a store; None if it is no fork."""
+    parent, at = origin.parent, origin.at
+    if parent is None:
+        return None
+    return Past(at, lambda: logs.load(parent, upto=at).state, lambda: logs.rows(parent, upto=at))
+
+
+def replayed(name: str, rows: Sequence[Stored], past: Past | None, keep: Collection[int] = ()) -> History:
+    """Fold a log's own events, if each could have been written there; LogCorrupt names the first that could not."""
+    returns = (decoded(name, row) for row in rows if row.kind == "rolled_back")
+    wanted = {event.to for event in returns if isinstance(event, RolledBack)}
+    history = History(keep={*wanted, *keep})
+    if past is not None and all(seq >= past.at for seq in wanted):
+        history = History(past.state(), keep={*wanted, *keep})
+    elif past is not None:  # a rollback goes back to before it was forked
+        for log, row in past.rows():
+            history.take(log, row, decoded(log, row))
+    for row in rows:
+        if row.kind == "task_forked" and (past is None or row.seq != past.at + 1):
+            raise LogCorrupt(name, row.seq, "no such event can be there: the log was not forked here")
+        history.take(name, row, decoded(name, row))
+    return history

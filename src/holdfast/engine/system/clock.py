@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -19,3 +19,57 @@ class SystemClock:
 
     def now_us(self) -> int:
         return time.time_ns() // 1000
+
+    def steady_us(self) -> int:
+        """Microseconds since some moment, by a clock that nobody sets."""
+        return time.monotonic_ns() // 1000
+
+
+_AFTERWARDS_US = 1_000_000
+"""For how long after a sleep the time is at least that of its end: its flow looks, and writes that down."""
+
+
+class HeldSleeps:
+    """The short sleeps that a process sits out for one task.
+
+    When one ends is a time of the day, for other processes too. Here it is measured by the steady clock: somebody who
+    sets the machine's clock meanwhile, back or forth, neither prolongs it nor cuts it off.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._steady: Any = getattr(clock, "steady_us", None)
+        self._ends: dict[int, int] = {}
+        self._over = (0, 0)
+
+    def now_us(self) -> int:
+        """The time, as it is for those sleeps: after one that is over, and before the end of any that is not."""
+        now_us = self._clock.now_us()
+        if not self._ends and not self._over[0]:
+            return now_us
+        steady_us = self._steady()
+        self._drop(steady_us)
+        until_us, held_us = self._over
+        if steady_us < held_us:
+            now_us = max(now_us, until_us)
+        return min(now_us, min(self._ends, default=now_us + 1) - 1)
+
+    def left_us(self, until_us: int, most_us: float) -> int:
+        """How long it is until then. A sleep that is longer than is sat out is only a time of the day."""
+        if self._steady is None:
+            return until_us - self._clock.now_us()
+        steady_us = self._steady()
+        if until_us in self._ends:
+            left_us = self._ends[until_us] - steady_us
+            self._drop(steady_us)
+            return left_us
+        left_us = until_us - self.now_us()
+        if 0 < left_us <= most_us:
+            self._ends[until_us] = steady_us + left_us
+        return left_us
+
+    def _drop(self, steady_us: int) -> None:
+        for until_us, end_us in list(self._ends.items()):
+            if end_us <= steady_us:
+                self._ends.pop(until_us, None)
+                self._over = (max(until_us, self._over[0]), steady_us + _AFTERWARDS_US)

@@ -44,16 +44,17 @@ class AsyncTask(Task):
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        try:
-            value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
-        except HoldfastError:
-            if execution.branched:
-                await execution.in_turn(branch.seen)  # a failure is a result, too
-            raise
-        finally:
-            execution.moved(branch)
+        with self.refusals:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            try:
+                value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
+            except HoldfastError:
+                if execution.branched:
+                    await execution.in_turn(branch.seen)  # a failure is a result, too
+                raise
+            finally:
+                execution.moved(branch)
         if execution.branched:
             await execution.in_turn(branch.seen)
         return value if finish is None else finish(value)
@@ -63,20 +64,20 @@ class AsyncTask(Task):
 
     async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        parts = parallel.parts(execution, branch, works)
-        outcomes = await execution.drive_all(execution, parts, limit)
-        value = parallel.join_results(branch, parts, outcomes, execution.value)
+        with self.refusals:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            parts = parallel.parts(execution, branch, works)
+            outcomes = await execution.drive_all(execution, parts, limit)
+            value = parallel.join_results(branch, parts, outcomes, execution.value)
         execution.moved(branch)
         if execution.branched:
             await execution.in_turn(branch.seen)
         return finish(value)
 
     def _say(self, event: ev.Event) -> None:
-        branch = self._here(verb_of(event, said=True))
-        self._execution.record_immediate(branch, event)
-        self._execution.moved(branch)
+        super()._say(event)
+        self._execution.moved(self._here(verb_of(event, said=True)))
 
     def race(self, *branches: Any) -> Verb:
         """Let verbs race, cancel all but the first to end, and give `(index, its value)`; what it raises is raised.

@@ -32,6 +32,7 @@ from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.reading.task_state import render as render_template
+from holdfast.engine.system.unwinding import STOPPED, Refusals
 from holdfast.engine.verbs.bag import bag_of, fitting
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Task:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
+        self.refusals = Refusals()
         self.state = bag_of(execution, self._here, self._say)
 
     # Waiting verbs
@@ -151,6 +153,7 @@ class Task:
         """
         if limit < 1:
             raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
+        _named(name, "")
         parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
         options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
         works = [self._work_of(fn, item, options) for item in items]
@@ -162,16 +165,17 @@ class Task:
 
     def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person and wait for the answer; None if nobody answered in time."""
-        asked = "ask" if name is None else name
+        asked = _named(name, "ask")
         return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
 
     def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
         """Ask a person to agree. False if they refuse, or do not answer in time."""
-        asked = "approve" if name is None else name
+        asked = _named(name, "approve")
         return self._drive("approve", None, waits.approve, asked, pack(question), _seconds(timeout), name=name)
 
     def wait(self, signal: str, *, timeout: Duration | None = None) -> Any:
         """Wait for a signal; gives its value, or None if it did not come in time."""
+        names.short_name(signal, "signal's name")
         return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout), name=signal)
 
     def sleep(self, length: Duration) -> Any:
@@ -181,7 +185,8 @@ class Task:
     def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
         """Give work to a child task with a log of its own, and wait for its result."""
         given = self._child_input(agent, input or {})
-        return self._drive("spawn", agent.parameters.result, waits.spawn, name or agent.name, agent, given, name=name)
+        child = _named(name, agent.name)
+        return self._drive("spawn", agent.parameters.result, waits.spawn, child, agent, given, name=name)
 
     def summarise(
         self,
@@ -229,6 +234,7 @@ class Task:
 
     def checkpoint(self, label: str) -> Any:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
+        names.short_name(label, "checkpoint's label")
         return self._drive("checkpoint", None, waits.checkpoint, label)
 
     # Immediate verbs
@@ -265,7 +271,7 @@ class Task:
 
     def artifact(self, data: Any, *, type: str = "text", summary: str = "", step: str = "") -> str:
         """Keep something made, by the last step if nobody says by which; gives its id."""
-        raw = pack(data, "artifact")
+        raw, type = pack(data, "artifact"), names.encodable(type, "type of an artifact")
         artifact_id = f"{type}-{codec.fingerprint([type, bytes(raw).decode()])[:12]}"
         last = self._here("artifact").last
         made_by = step or (last[0] if last is not None else "")
@@ -414,7 +420,11 @@ class Task:
         return self._execution.see(self._here("reading the state"))
 
     def _say(self, event: ev.Event) -> None:
-        self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
+        try:
+            self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
+        except STOPPED as stopped:
+            self.refusals.refused(stopped)
+            raise
 
     def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -457,27 +467,30 @@ class Task:
         is_key: bool = False,
     ) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb, name, is_key=is_key)
-        try:
-            if branch is execution.root:
-                if execution.thread_waits:
-                    suspend_for_threads(execution)
-                value = execution.value(drive(flow(execution, branch, *args), execution))
-            else:
-                value = execution.value(drive_in_thread(flow(execution, branch, *args), execution))
-        except (Cancelled, Stopped) as over:
-            execution.over = over  # even if the agent catches it
-            raise
+        with self.refusals:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb, name, is_key=is_key)
+            try:
+                if branch is execution.root:
+                    if execution.thread_waits:
+                        suspend_for_threads(execution)
+                    value = execution.value(drive(flow(execution, branch, *args), execution))
+                else:
+                    value = execution.value(drive_in_thread(flow(execution, branch, *args), execution))
+            except (Cancelled, Stopped) as over:
+                execution.over = over  # even if the agent catches it
+                raise
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Any:
         execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        parts = parallel.parts(execution, branch, works)
-        outcomes = parallel.in_threads(execution, parts, limit)
-        return finish(parallel.join_results(branch, parts, outcomes, execution.value))
+        with self.refusals:
+            execution.refuse_inside_a_step(verb)
+            branch = execution.branch_here(verb)
+            parts = parallel.parts(execution, branch, works)
+            outcomes = parallel.in_threads(execution, parts, limit)
+            value = parallel.join_results(branch, parts, outcomes, execution.value)
+        return finish(value)
 
 
 class Block(Task):
@@ -530,6 +543,10 @@ def _refuse_secrets(name: str, redact: Collection[str], arguments: Mapping[str, 
 def _refuse_no_mapping(fn: Tool | Agent, item: object) -> None:
     if not isinstance(item, Mapping):
         raise InvalidValue(f"{item!r} is not a dict of arguments for {fn!r}", hint='give {"name": value} for each')
+
+
+def _named(name: str | None, usual: str) -> str:
+    return usual if name is None else names.short_name(name, "name")
 
 
 def _seconds(timeout: Duration | None) -> float | None:

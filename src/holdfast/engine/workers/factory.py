@@ -40,7 +40,7 @@ def worker(
         concurrency=concurrency,
         schedules=tuple(schedules),
         max_deaths=max_deaths,
-        name=name,
+        name=names.text(name, "name"),
     )
     for schedule in plan.schedules:
         _check(schedule, dispatcher, known, known_queues)
