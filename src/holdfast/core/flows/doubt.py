@@ -37,7 +37,7 @@ def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) 
         elif known.status == "running" and surroundings.state.mock:
             yield not_happened(known, "mock")
         elif known.status == "running":
-            yield Append((ev.StepDoubted(key=known.key, why="announced, and not come back to"),), decided=True)
+            yield from _doubted(surroundings, known, "announced, and not come back to", None)
         else:
             yield Park("doubt")
 
@@ -50,18 +50,18 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield not_happened(known, "mock")  # a mock was cut off, and the world saw nothing of it
         return
     if known.status == "running":
-        yield Append((ev.StepDoubted(key=known.key, why="announced, without an outcome"),), decided=True)
+        yield from _doubted(surroundings, known, "announced, without an outcome", request.timeout)
         return
     if request.reconcile is not None and surroundings.state.effects != "recorded" and not surroundings.state.mock:
-        patience_us = int(_reconcile_after(surroundings, known, request) * 1_000_000)
-        yield from until((known.announced_us or known.started_us) + patience_us)
+        yield from until((known.announced_us or known.started_us) + int(request.reconcile_after * 1_000_000))
         answer = yield Reconcile(known, request)
         if isinstance(answer, Happened):
             result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
             yield Append((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):
-            yield not_happened(known, "reconcile")
+            if not (yield from _may_still_happen(known)):
+                yield not_happened(known, "reconcile")
             return
         if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
             if (yield Append((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
@@ -69,11 +69,34 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             return
     policy = request.on_doubt if known.raised is None else request.on_raise
     if policy == "retry" and (known.raised is None or known.attempts < max(request.retry.attempts, 2)):
-        yield from _again(known, request)
+        if not (yield from _may_still_happen(known)):
+            yield from _again(known, request)
     elif policy in ("fail", "retry"):
         yield from _give_up(known, request)
     else:
         yield Park("doubt")
+
+
+def _doubted(surroundings: Surroundings, known: Step, why: str, timeout: float | None) -> Subflow:
+    """Record that nobody knows what became of a call.
+
+    A worker that was only presumed dead may be in the middle of it. So the call is neither believed undone nor repeated
+    before its time limit has passed, or the lease if it has none. That is counted from now, by one clock: the take-over
+    came after the announcement. It is recorded, so that whoever continues later obeys it too.
+    """
+    until_us, state = 0, surroundings.state
+    if known.last_seq < state.silent_seq:
+        now_us: int = yield Now()
+        until_us = now_us + int((timeout or state.summary.lease_seconds) * 1_000_000)
+    yield Append((ev.StepDoubted(key=known.key, why=why, until_us=until_us),), decided=True)
+
+
+def _may_still_happen(known: Step) -> Subflow:
+    """Whether another process may have been at a call until now; then it is looked at anew, and asked about again."""
+    if (yield Now()) >= known.until_us:
+        return False
+    yield from until(known.until_us)
+    return True
 
 
 def _again(known: Step, request: StepRequest) -> Subflow:
@@ -105,13 +128,6 @@ def how_to_declare(tool: str) -> str:
         f"tool {tool!r} raised, and may have had its effect: declare what it does. effect='read' or 'idempotent' if it "
         "can be repeated, effect='once' with reconcile= if not, definite=[…] for errors that mean it did nothing"
     )
-
-
-def _reconcile_after(surroundings: Surroundings, known: Step, request: StepRequest) -> float:
-    """How long after its announcement a call may still be on its way. A holder that fell silent may be at it yet."""
-    if known.last_seq >= surroundings.state.silent_seq:
-        return request.reconcile_after
-    return max(request.reconcile_after, request.timeout or surroundings.state.summary.lease_seconds)
 
 
 def not_happened(known: Step, by: str) -> Append:

@@ -181,7 +181,7 @@ def _interrupted(logs: Logs) -> Finding:
     if dead:
         named = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
         what = "task" if len(dead) == 1 else "tasks"
-        how = "dead or silent" if "lease" in lost.values() else "dead"
+        how = "dead or silent" if "presumed" in lost.values() else "dead"
         return Finding("interrupted", "warn", f"{len(dead)} {what} whose process is {how}: {named}", _REMEDY)
     return Finding("interrupted", "ok", "no task was left behind")
 
