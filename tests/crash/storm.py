@@ -244,7 +244,7 @@ def assert_all_well(app, world, tasks, steps):
         for record in records:
             seen[record.kind] += 1
             if isinstance(record.event, ev.TaskClaimed) and record.event.taken:
-                seen[f"taken from the {'dead' if record.event.taken == 'dead' else 'silent'}"] += 1
+                seen[f"{record.event.taken} take-overs"] += 1
         assert seen["task_completed"] == number + 1, f"{name} ended more than once"
     assert repeated == set(), "effects were made twice, and nothing flags them"
     assert app.verify().ok

@@ -27,7 +27,7 @@ from holdfast.core import limits
 from holdfast.core.errors import StoreError, StoreUnreachable
 from holdfast.store import processes
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.server import Link, ServerAddress, connect, keep_idle, translated
+from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, keep_idle, translated
 
 LOCK_PREFIX, LEASE_PREFIX = "pg-", "lease-"
 
@@ -59,8 +59,9 @@ class ServerPresence:
         self._locked = False
         """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
         believes that it lives."""
-        self._heard = self._began = time.monotonic()
-        self._told = False
+        self._began = time.monotonic()
+        self._failing_since: float | None = None
+        self._is_told = False
         self._link: Link | None = self._connected()
         self._forget_others(self._link)
         self._thread = threading.Thread(target=self._keep, name="holdfast-beat", daemon=True)
@@ -174,7 +175,7 @@ class ServerPresence:
             self._locked = bool(row and row[0])
         asked = self._asked
         link.execute(self._arrival, self.facts())
-        self._heard, self._told = time.monotonic(), False
+        self._failing_since, self._is_told = None, False
         with self._news:
             self._answered, self._is_held = asked, True
             self._news.notify_all()
@@ -208,12 +209,17 @@ class ServerPresence:
                 os.write(self._waker, b"!")
 
     def _note(self, error: Exception) -> None:
-        """Say once what keeps this process from being heard of, if that lasts until others may presume it dead."""
-        if time.monotonic() - self._heard < limits.ABSENT_SECONDS or self._told:
-            return
-        self._told = True
-        message = error.message if isinstance(error, StoreError) else str(error).strip()
-        _log.warning("this process cannot show that it is alive: %s; it keeps trying", message)
+        """Say once what keeps this process from being heard of, if that lasts until others may presume it dead.
+
+        A server that is away is told of by everyone who needs it. One that answers, and refuses just this, is not.
+        """
+        now = time.monotonic()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        is_away = isinstance(error, StoreUnreachable) and not error.details.get("answered")
+        if not (is_away or self._is_told) and now - self._failing_since >= limits.ABSENT_SECONDS:
+            self._is_told = True
+            said = error.message if isinstance(error, StoreError) else first_line(error)
+            _log.warning("%s: this process can't show that it is alive: %s; it keeps trying", self._address.shown, said)
 
     def _drop(self) -> None:
         self._is_held = False

@@ -143,7 +143,7 @@ def _conninfo(url: str) -> str:
         said = conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise InvalidUrl(
-            f"the address of the server is not understood: {_first_line(error)}",
+            f"the address of the server is not understood: {first_line(error)}",
             hint="postgresql://user:password@host:5432/database?schema=holdfast",
         ) from None
     return conninfo.make_conninfo("", **{**_DEFAULTS, **said})
@@ -229,7 +229,7 @@ def false_locks(link: Link) -> str:
         seen = link.execute(q.IS_HELD, key).fetchone()
         link.execute(q.LET_GO, key)
     except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:  # no such function, or not for this role
-        return _first_line(error)
+        return first_line(error)
     if not (granted and granted[0]):
         return "a lock that nobody has was not granted"
     return "" if seen and seen[0] else "a lock that was granted is not held"
@@ -270,7 +270,7 @@ def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
                 failpoint("migrate.after")
         except errors.InsufficientPrivilege as error:
             raise StoreReadOnly(
-                f"{address.shown}: {_first_line(error)}; nothing was changed",
+                f"{address.shown}: {first_line(error)}; nothing was changed",
                 hint=f"as an owner: create schema {address.schema} authorization {link.info.user}",
             ) from error
         except psycopg.Error as error:
@@ -348,7 +348,7 @@ _NO_ANSWER = "check host and port, and that the server runs and can be reached f
 
 def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """Why there is no connection."""
-    said = _first_line(error)
+    said = first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
         several = "," in address.conninfo  # one of them will be the primary, when it has taken over
         return StoreReadOnly(
@@ -357,7 +357,10 @@ def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
     passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
     return StoreUnreachable(
-        f"there is no connection to {address.shown}: {said}", hint=lasting or passing, passing=lasting is None
+        f"there is no connection to {address.shown}: {said}",
+        hint=lasting or passing,
+        passing=lasting is None,
+        answered=lasting is not None or "too many" in str(error),
     )
 
 
@@ -374,7 +377,7 @@ def is_lost(error: psycopg.Error, link: Link) -> bool:
 
 def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """PostgreSQL's error as one of ours, with what is safe and what to do."""
-    said, where = _first_line(error), address.shown
+    said, where = first_line(error), address.shown
     match error:
         case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
             return StoreBusy(f"{where}: {said}; nothing was written", hint="try again; see lock_seconds")
@@ -396,6 +399,7 @@ def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
             return StoreError(f"{where}: {type(error).__name__}: {said}", hint="this is a bug: please report it")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
