@@ -50,6 +50,9 @@ for line in sys.stdin:
     if word == "announce":
         store.queues.announce(rest[0])
         print(store.holder(), flush=True)
+    if word == "close":
+        store.close()
+        print("closed", flush=True)
     if word == "add":
         add(store, rest[0])
         print("added", flush=True)
@@ -66,9 +69,9 @@ for line in sys.stdin:
 class Other:
     """A process of its own with the store open."""
 
-    def __init__(self, url):
+    def __init__(self, url, prelude=""):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", prelude + CHILD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout.readline() == "open\n"
 

@@ -40,12 +40,13 @@ def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
 
     `opened` opens it; a file that can't be opened is a finding, a server that does not answer raises.
     """
-    path = path_of(url)
-    found = list(findings(opened, path))
+    path, found = path_of(url), list[Finding]()
     if is_server(url):
         from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
 
-        found = [*doctor_postgres.findings(url), *found]
+        found += doctor_postgres.findings(url)
+    if not any(one.what == "locks" and one.level == "fail" for one in found):  # else it is refused for just that
+        found += findings(opened, path)
     if not url.startswith("memory:"):
         found.insert(1, schema(url, path))
     return found

@@ -11,6 +11,7 @@ has some seconds to come back. They are counted from when the present incarnatio
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from holdfast.store.processes import ProcessName
 from holdfast.store.queues import Loss, ServedRow
 
 _LOOK_SECONDS = 0.1
+_NAME = re.compile(f"({LOCK_PREFIX}|{LEASE_PREFIX})[0-9a-f]{{16}}")
 
 
 class Sighting(NamedTuple):
@@ -41,7 +43,7 @@ class Sighting(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether there can be a sign of life of it here: its name is one that this store gives."""
-        return self.name.startswith((LOCK_PREFIX, LEASE_PREFIX))
+        return _NAME.fullmatch(self.name) is not None
 
     @property
     def is_proven_gone(self) -> bool:
