@@ -324,9 +324,10 @@ def postgres_url(postgres_databases):
 
 
 class Pgbouncer:
-    """A pooler in transaction mode before a server."""
+    """A pooler before a server."""
 
-    def __init__(self, program, port):
+    def __init__(self, program, port, mode="transaction", size=8):
+        self._program = program
         self._place = Path(tempfile.mkdtemp(prefix="holdfast-pgbouncer-"))
         self.port = _free_port()
         user = _other_user() if os.geteuid() == 0 else None
@@ -334,18 +335,21 @@ class Pgbouncer:
         (self._place / "pgbouncer.ini").write_text(
             f"[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {self.port}\nauth_type = trust\nauth_file = {self._place}/users.txt\nunix_socket_dir =\n"
-            f"pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
+            f"pool_mode = {mode}\ndefault_pool_size = {size}\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
         )
-        who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
+        self._who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
         if user:
             os.chown(self._place, pwd.getpwnam(user).pw_uid, -1)
+        self.start()
+
+    def start(self):
         libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
-            [program, "-q", self._place / "pgbouncer.ini"],
+            [self._program, "-q", self._place / "pgbouncer.ini"],
             preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **who,
+            **self._who,
         )
         until = time.monotonic() + 10
         while True:
@@ -355,19 +359,27 @@ class Pgbouncer:
             assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
             time.sleep(0.02)
 
-    def stop(self):
+    def kill(self):
         self._process.kill()
         self._process.wait()
+
+    def stop(self):
+        self.kill()
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+def pgbouncer_program():
+    """Where pgbouncer is; without one, a test is skipped."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("there is no pgbouncer on PATH")
+    return program
 
 
 @pytest.fixture(scope="session")
 def pgbouncer(postgres_databases):
     """A pooler before the server of this session."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
-        pytest.skip("there is no pgbouncer on PATH")
-    pooler = Pgbouncer(program, urlsplit(postgres_databases._url).port or 5432)
+    pooler = Pgbouncer(pgbouncer_program(), urlsplit(postgres_databases._url).port or 5432)
     yield pooler
     pooler.stop()
 

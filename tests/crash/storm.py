@@ -32,6 +32,7 @@ from holdfast import (
     events as ev,
     tool,
 )
+from holdfast.store import processes
 from holdfast.testing.crash.world import World
 from tests.crash.corpus import silently_repeated
 
@@ -40,7 +41,7 @@ MAX_DEATHS = 1_000
 """Every process is killed here, innocent tasks and all: nothing is to be set aside for that."""
 
 
-def agents_at(address, pause=0.0):
+def agents_at(address, pause=0.0, timeout=None):
     """An agent of each colour that pays so many times, and says what it paid in all."""
     world = World.at(address)
 
@@ -48,7 +49,7 @@ def agents_at(address, pause=0.0):
         found = world.find(call.idempotency_key)
         return Happened(found.data["n"]) if found else DidNotHappen()
 
-    known = {"effect": "once", "reconcile": find, "reconcile_after": RECONCILE_SECONDS}
+    known = {"effect": "once", "reconcile": find, "reconcile_after": RECONCILE_SECONDS, "timeout": timeout}
 
     @tool(**known)
     def pay(n: int, *, idempotency_key: str) -> int:
@@ -96,9 +97,14 @@ def nursery():
         print(pid, flush=True)
 
 
-def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, counts=""):
-    """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM."""
-    agents = agents_at(world, pause)
+def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, timeout=None, counts="", elsewhere=False):
+    """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM.
+
+    `elsewhere` makes others take it for a process of another machine, of which nothing can be proven.
+    """
+    if elsewhere:
+        processes.machine = lambda: f"the machine of {os.getpid()}"
+    agents = agents_at(world, pause, timeout)
     apps = [holdfast.open(url) for _ in range(1 if together else workers)]
     crew = [
         apps[number % len(apps)].worker(agents, concurrency=concurrency, max_deaths=MAX_DEATHS)
