@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
@@ -82,7 +82,7 @@ def left(app):
 
 
 def nothing_is_lost(world, url, breaks, *, tasks=8, steps=2, app_url=None, seed=0, **given):
-    """Two processes make calls of some seconds while connections break; every task is claimed once, each effect made once."""
+    """Let two processes make calls of some seconds while connections break: one claim a task, and each effect once."""
     places = [{"elsewhere": True}, {}]
     crew = Crew(
         *places, seed=seed, url=url, world=world.address, pause=CALL_SECONDS, workers=1, concurrency=tasks, **given
@@ -91,10 +91,13 @@ def nothing_is_lost(world, url, breaks, *, tasks=8, steps=2, app_url=None, seed=
         wait(lambda: len(app.workers()) == 2, "a worker does not begin")
         begin(app, tasks, steps)
         wait(lambda: len(app.list(status="running")) == tasks, "the tasks are not begun")
+        count = 0
         for broken in breaks:
             time.sleep(crew.rng.uniform(0.2, 1.2))
-            assert left(app), "it is over before it breaks"
-            broken()
+            if left(app):
+                broken()
+                count += 1
+        assert count or not breaks, "it was over before anything broke"
         wait(lambda: not left(app), "the tasks do not end")
         crew.stop(30)
         seen = again(lambda: assert_all_well(app, world, tasks, steps))
@@ -178,7 +181,7 @@ def test_a_pooler_that_keeps_sessions_is_restarted(server, world):
 def test_a_pooler_of_transactions_is_restarted(server, world):
     """Being alive is proved to the server itself, so only the work notices."""
     pooler = Pgbouncer(pgbouncer_program(), server.port, size=20)
-    url = f"{through(server, pooler.port)}?pooled=transaction&direct={server.url().replace(':', '%3A').replace('/', '%2F')}"
+    url = f"{through(server, pooler.port)}?pooled=transaction&direct={quote(server.url(), safe='')}"
 
     def restart():
         pooler.kill()
@@ -228,7 +231,7 @@ def test_the_server_is_restarted_again_and_again(server, world, seed):
     began = time.monotonic()
     tasks, steps, restarts = (16, 4, 5) if ALL else (16, 2, 2)
     seen = nothing_is_lost(world, server.url(), [restart] * restarts, tasks=tasks, steps=steps, seed=seed)
-    print(f"\n{tasks} tasks × {steps} calls, {restarts} restarts, {time.monotonic() - began:.1f} s: {dict(seen)}")
+    print(f"\n{tasks} tasks of {steps} calls, {restarts} restarts, {time.monotonic() - began:.1f} s: {dict(seen)}")
 
 
 # Workers that are really gone, and one that only looks so
@@ -238,75 +241,59 @@ def claims(app, id="t0000"):
     return [one for one in app.events(id) if isinstance(one.event, ev.TaskClaimed)]
 
 
-def calling(app, world, crew, steps=2):
-    """Start a task and wait until its first call is under way."""
-    begin(app, 1, steps)
-    wait(lambda: any(one.kind == "step_started" for one in app.events("t0000")), "no call begins")
-    time.sleep(0.2)
+def at_a_call(app, world, lose, victim, **given):
+    """Let a worker be in the middle of a call, then lose it in some way while another one serves.
+
+    Gives when it was lost, the claim that took its task over, and when the task ended.
+    """
+    given = {"world": world.address, "workers": 1, **given}
+    others, victims = Crew({}, **given), Crew(victim, **given)  # one imports while the other works already
+    with victims:
+        begin(app, 1, 2)
+        wait(lambda: any(one.kind == "step_started" for one in app.events("t0000")), "no call begins")
+        with others:
+            wait(lambda: len(app.workers()) == 2, "a worker does not begin")
+            lost_us = time.time_ns() // 1000
+            lose(victims)
+            wait(lambda: app.get("t0000").status == "completed", "it is not taken over")
+            others.stop()
+    assert assert_all_well(app, world, 1, 2)["twice"] == 0
+    records = list(app.events("t0000"))
+    (taken,) = [one for one in records if isinstance(one.event, ev.TaskClaimed) and one.event.taken]
+    return lost_us, taken, records[-1].at_us
 
 
 def test_a_worker_killed_on_this_machine_is_taken_over_at_once_and_its_call_asked_about(postgres_url, world):
-    given = {"url": postgres_url, "world": world.address, "workers": 1}
-    with holdfast.open(postgres_url) as app, Crew({}, pause=5.0, **given) as victims:
-        calling(app, world, victims)
-        with Crew({}, **given) as others:
-            wait(lambda: len(app.workers()) == 2, "a worker does not begin")
-            killed_us = time.time_ns() // 1000
-            victims.kill(0)
-            wait(lambda: app.get("t0000").status == "completed", "it is not taken over")
-            others.stop()
-        first, second = claims(app)
-        assert second.event.taken == "proven"
-        took = (second.at_us - killed_us) / 1_000_000
-        print(f"\ntaken over after {took * 1000:.0f} ms")
-        assert took < limits.ABSENT_SECONDS
-        ended_us = (
-            app.get("t0000").updated_us
-            if hasattr(app.get("t0000"), "updated_us")
-            else list(app.events("t0000"))[-1].at_us
-        )
-        assert (ended_us - second.at_us) / 1_000_000 < 5, "no lease is waited for"
-        assert assert_all_well(app, world, 1, 2)["twice"] == 0
+    with holdfast.open(postgres_url) as app:
+        killed_us, taken, ended_us = at_a_call(app, world, lambda crew: crew.kill(0), {"pause": 8.0}, url=postgres_url)
+    print(f"\ntaken over after {(taken.at_us - killed_us) / 1000:.0f} ms")
+    assert taken.event.taken == "proven" and taken.at_us - killed_us < limits.ABSENT_SECONDS * 1_000_000
+    assert ended_us - taken.at_us < 5_000_000, "no lease is waited for"
 
 
-def test_a_worker_killed_elsewhere_is_taken_over_soon_and_its_call_asked_about_after_its_time_limit(
-    postgres_url, world
-):
-    given = {"url": postgres_url, "world": world.address, "workers": 1, "timeout": 4.0}
-    with holdfast.open(postgres_url) as app, Crew({"elsewhere": True}, pause=3.0, **given) as victims:
-        calling(app, world, victims)
-        with Crew({}, **given) as others:
-            wait(lambda: len(app.workers()) == 2, "a worker does not begin")
-            killed_us = time.time_ns() // 1000
-            victims.kill(0)
-            wait(lambda: app.get("t0000").status == "completed", "it is not taken over")
-            others.stop()
-        records = list(app.events("t0000"))
-        first, second, *rest = claims(app)
-        assert second.event.taken == "presumed"
-        took = (second.at_us - killed_us) / 1_000_000
-        assert limits.ABSENT_SECONDS <= took < limits.ABSENT_SECONDS + 2, took
-        settled = next(one for one in records if isinstance(one.event, ev.StepSettled))
-        assert 4.0 <= (settled.at_us - second.at_us) / 1_000_000 < 8, "not before its time limit, and not long after"
-        assert all(not one.event.taken for one in rest), "it let go of it while it waited"
-        assert assert_all_well(app, world, 1, 2)["twice"] == 0
+def test_a_worker_killed_elsewhere_is_taken_over_soon_and_its_call_made_again_after_its_time_limit(postgres_url, world):
+    victim, given = {"pause": 3.0, "elsewhere": True}, {"url": postgres_url, "timeout": 4.0}
+    with holdfast.open(postgres_url) as app:
+        killed_us, taken, _ = at_a_call(app, world, lambda crew: crew.kill(0), victim, **given)
+        (settled,) = [one for one in app.events("t0000") if isinstance(one.event, ev.StepSettled)]
+    print(f"\ntaken over after {(taken.at_us - killed_us) / 1000:.0f} ms")
+    took, waited = (taken.at_us - killed_us) / 1_000_000, (settled.at_us - taken.at_us) / 1_000_000
+    assert taken.event.taken == "presumed" and limits.ABSENT_SECONDS <= took < limits.ABSENT_SECONDS + 2, took
+    assert 4.0 <= waited < 8, "not before its time limit, and not long after"
 
 
 def test_a_living_worker_that_is_presumed_dead_costs_a_claim_and_no_effect(postgres_url, world):
     """It is cut off for good in the middle of a call, which reaches the world all the same."""
-    proxy = Proxy(urlsplit(postgres_url).port)
-    parts = urlsplit(postgres_url)
+    parts, under_way = urlsplit(postgres_url), []
+    proxy = Proxy(parts.port)
     cut = parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{proxy.port}").geturl()
-    given = {"world": world.address, "workers": 1, "timeout": 4.0}
-    with holdfast.open(postgres_url) as app, Crew({}, url=cut, pause=3.0, **given) as victims:
-        calling(app, world, victims)
-        with Crew({}, url=postgres_url, **given) as others:
-            wait(lambda: len(app.workers()) == 2, "a worker does not begin")
+    with holdfast.open(postgres_url) as app:
+
+        def cut_off(crew):
             proxy.drop(refuse=True)
-            wait(lambda: len(claims(app)) == 2, "it is not taken over")
-            assert world.requests() == [], "the call is still under way"
-            wait(lambda: app.get("t0000").status == "completed", "it is not ended")
-            others.stop()
-        assert [one.event.taken for one in claims(app) if one.event.taken] == ["presumed"]
-        assert assert_all_well(app, world, 1, 2)["twice"] == 0
+            wait(lambda: sum(one.kind == "task_claimed" for one in app.events("t0000")) == 2, "it is not taken over")
+            under_way.append(world.requests() == [])
+
+        _, taken, _ = at_a_call(app, world, cut_off, {"url": cut, "pause": 6.0}, url=postgres_url, timeout=7.0)
+    assert taken.event.taken == "presumed" and under_way == [True]
     proxy.close()
