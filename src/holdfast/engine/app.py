@@ -714,7 +714,7 @@ class App:
         self._dispatcher.services.long_steps.close()
         self.logs.committer.close()
         self.logs.cache.close()
-        self.store.close()
+        self.store.close(at_work=self._dispatcher.is_at_work)
 
     def _before(self, age: Duration | None) -> int | None:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)

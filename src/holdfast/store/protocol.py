@@ -330,8 +330,11 @@ class Store(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Let go of everything. Closing twice is fine."""
+    def close(self, *, at_work: bool = False) -> None:
+        """Let go of everything. Closing twice is fine.
+
+        `at_work`: this process is still in the middle of something, so nobody is told that it is gone.
+        """
         ...
 
 

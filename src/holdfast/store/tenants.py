@@ -331,5 +331,5 @@ class Tenant:
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
         return self.whole.loss(holder, lease)
 
-    def close(self) -> None:
-        self.whole.close()
+    def close(self, *, at_work: bool = False) -> None:
+        self.whole.close(at_work=at_work)

@@ -4,12 +4,13 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 import time
 
 import pytest
 
 import holdfast
-from holdfast import events as ev
+from holdfast import agent, events as ev, tool
 from holdfast.core import limits
 from holdfast.testing.conformance.samples import add, claim, created, draft, group, head_of, within
 from tests.postgres_server import Server, Standby, binaries
@@ -106,6 +107,36 @@ def test_a_goodbye_goes_with_every_close_of_a_store(store, postgres_url):
     there.close()
     assert store.queues.lost() == {name: "proven"}
     there.close()
+
+
+def test_a_process_that_closes_its_store_in_the_middle_of_a_call_says_no_goodbye(store, postgres_url):
+    """Whoever took it for gone would make the call again, while it is under way."""
+    entered, leave = threading.Event(), threading.Event()
+
+    @tool(effect="once")
+    def pay() -> None:
+        entered.set()
+        leave.wait(20)
+
+    @agent
+    def payer(task):
+        task.call(pay)
+
+    def work():
+        with pytest.raises(holdfast.StoreClosed):
+            app.run(payer, id="t")
+
+    app = holdfast.open(postgres_url)
+    working = threading.Thread(target=work)
+    working.start()
+    assert entered.wait(20)
+    holder = app.store.holder()
+    app.close()
+    store.holder()
+    assert store.queues.lost() == {}
+    assert within(PATIENCE_SECONDS, lambda: store.queues.lost() == {holder: "presumed"})
+    leave.set()
+    working.join()
 
 
 # Presumed
@@ -495,17 +526,20 @@ def test_a_standby_is_refused_unless_it_is_asked_for_and_then_it_can_be_read(ser
     if not os.path.exists(f"{binaries()}/pg_basebackup"):
         pytest.skip("there is no pg_basebackup")
     with holdfast.open(server.url()) as app:
-        app.start("somebody", id="t")
+        app.start("somebody", id="u")
+        holding(app.store, others(server.url(), ELSEWHERE))
+        assert not app.get("t").interrupted
         standby = Standby(server)
         try:
             standby.wait_until_even(server)
             with pytest.raises(holdfast.StoreReadOnly, match="is a standby"):
                 holdfast.open(standby.url())
             with holdfast.open(standby.url() + "?target_session_attrs=any") as reader:
-                assert reader.get("t").status == "pending" and [row.id for row in reader.list()] == ["t"]
+                assert reader.get("u").status == "pending" and {row.id for row in reader.list()} == {"t", "u"}
+                assert reader.get("t").interrupted, "locks are not copied"
                 assert reader.workers() == [] and reader.store.queues.lost() == {}
                 with pytest.raises(holdfast.StoreReadOnly):
-                    reader.start("somebody", id="u")
+                    reader.start("somebody", id="v")
                 with pytest.raises(holdfast.StoreReadOnly):
                     reader.store.holder()
         finally:

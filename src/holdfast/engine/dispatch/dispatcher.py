@@ -73,6 +73,11 @@ class Dispatcher:
         self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps())
         self._on_wait = on_wait
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this process is in the middle of a task, of any tenant."""
+        return len(self.busy) > 0 or any(one.is_at_work for one in self.tenants.values())
+
     def register(self, agent: Agent) -> Agent:
         """Remember an agent by its name, so that its tasks can be resumed by id."""
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]

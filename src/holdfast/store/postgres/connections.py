@@ -288,7 +288,7 @@ class Connections:
         if self._presence is not None:
             self._presence.await_held()
 
-    def close(self) -> None:
+    def close(self, *, at_work: bool = False) -> None:
         """Let go of everything. What others have borrowed is closed when they give it back."""
         if self._pid != os.getpid():
             return
@@ -299,7 +299,7 @@ class Connections:
         for link in idle:
             link.close()
         if self._presence is not None:
-            self._presence.close()
+            self._presence.close(goodbye=not at_work)
 
 
 def _fetched(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Result:

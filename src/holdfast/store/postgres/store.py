@@ -260,8 +260,8 @@ class PostgresStore:
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
         return self._liveness.loss(holder, lease)
 
-    def close(self) -> None:
-        self._links.close()
+    def close(self, *, at_work: bool = False) -> None:
+        self._links.close(at_work=at_work)
 
 
 def _bound(value: int | None) -> Int8:
