@@ -44,7 +44,9 @@ if TYPE_CHECKING:
         NotSerializable,
         PatchConflict,
         QueueFull,
+        ReplayDiverged,
         ResumeExpired,
+        SelfApproval,
         SeqOutOfRange,
         StateNotMigrated,
         StepChanged,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         UnknownName,
         UnknownPrice,
         UnnamedThread,
+        UnrecordedCall,
         ValueDamaged,
         WindowTooSmall,
     )
@@ -82,10 +85,10 @@ if TYPE_CHECKING:
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open
     from holdfast.engine.definitions.agent import Agent, agent
+    from holdfast.engine.definitions.call import Call, current_call, report_usage, sending
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
-    from holdfast.engine.execution.call import Call, current_call, report_usage, sending
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.verbs.task import AsyncTask, Task
     from holdfast.engine.workers.schedule import Schedule
@@ -107,7 +110,7 @@ _PLACES = {
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.tool": ("Tool", "tool"),
-    "engine.execution.call": ("Call", "current_call", "report_usage", "sending"),
+    "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
     "engine.reading.task_state": ("TaskState",),
     "engine.verbs.task": ("AsyncTask", "Task"),
     "engine.workers.schedule": ("Schedule",),
@@ -173,10 +176,12 @@ __all__ = [
     "Price",
     "Queue",
     "QueueFull",
+    "ReplayDiverged",
     "ResumeExpired",
     "Retry",
     "Schedule",
     "Secret",
+    "SelfApproval",
     "SeqOutOfRange",
     "StateNotMigrated",
     "StatePatch",
@@ -208,6 +213,7 @@ __all__ = [
     "UnknownName",
     "UnknownPrice",
     "UnnamedThread",
+    "UnrecordedCall",
     "Usage",
     "ValueDamaged",
     "WindowTooSmall",

@@ -77,6 +77,12 @@ def task_argument(body: Body) -> Body:
     return click.argument("id", shell_complete=ids)(body)
 
 
+def bound_option(body: Body) -> Body:
+    """The digest of what the person was shown."""
+    told = "The digest shown by `holdfast inbox`: refused if the arguments have changed since."
+    return click.option("--bound", metavar="DIGEST", help=told)(body)
+
+
 def by_options(body: Body) -> Body:
     """Who says it, and why."""
     return by_option(click.option("--why", default="", help="The reason, kept with it.")(body))

@@ -136,7 +136,10 @@ LEDGER_EVENTS = 1_000
 """How many events after a call's message are searched for what came of it, if the message that says so is missing."""
 
 SECRET_LENGTH = 4
-"""A secret shorter than this is not looked for in texts: too much would match."""
+"""A secret shorter than this is hidden only where it stands by itself: too much would match."""
+
+KEY_SPACE_LENGTH = 16
+"""Letters of a store's id that a task's first event has, and that its idempotency keys cover."""
 
 FOLLOW_SECONDS = 0.05
 """How often somebody who follows a task looks for new events."""
@@ -188,3 +191,21 @@ CACHE_LISTEN_SECONDS = 0.2
 
 CACHE_CLOSE_SECONDS = 1.0
 """How long closing waits for what is on its way there."""
+
+ABANDONED_SECONDS = 60.0
+"""How long the thread of an attempt that timed out may still be sending, at least."""
+
+ABANDONED_TIMEOUTS = 10
+"""The same, in time limits of its tool."""
+
+REPLAY_PATIENCE_SECONDS = 1.0
+"""How long a new call waits for branches that have not come back to their recorded steps, and wait for other things."""
+
+DELIVERY_ROUNDS = 8
+"""How many rounds of a busy event loop pass between two results that a task's branches are given."""
+
+BOUND_LENGTH = 12
+"""Letters of the digest by which a person says which call they were shown."""
+
+CLOSE_GRACE_SECONDS = 10.0
+"""How long closing an app waits for the calls under way in other threads."""

@@ -64,6 +64,39 @@ def unique_key(key: str, tool: str) -> str:
     return key
 
 
+_OTHER_PLACE = re.compile(r"~|[0-9]+/")
+
+
+def step_name(name: str) -> str:
+    """Refuse a name that could be taken for the key of another branch or turn."""
+    if _OTHER_PLACE.match(name):
+        raise InvalidValue(
+            f"a step can't be called {name!r}: a name can't begin with '~', or a number and '/', as other branches do",
+            hint=f"give it another name: name={name.lstrip('~0123456789/')!r}",
+        )
+    return name
+
+
+def given_key(key: str) -> str:
+    """Refuse a key that a numbered step could have: `key=` is taken as given, whatever branch it is used in."""
+    short_name(key, "key")
+    if "#" in key:
+        raise InvalidValue(f"key={key!r} has a '#', as numbered steps have", hint=f"write {key.replace('#', '-')!r}")
+    return step_name(key)
+
+
+def own_name(key: str) -> str:
+    """Return what a step is called, without its branch and number.
+
+    >>> own_name("~2/~1/pay#3"), own_name("github/create#1"), own_name("order-17")
+    ('pay', 'github/create', 'order-17')
+    """
+    return _BRANCHES.sub("", key).rpartition("#")[0] or key
+
+
+_BRANCHES = re.compile(r"^(?:~[^/]*/)+")
+
+
 def short_name(value: str, what: str) -> str:
     """A name people choose: any text, not empty, not endless."""
     if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -26,7 +26,7 @@ from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
-from holdfast.engine.control.change import Decide, FreedKeys, change
+from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
@@ -80,6 +80,7 @@ def open(
     cache: str | None = None,
     cache_bytes: int = limits.CACHE_BYTES,
     read_only: bool = False,
+    key_space: str | None = None,
 ) -> App:
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -90,20 +91,18 @@ def open(
     `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
     `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
     `read_only` opens a SQLite file, also one on a read-only disk, only to look at it; every write is refused.
+    `key_space` is what the idempotency keys of new tasks cover, so that two stores never share one. Default: a random
+    id of the store and the namespace. Set it in tests that compare keys.
     """
     costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
     ticking = clock or SystemClock()
     store = addresses.open_store(
-        url,
-        durability=durability,
-        snapshots_kept=snapshots_kept,
-        at_us=ticking.now_us(),
-        read_only=read_only,
+        url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us(), read_only=read_only
     )
     if namespace:
         store = Tenant(store, namespace)
     kept = addresses.open_cache(store, where, cache_bytes)
-    return App(
+    app = App(
         store,
         ticking,
         agents=agents,
@@ -112,7 +111,11 @@ def open(
         queues=queues,
         namespace=namespace,
         cache=kept,
+        key_space=key_space,
     )
+    if not read_only:
+        _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
+    return app
 
 
 def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding]:
@@ -142,12 +145,13 @@ class App:
         queues: Sequence[Queue] = (),
         namespace: str = "",
         cache: Cache | None = None,
+        key_space: str | None = None,
     ) -> None:
         self.namespace = namespace
         self.queues = DeclaredQueues(queues)
         self.store = store
         self.clock = clock or SystemClock()
-        self.logs = Logs(store, self.clock, cache, on_lost=divergence)
+        self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, on_wait, prices)
         for agent in agents:
             self._dispatcher.register(agent)
@@ -184,11 +188,12 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """Record a new task; it is pending until somebody works on it, and no worker does before `after`.
 
         A queue may limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract`
-        is what it is to do and knows, `mock` has tools answered by their mocks.
+        is what it is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
         """
         options = TaskOptions(
             user=user,
@@ -204,6 +209,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         name = self._name(id)
         self.queues.admit(self.store, self.namespace, queue)
@@ -231,6 +237,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
@@ -252,6 +259,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
         return TaskState(self._dispatcher.work_when_free(assignment, seconds(wait, "wait")), self.logs)
@@ -277,6 +285,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> TaskState:
         """`run`, to be awaited; the event loop goes on meanwhile."""
         options = TaskOptions(
@@ -293,6 +302,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
         )
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
         return TaskState(await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait")), self.logs)
@@ -342,6 +352,7 @@ class App:
         phases: Machine | None = None,
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
+        by: str = "",
     ) -> AbstractContextManager[Block]:
         """Use the Task API in a `with` block, without an agent.
 
@@ -361,6 +372,7 @@ class App:
             phases=phases,
             mock=mock,
             budget=budget,
+            by=by,
             block=True,
         )
         log = self._name(id)
@@ -422,21 +434,44 @@ class App:
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
     ) -> TaskState:
-        """Say whether a call in doubt happened."""
-        freed_keys = answers.freed_by_settling(call, happened)
-        return self._change(id, answers.settle(call, happened, result, by, why), freed_keys)
+        """Say whether a call in doubt happened, and what it gave. It can be corrected until the task goes on."""
+        self._refuse_self(id, "settle", by)
+        tools = self._dispatcher.services.tools
+        decide = answers.settle(call, happened, result, by, why, tools)
+        return self._change(id, decide, answers.keys_of_settling(call, happened))
 
-    def approve(self, id: str, call: str, *, by: str = "", why: str = "", expires: Duration | None = None) -> TaskState:
-        """Consent to a call that waits for it, once, for exactly these arguments; not longer than `expires`."""
+    def approve(
+        self,
+        id: str,
+        call: str,
+        *,
+        bound: str | None = None,
+        by: str = "",
+        why: str = "",
+        expires: Duration | None = None,
+    ) -> TaskState:
+        """Approve a pending call, once, for exactly these arguments; not longer than `expires`.
+
+        `bound` is the digest that was shown with the request (`app.inbox()`): if the arguments have changed since,
+        nothing is approved. Without it, an approval is refused once the arguments have changed.
+        """
+        self._refuse_self(id, "approve", by)
         length = None if expires is None else seconds(expires, "expires")
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
         until_us = deadline_us(self.clock.now_us(), length)
-        return self._change(id, answers.approval(call, True, by, why, until_us))
+        return self._change(id, answers.approval(call, True, by, why, until_us, bound))
 
-    def reject(self, id: str, call: str, *, by: str = "", why: str = "") -> TaskState:
-        """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused."""
-        return self._change(id, answers.approval(call, False, by, why))
+    def reject(self, id: str, call: str, *, bound: str | None = None, by: str = "", why: str = "") -> TaskState:
+        """Refuse a call that waits for approval. The first answer counts, and a refused call stays refused.
+
+        `bound` is the digest that was shown with the request, as for `approve`.
+        """
+        self._refuse_self(id, "reject", by)
+        return self._change(id, answers.approval(call, False, by, why, shown=bound))
+
+    def _refuse_self(self, id: str, verb: str, by: str) -> None:
+        answers.refuse_self(self.logs, names.task_log(id), verb, by)
 
     def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
@@ -452,6 +487,7 @@ class App:
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
+        self._refuse_self(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
@@ -463,8 +499,8 @@ class App:
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
         return self._change(id, lifecycle.cancel(by, why, alone=alone))
 
-    def _change(self, id: str, decide: Decide, freed_keys: FreedKeys | None = None) -> TaskState:
-        return TaskState(change(self.logs, names.task_log(id), decide, freed_keys), self.logs)
+    def _change(self, id: str, decide: Decide, keys: Keys | None = None) -> TaskState:
+        return TaskState(change(self.logs, names.task_log(id), decide, keys), self.logs)
 
     # Writing
 
@@ -709,12 +745,17 @@ class App:
         with open(url, clock=self.clock) as target:
             return copy.verified_copy(self.logs, target.logs, progress)
 
-    def close(self) -> None:
-        """Let go of the store. Closing twice is fine."""
+    def close(self, *, grace: Duration = limits.CLOSE_GRACE_SECONDS) -> None:
+        """Close the store. Tasks under way in other threads stop after their step; closing twice is fine.
+
+        `grace`: how long to wait for their calls. One that takes longer is left in doubt, and this process counts as
+        alive until its thread ends: no other process makes that call again meanwhile. Default 10 s.
+        """
+        is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.long_steps.close()
         self.logs.committer.close()
         self.logs.cache.close()
-        self.store.close(at_work=self._dispatcher.is_at_work)
+        self.store.close(present=not is_idle)
 
     def _before(self, age: Duration | None) -> int | None:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)

@@ -330,11 +330,12 @@ class Store(Protocol):
         """
         ...
 
-    def close(self, *, at_work: bool = False) -> None:
-        """Let go of everything. Closing twice is fine.
+    def close(self, *, present: bool = False) -> None:
+        """Close everything; closing twice is fine. With `present`, this process counts as alive until `depart`."""
+        ...
 
-        `at_work`: this process is still in the middle of something, so nobody is told that it is gone.
-        """
+    def depart(self) -> None:
+        """End the sign of life of this process: what it holds may be taken over."""
         ...
 
 

@@ -331,5 +331,8 @@ class Tenant:
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
         return self.whole.loss(holder, lease)
 
-    def close(self, *, at_work: bool = False) -> None:
-        self.whole.close(at_work=at_work)
+    def close(self, *, present: bool = False) -> None:
+        self.whole.close(present=present)
+
+    def depart(self) -> None:
+        self.whole.depart()

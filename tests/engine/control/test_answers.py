@@ -275,7 +275,7 @@ def test_an_approval_is_bound_to_its_arguments(app, either):
     waiting = app.run(worker, id="t")
     assert (waiting.status, made) == ("waiting", []), "ana agreed to 3, not to 4"
     assert waiting.waiting.on[0]["arguments"] == {"amount": 4}
-    app.approve("t", "pay#1", by="ana")
+    app.approve("t", "pay#1", by="ana", bound=waiting.waiting.on[0]["bound"])
     assert app.run(worker, id="t").result == "paid 4" and made == [4]
 
 
@@ -299,7 +299,7 @@ def test_a_call_that_was_made_and_is_made_again_with_other_arguments_is_asked_fo
     amounts.append(4)
     app.signal("t", "go")
     assert app.run(worker, id="t").waiting.kind == "person" and made == [3]
-    app.approve("t", "pay#1")
+    app.approve("t", "pay#1", bound=next(app.inbox()).bound)
     assert app.run(worker, id="t").result == "paid 4" and made == [3, 4]
 
 

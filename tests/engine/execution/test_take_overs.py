@@ -103,7 +103,7 @@ def test_after_a_presumed_one_it_is_not_believed_undone_before_its_time_limit(
     cut_off("presumed")
     taken_us = clock.now_us()
     waits = app.run(agent, id="t", hold=0)
-    assert (waits.status, waits.waiting.kind, bank.paid) == ("waiting", "timer", [])
+    assert (waits.status, waits.waiting.kind, bank.paid) == ("waiting", "doubt", [])
     assert len(bank.asked) == 1, "that it happened would be believed at once"
     assert claims(app) == ["", "presumed"]
     (doubt,) = doubts(app)

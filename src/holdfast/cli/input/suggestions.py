@@ -37,7 +37,8 @@ def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
         case "question":
             typed = [("answer", (entry.key, "VALUE"), who)]
         case "approval":
-            typed = [("approve", (entry.key,), who), ("reject", (entry.key,), f"{who} --why WHY")]
+            seen = f"--bound {entry.bound} {who}"
+            typed = [("approve", (entry.key,), seen), ("reject", (entry.key,), f"{seen} --why WHY")]
         case "doubt":
             typed = [
                 ("settle", (entry.key,), f"--happened --result JSON {who}"),
@@ -80,6 +81,7 @@ def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
     return {
         **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
         "arguments": entry.arguments,
+        "bound": entry.bound,
         "used": entry.used,
         "of": entry.of,
         "since": iso(entry.since_us),

@@ -59,11 +59,13 @@ from holdfast.core.codec.records import (
 )
 from holdfast.core.codec.secrets import (
     Secret as Secret,
+    hidden_value as hidden_value,
+    reveal as reveal,
+    secret_texts as secret_texts,
 )
 from holdfast.core.codec.values import (
     JSON_NULL as JSON_NULL,
     appended as appended,
-    hidden_value as hidden_value,
     increased as increased,
     messages_value as messages_value,
     pack as pack,

@@ -7,6 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from holdfast.core import limits
+from holdfast.core.codec.secrets import hidden
 from holdfast.core.errors import StepFailed
 from holdfast.core.events import Failure
 
@@ -30,7 +31,7 @@ def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ())
         type=type(error).__qualname__,
         message=hidden(_message(error), secrets),
         traceback=tuple(f"{f.filename}:{f.lineno} in {f.name}: {hidden(f.line or '', secrets)}" for f in theirs),
-        code=str(getattr(error, "code", "")),
+        code=hidden(str(getattr(error, "code", "")), secrets),
         notes=tuple(hidden(str(note), secrets) for note in getattr(error, "__notes__", ())),
         cause=failure(cause, depth + 1, secrets) if cause is not None and deeper else None,
         group=tuple(failure(one, depth + 1, secrets) for one in grouped) if deeper else (),
@@ -50,19 +51,8 @@ def noted(failure: Failure, notes: list[str]) -> Failure:
     return replace(failure, notes=(*failure.notes, *notes)) if notes else failure
 
 
-def hidden(text: str, secrets: tuple[str, ...]) -> str:
-    """Text in which nothing secret can be read."""
-    for secret in secrets:
-        for form in {secret, repr(secret)[1:-1], secret.encode("unicode_escape").decode()}:
-            text = text.replace(form, HIDDEN)
-    return text
-
-
 _OURS = __file__.removesuffix("core/codec/failures.py")
 """Frames of ours say nothing about what went wrong in an agent."""
-
-HIDDEN = "[secret]"
-"""What stands where a secret stood."""
 
 
 def _is_group(error: BaseException) -> bool:

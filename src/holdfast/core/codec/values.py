@@ -23,7 +23,6 @@ from msgspec import Raw
 from holdfast.core import limits
 from holdfast.core.codec.blobs import BlobRef, open_blob, shape
 from holdfast.core.codec.documents import Fetch, MessagesRef, decode_plain, encode, encode_struct, load, plain
-from holdfast.core.codec.failures import HIDDEN
 from holdfast.core.codec.secrets import Secret
 from holdfast.core.errors import NotSerializable
 
@@ -106,33 +105,10 @@ def messages_value(ref: MessagesRef) -> Raw:
     return Raw(b'{"$messages":' + encode_struct(ref) + b"}")
 
 
-# Events
-
-
-# Blobs
-
-
-# Digests
-
-
-# Structs of our own: snapshots, exports
-
-
 def text(value: Any) -> str:
     """A value as JSON text."""
     pack(value)
     return encode(value).decode()
-
-
-# Secrets
-
-
-def hidden_value(raw: Raw, secrets: tuple[str, ...]) -> Raw:
-    """A value in which nothing secret can be read."""
-    data = bytes(raw)
-    for secret in secrets:
-        data = data.replace(encode(secret)[1:-1], HIDDEN.encode())
-    return Raw(data)
 
 
 # What is wrong with a value

@@ -11,6 +11,8 @@ HoldfastError
 ├── StepFailed            a step failed for good, now or when it was recorded
 │   └── ApprovalDenied    a person refused the call, or nobody answered in time
 ├── StepChanged           a recorded step is called with another input
+├── ReplayDiverged        a replay came to a new step, and not back to a recorded one of that name
+├── SelfApproval          an agent, or who acts for it, tried to decide about its own call
 ├── NestedStep            a verb was used inside a step
 ├── EffectConflict        a unique key was used for another call
 ├── UnnamedThread         a verb was used in a bare thread without a name of its own
@@ -67,6 +69,7 @@ from holdfast.core.errors.control import (
     LeaseLost as LeaseLost,
     Stopped as Stopped,
     Suspended as Suspended,
+    UnrecordedCall as UnrecordedCall,
 )
 from holdfast.core.errors.logs import (
     Conflict as Conflict,
@@ -86,6 +89,8 @@ from holdfast.core.errors.steps import (
     NoMock as NoMock,
     NotDone as NotDone,
     NotRecorded as NotRecorded,
+    ReplayDiverged as ReplayDiverged,
+    SelfApproval as SelfApproval,
     StepChanged as StepChanged,
     StepFailed as StepFailed,
     StepNotFound as StepNotFound,

@@ -1,4 +1,4 @@
-"""Control flow, outside the tree of errors (law 11): `except Exception` does not see it."""
+"""Control flow, outside the tree of errors (law 11), which `except Exception` does not see; and a warning."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class Cancelled(BaseException):
 
 class LeaseLost(BaseException):
     """Somebody else has taken the task; nothing more is written here."""
+
+
+class UnrecordedCall(UserWarning):
+    """A tool with an effect was called outside the agent that is running: nothing records the call."""

@@ -66,10 +66,10 @@ class UnnamedThread(HoldfastError):
 
     code = "unnamed-thread"
 
-    def __init__(self, verb: str, why: str) -> None:
+    def __init__(self, verb: str, why: str, hint: str = "") -> None:
         super().__init__(
             f"{verb} was used in a thread of its own {why}",
-            hint="threads have no order a replay could repeat: give each step its own name=, or use task.map",
+            hint=hint or "threads have no order a replay could repeat: give each step its own name=, or use task.map",
             verb=verb,
         )
 
@@ -106,6 +106,35 @@ class ToolExited(HoldfastError):
     """A tool tried to end the process."""
 
     code = "tool-exited"
+
+
+class SelfApproval(HoldfastError):
+    """An agent, or who acts for it, tried to decide about its own call: only a person can."""
+
+    code = "self-approval"
+
+    def __init__(self, verb: str, id: str, why: str) -> None:
+        super().__init__(
+            f"{verb} of task {id!r} was refused: {why}; nothing was decided",
+            hint="let a person decide: holdfast inbox shows what they are asked",
+            task=id,
+            verb=verb,
+        )
+
+
+class ReplayDiverged(HoldfastError):
+    """A replay came to a new step while a recorded one of that name was not asked for: it would be done twice."""
+
+    code = "replay-diverged"
+
+    def __init__(self, key: str, recorded: str) -> None:
+        super().__init__(
+            f"step {key!r} is new, and the agent did not come back to {recorded!r}, which is recorded; it was not done",
+            hint="start branches in the same order on every replay, or give the call a key of its own: key=…; "
+            "@agent(on_change='rerun') does it again",
+            step=key,
+            recorded=recorded,
+        )
 
 
 class StepChanged(HoldfastError):

@@ -1,4 +1,4 @@
-"""Every fact that can be written.
+"""The facts of a task's life, from its creation to its end.
 
 Events are frozen, in the past tense and additive for ever: a new meaning is a new event, a new field has a default.
 An event's kind (its class name in snake case) stands in a column of its own; the rest is the body. A field of type
@@ -24,7 +24,8 @@ class TaskCreated(Event, frozen=True):
     answered by its mock, whoever works on it. A queue may limit how many tasks of one `queue_key` are worked on at a
     time; no worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
-    budget, and the identity of all of it.
+    budget, and the identity of all of it. `key_space` tells the store and the tenant it began in: idempotency keys
+    cover it. Older tasks have none. `by` is who started it, where that was told.
     """
 
     agent: str
@@ -52,6 +53,8 @@ class TaskCreated(Event, frozen=True):
     contract: str = ""
     state_version: int = 0
     mock: bool = False
+    key_space: str = ""
+    by: str = ""
 
 
 class TaskForked(Event, frozen=True):
@@ -195,12 +198,3 @@ class DivergenceAccepted(Event, frozen=True):
 
     by: str = ""
     why: str = ""
-
-
-# Steps and calls
-
-
-# Budgets
-
-
-# Waits

@@ -40,6 +40,8 @@ class AttemptFailed(Event, frozen=True):
     effect: Effect = "idempotent"
     idempotency_key: str = ""
     usage: Usage | None = None
+    maybe_done: bool = False
+    """Whether the attempt may have had its effect: then an approval was used up by it."""
 
 
 class StepCompleted(Event, frozen=True):
@@ -119,12 +121,16 @@ class StepVoided(Event, frozen=True):
 
 
 class StepObserved(Event, frozen=True):
-    """A late answer, kept as an observation and never used as a result."""
+    """A late answer, kept as an observation and never used as a result.
+
+    `ended` says that the thread of an abandoned attempt has come to its end: it sends nothing more.
+    """
 
     key: str
     result: Value | UnsetType = UNSET
     failure: Failure | None = None
     holder: str = ""
+    ended: bool = False
 
 
 class CompensationAdded(Event, frozen=True):

@@ -50,7 +50,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield not_happened(known, "mock")  # a mock was cut off, and the world saw nothing of it
         return
     if known.status == "running":
-        yield from _doubted(surroundings, known, "announced, without an outcome", request.timeout)
+        yield from _doubted(surroundings, known, "announced, without an outcome", request)
         return
     if request.reconcile is not None and surroundings.state.effects != "recorded" and not surroundings.state.mock:
         yield from until((known.announced_us or known.started_us) + int(request.reconcile_after * 1_000_000))
@@ -60,7 +60,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             yield Append((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):
-            if not (yield from _may_still_happen(known)):
+            if not (yield from _may_still_be_sent(known)):
                 yield not_happened(known, "reconcile")
             return
         if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
@@ -69,7 +69,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             return
     policy = request.on_doubt if known.raised is None else request.on_raise
     if policy == "retry" and (known.raised is None or known.attempts < max(request.retry.attempts, 2)):
-        if not (yield from _may_still_happen(known)):
+        if not (yield from _may_still_be_sent(known)):
             yield from _again(known, request)
     elif policy in ("fail", "retry"):
         yield from _give_up(known, request)
@@ -77,25 +77,44 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield Park("doubt")
 
 
-def _doubted(surroundings: Surroundings, known: Step, why: str, timeout: float | None) -> Subflow:
-    """Record that nobody knows what became of a call.
+def _doubted(surroundings: Surroundings, known: Step, why: str, request: StepRequest | None) -> Subflow:
+    """Record that nobody knows what became of a call, and until when somebody may still be at it."""
+    sending_us = 0 if request is None else _sending_until(surroundings, known, request)
+    elsewhere_us = yield from _elsewhere_until(surroundings, known, request)
+    doubted = ev.StepDoubted(key=known.key, why=why, until_us=max(sending_us, elsewhere_us))
+    yield Append((doubted,), decided=True)
 
-    A worker that was only presumed dead may be in the middle of it. So the call is neither believed undone nor repeated
-    before its time limit has passed, or the lease if it has none. That is counted from now, by one clock: the take-over
-    came after the announcement. It is recorded, so that whoever continues later obeys it too.
+
+def _elsewhere_until(surroundings: Surroundings, known: Step, request: StepRequest | None) -> Subflow:
+    """Return until when a worker that was only presumed dead may be in the middle of a call; 0 if there is none.
+
+    Its time limit is over then, or the lease if it has none. That is counted from now, by one clock: the take-over came
+    after the announcement. It is recorded with the doubt, so that whoever continues later obeys it too.
     """
-    until_us, state = 0, surroundings.state
-    if known.last_seq < state.silent_seq:
-        now_us: int = yield Now()
-        until_us = now_us + int((timeout or state.summary.lease_seconds) * 1_000_000)
-    yield Append((ev.StepDoubted(key=known.key, why=why, until_us=until_us),), decided=True)
+    state = surroundings.state
+    if known.last_seq >= state.silent_seq:
+        return 0
+    now_us: int = yield Now()
+    timeout = None if request is None else request.timeout
+    return now_us + int((timeout or state.summary.lease_seconds) * 1_000_000)
 
 
-def _may_still_happen(known: Step) -> Subflow:
-    """Whether another process may have been at a call until now; then it is looked at anew, and asked about again."""
-    if (yield Now()) >= known.until_us:
+def _sending_until(surroundings: Surroundings, known: Step, request: StepRequest) -> int:
+    """Return until when the thread of an attempt that nobody waits for may be at it; 0 if there is none."""
+    if not surroundings.calls.is_sending(known.key):
+        return 0
+    return (known.announced_us or known.started_us) + int(request.abandoned_after * 1_000_000)
+
+
+def _may_still_be_sent(known: Step) -> Subflow:
+    """Wait, if the thread of the attempt, or a worker presumed dead, may still be sending; whether there was need to.
+
+    Until it has ended, or its time is up, the call is neither believed undone nor made again.
+    """
+    now_us: int = yield Now()
+    if now_us >= known.until_us:
         return False
-    yield from until(known.until_us)
+    yield Sleep(known.until_us, "doubt", "an attempt that nobody waits for may still be sending")
     return True
 
 
@@ -105,10 +124,11 @@ def _again(known: Step, request: StepRequest) -> Subflow:
         yield not_happened(known, POLICY)
         return
     now_us: int = yield Now()
-    retry_us = now_us + int(request.retry.delay(known.attempts) * 1_000_000)
+    retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
-    yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
+    failed = ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us, maybe_done=True)
+    yield Append((failed,), decided=True)
 
 
 def _give_up(known: Step, request: StepRequest) -> Subflow:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, Struct
 
-from holdfast.core import events as ev
+from holdfast.core import events as ev, limits
 from holdfast.core.codec import UniqueKey
 from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.retries import Retry
@@ -58,6 +58,13 @@ class Reconcile(Struct, frozen=True, gc=False):
     request: StepRequest
 
 
+class CheckResult(Struct, frozen=True, gc=False):
+    """Compare a result with what the step's function returns; answered with what is wrong, empty if it fits."""
+
+    result: Raw
+    request: StepRequest
+
+
 class Recall(Struct, frozen=True, gc=False):
     """What became of a step in the log this one was forked from; answered with a Step or None."""
 
@@ -78,10 +85,24 @@ class KeyOwner(Struct, frozen=True, gc=False):
     gone: bool = False
 
 
+class AwaitCall(Struct, frozen=True, gc=False):
+    """Wait until no other branch has this call under way."""
+
+    key: str
+
+
+class AwaitReplay(Struct, frozen=True, gc=False):
+    """Wait until other branches have come back to their recorded steps of that name, or can't move any more."""
+
+    name: str
+
+
 class Sleep(Struct, frozen=True, gc=False):
-    """Let time pass until then, or until the log moves. A long sleep suspends the task instead."""
+    """Let time pass until then, or until the log moves. A long sleep suspends the task instead, for that reason."""
 
     until_us: int
+    why: ev.WaitKind = "timer"
+    note: str = ""
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -129,6 +150,9 @@ class AwaitIdle(Struct, frozen=True, gc=False):
 
 Request = (
     Advise
+    | AwaitCall
+    | AwaitReplay
+    | CheckResult
     | Now
     | Append
     | Invoke
@@ -181,6 +205,8 @@ class Outcome(Struct, frozen=True, gc=False):
     started_us: int = 0
     sent: bool = True
     """False if the function said that it would mark its sending, and raised before it did."""
+    abandoned: bool = False
+    """Whether its thread was left behind, and may still be at it."""
 
 
 ErrorTest = Callable[[BaseException], bool]
@@ -191,6 +217,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     """A step somebody wants done."""
 
     name: str
+    key: str = ""
+    """The key that the user gave it; default: its branch, name and occurrence."""
     fn: Callable[..., Any]
     input: Fields
     arguments: dict[str, Any]
@@ -201,6 +229,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     effect: Effect = "idempotent"
     risk: str = ""
     unique: str = ""
+    frees: str = ""
+    """The unique key that is free again when this is done: it undoes the call that took it."""
     undo: str = ""
     approval: bool = False
     approval_seconds: float | None = None
@@ -208,6 +238,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     definite: ErrorTest | None = None
     reconcile: Callable[..., Any] | None = None
     reconcile_after: float = 2.0
+    abandoned_after: float = limits.ABANDONED_SECONDS
+    """How long the thread of an abandoned attempt may still be at it."""
     on_doubt: str = "ask"
     on_raise: str = "ask"
     """`on_doubt` for a call that raised after it may have had its effect."""
@@ -217,6 +249,11 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     on_change: str = "error"
     mock: Any = UNSET
     secrets: tuple[str, ...] = ()
+    """Texts that must not be read in what it returns or raises."""
+    secret_print: Callable[[], str] | None = None
+    """Gives the fingerprint of its secret arguments that an approval is bound to."""
+    old_input: Fields | None = None
+    """Its input as older versions recorded it, if it has secrets: unique keys may be known by it."""
     result: Callable[[Any], Any] | None = None
     is_async: bool = False
     estimate: Usage | None = None
@@ -250,7 +287,7 @@ class Branch:
         return self.path or "."
 
     def key(self, name: str) -> str:
-        """The key of the next step of that name."""
+        """Return the key of the next step of that name."""
         number = self._used[name] = self._used.get(name, 0) + 1
         return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
 
@@ -275,6 +312,34 @@ class Stopping(Protocol):
     asked: bool
 
 
+class Calls(Protocol):
+    """The calls of this execution that can be made once only: which are under way, and which were left behind."""
+
+    def begin(self, key: str, request: StepRequest) -> bool:
+        """A call is announced, and will be made; False if a branch makes one like it, which comes first."""
+        ...
+
+    def like(self, key: str, request: StepRequest) -> str | None:
+        """The key of a call of the same tool with the same arguments that another branch is making."""
+        ...
+
+    def end(self, key: str, *, left_behind: bool = False) -> None:
+        """The call has its outcome, or nobody waits for it any more."""
+        ...
+
+    def is_live(self, key: str) -> bool:
+        """Whether a branch of this execution is making the call."""
+        ...
+
+    def is_left_behind(self, key: str) -> bool:
+        """Whether the branch that made the call went on without its outcome."""
+        ...
+
+    def is_sending(self, key: str) -> bool:
+        """Whether a thread of this process that was left behind is still at it."""
+        ...
+
+
 class Surroundings(Protocol):
     """What flows read: the state as folded so far, and whether anything waits to be written."""
 
@@ -289,6 +354,23 @@ class Surroundings(Protocol):
 
     @property
     def called(self) -> dict[str, StepRequest]: ...
+
+    @property
+    def calls(self) -> Calls: ...
+
+    @property
+    def unclaimed(self) -> dict[str, set[str]]:
+        """Recorded steps that no branch has asked for since the replay began: their keys by name."""
+        ...
+
+    def claim(self, key: str) -> None:
+        """Take a recorded step as asked for."""
+        ...
+
+    @property
+    def replaying(self) -> bool:
+        """Whether branches have recorded results before them."""
+        ...
 
     @property
     def underway(self) -> dict[str, Any]: ...

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import UniqueKey, failures
 from holdfast.core.errors import (
     ApprovalDenied,
@@ -19,6 +19,7 @@ from holdfast.core.errors import (
     NoMock,
     NotDone,
     NotRecorded,
+    ReplayDiverged,
     StepChanged,
     StepFailed,
     Stopped,
@@ -29,7 +30,10 @@ from holdfast.core.events import Event, Fields
 from holdfast.core.flows.doubt import settle, until
 from holdfast.core.flows.requests import (
     Append,
+    AwaitCall,
+    AwaitReplay,
     Branch,
+    CheckResult,
     FindOwner,
     Flow,
     Invoke,
@@ -50,31 +54,31 @@ from holdfast.core.state.shapes import ENDED, State, Step
 
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
-    key = branch.key(request.name)
+    key = request.key or key_of(surroundings, branch, request.name)
     if request.effect == "once":
         surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
         state = surroundings.state
         known = state.steps_of(branch.turn).get(key)
+        if surroundings.replaying:
+            yield from claimed(surroundings, key, known is not None, request.on_change)
         if known is not None and known.done:
             if _changed(known, request):
                 yield Append((ev.StepVoided(key=key, why="its input changed"),), decided=True)
                 continue
+            if known.settled and (yield from _doubted_again(known, request)):
+                continue
             return recorded_result(state, branch, known)
+        if request.key and surroundings.calls.is_live(key):
+            yield AwaitCall(key)  # the same key in two branches: one of them does it, both get its outcome
+            continue
         if request.effect == "once" and known is not None and known.status in ("running", "doubt"):
             yield from settle(surroundings, known, request)
             continue
         if known is not None and known.raised is not None and known.status == "void":
             yield from _definite_failure(known, request)  # it was settled: the call did not happen
             continue
-        refuse_to_begin(surroundings, state, branch, key)
-        if state.summary.deadline_us is not None:
-            yield from before_deadline(state)
-        if state.budget is not None or state.payers:
-            yield from within_budget(surroundings, key, request)
-        if request.effect == "once" and state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
-            continue
-        if request.tool and (yield from _answered_elsewhere(surroundings, key, known, request)):
+        if (yield from _not_now(surroundings, branch, key, known, request)):
             surroundings.underway.pop(key, None)
             continue
         attempt = 1
@@ -82,17 +86,102 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             yield from until(known.retry_us)
             yield from may_begin(surroundings, branch, key)
             attempt = known.attempts + 1
-        try:
-            if request.tool:
-                result = yield from _attempt(surroundings, key, attempt, known, request)
-            else:
-                result = yield from _plain_attempt(key, attempt, request)
-        finally:
-            if surroundings.underway:
-                surroundings.underway.pop(key, None)
+        result = yield from _one_attempt(surroundings, key, attempt, known, request)
         if result is not None:
             branch.last = (key, result)
             return result
+
+
+def _one_attempt(
+    surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest
+) -> Subflow:
+    """Make one attempt, known to other branches while it is under way. Return the value of a deferred record."""
+    left_behind = True
+    try:
+        if request.key and not request.unique:
+            surroundings.calls.begin(key, request)
+        if request.tool:
+            result = yield from _attempt(surroundings, key, attempt, known, request)
+        else:
+            result = yield from _plain_attempt(key, attempt, request)
+        left_behind = False
+    finally:
+        if request.key or request.unique or request.effect == "once":
+            surroundings.calls.end(key, left_behind=left_behind)
+        if surroundings.underway:
+            surroundings.underway.pop(key, None)
+    return result
+
+
+def key_of(surroundings: Surroundings, branch: Branch, name: str) -> str:
+    """Return the key of the next step of that name, in a task of today."""
+    if name[:1] in _NOT_FIRST and surroundings.state.key_space:
+        names.step_name(name)
+    return branch.key(name)
+
+
+_NOT_FIRST = frozenset("~0123456789")
+
+
+def claimed(surroundings: Surroundings, key: str, is_recorded: bool, on_change: str) -> Subflow:
+    """Note that a recorded step was asked for. A new one waits until other branches have come back to theirs.
+
+    A step of that name that nobody came back to would be done again under another key: ReplayDiverged.
+    """
+    surroundings.claim(key)
+    if is_recorded:
+        return
+    name = names.own_name(key)
+    yield AwaitReplay(name)
+    left = surroundings.unclaimed.get(name)
+    if left and on_change != "rerun":
+        raise ReplayDiverged(key, min(left))
+
+
+def _not_now(surroundings: Surroundings, branch: Branch, key: str, known: Step | None, request: StepRequest) -> Subflow:
+    """Whether the step can't be done yet, or need not be: refuse it, wait for others, or take an outcome they have."""
+    state = surroundings.state
+    refuse_to_begin(surroundings, state, branch, key)
+    if state.summary.deadline_us is not None:
+        yield from before_deadline(state)
+    if state.budget is not None or state.payers:
+        yield from within_budget(surroundings, key, request)
+    if request.effect == "once" and state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
+        return True
+    if request.effect == "once" and (yield from _after_one_like_it(surroundings, key, request)):
+        return True
+    return bool(request.tool) and (yield from _answered_elsewhere(surroundings, key, known, request))
+
+
+def _after_one_like_it(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
+    """Whether a call of the same tool with the same arguments is open in the task: that one is settled first.
+
+    One that its branch went on without, as `asyncio.wait_for` does, answers for this one if it happened.
+    """
+    steps = surroundings.state.steps.values()
+    same = (one for one in steps if one.unsettled and one.key != key and one.tool == request.tool)
+    other = next((one for one in same if codec.same_fields(one.input, request.input)), None)
+    live = surroundings.calls.like(key, request)
+    if live is not None:
+        yield AwaitCall(live)
+        return True
+    if other is None:
+        return False
+    yield from settle(surroundings, other, surroundings.called.get(other.key, request))
+    settled = surroundings.state.steps.get(other.key)
+    if settled is not None and settled.done and surroundings.calls.is_left_behind(other.key):
+        yield Append(_again(key, settled, request, other.key), decided=True)
+    return True
+
+
+def _doubted_again(known: Step, request: StepRequest) -> Subflow:
+    """Whether a call was settled with a result that its tool can't have: then it is in doubt again."""
+    wrong: str = "" if known.failure is not None else (yield CheckResult(known.result, request))
+    if not wrong:
+        return False
+    why = f"it was settled as happened, but {wrong}"
+    yield Append((ev.StepDoubted(key=known.key, why=why),), decided=True)
+    return True
 
 
 def recorded_result(state: State, branch: Branch, known: Step) -> Raw:
@@ -160,22 +249,30 @@ def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | N
         outcome = yield act
     assert outcome is not None
     if outcome.value is not None:
-        deferred = request.effect in ("read", "idempotent") and not request.unique
-        answer = yield Append((completed(outcome),), deferred=deferred)
+        freed_keys = (request.frees,) if request.frees else ()
+        deferred = request.effect in ("read", "idempotent") and not request.unique and not freed_keys
+        answer = yield Append((completed(outcome),), freed_keys=freed_keys, deferred=deferred)
         return outcome.value if answer == "deferred" else None
-    if outcome.timed_out and request.effect == "once":
-        yield Append((ev.StepDoubted(key=key, why="no answer in time"),))
-        return None
     assert outcome.error is not None
-    if request.effect == "once" and not is_definite(outcome, request):
+    if request.effect == "once" and (outcome.timed_out or not is_definite(outcome, request)):
+        yield from _doubt(key, outcome, request)
+    else:
+        ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
+        yield from _after_failure(outcome.error, ended, request, sent=outcome.sent)
+    return None
+
+
+def _doubt(key: str, outcome: Outcome, request: StepRequest) -> Subflow:
+    """Record that nobody knows whether a call happened: it did not answer in time, or it raised."""
+    if outcome.timed_out:
+        now_us: int = yield Now()
+        until_us = now_us + int(request.abandoned_after * 1_000_000) if outcome.abandoned else 0
+        yield Append((ev.StepDoubted(key=key, why="no answer in time", until_us=until_us),))
+    else:
+        assert outcome.error is not None
         failure = failures.failure(outcome.error, secrets=request.secrets)
         why = f"it raised {failure.type}, and may have happened"
         yield Append((ev.StepDoubted(key=key, why=why, failure=failure, usage=outcome.usage),))
-        return None
-    yield from _after_failure(
-        outcome.error, {**ended, "usage": outcome.usage, "started_us": outcome.started_us}, request, sent=outcome.sent
-    )
-    return None
 
 
 def _identity(state: State, key: str, known: Step | None, request: StepRequest) -> dict[str, Any]:
@@ -225,13 +322,18 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
             yield Append()
         return True
     event = ev.StepStarted(**same, attempt=attempt, unique=request.unique, risk=request.risk, undo=request.undo)
+    if not surroundings.calls.begin(event.key, request):  # before others can see the announcement
+        return False
     if not request.unique:
         return (yield Append((event,), decided=True))
-    place = _place(surroundings.state, same["key"])
+    place = _place(surroundings.state, event.key)
     keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, _fingerprint(request)),)
     answer = yield Append((event,), decided=True, unique_keys=keys)
     if isinstance(answer, KeyTaken):
+        surroundings.calls.end(event.key)
         if not (yield from _key_may_be_taken(surroundings, place, same, request)):
+            return False
+        if not surroundings.calls.begin(event.key, request):
             return False
         answer = yield Append((event,), decided=True, unique_keys=keys, freed_keys=(request.unique,))
     return answer is True
@@ -243,7 +345,7 @@ def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, An
     if owned is None:
         return True
     owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
-    if owned.take.input_hash != _fingerprint(request):
+    if owned.take.input_hash not in _fingerprints(request):
         raise EffectConflict(request.unique, owner, "which has other arguments")
     if (owned.take.log, owned.take.step) == (surroundings.state.summary.id, place):
         return True
@@ -351,11 +453,12 @@ def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
 
 def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """Whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
-    bound = idempotency_key(surroundings.state, key, request)
+    bound = _bound(surroundings.state, key, request)
     known = surroundings.state.approvals.get(key)
     now_us: int = yield Now()
     if known is not None and known.bound == bound:
-        if known.status == "used" or (known.status == "given" and (known.until_us is None or now_us < known.until_us)):
+        covers = known.status == "given" or (known.status == "used" and request.effect != "once")
+        if covers and (known.until_us is None or now_us < known.until_us):
             return True
         if known.status == "refused":
             who = f"{known.by} refused" if known.by else "nobody approved it"
@@ -378,6 +481,13 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
     }
     yield Append((ev.ApprovalAsked(**asked, input=request.input, wake_us=wake_us),), decided=True)
     return False
+
+
+def _bound(state: State, key: str, request: StepRequest) -> str:
+    """What an approval is bound to: the call with its arguments, the secret ones too."""
+    call = idempotency_key(state, key, request)
+    is_old = not state.key_space  # there the arguments cover their secrets
+    return call if request.secret_print is None or is_old else f"{call}:{request.secret_print()}"
 
 
 def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int) -> Subflow:
@@ -426,10 +536,11 @@ def earliest(*times: int | None) -> int | None:
 
 
 def idempotency_key(state: State, key: str, request: StepRequest) -> str:
-    """A key that stays the same however often a call is tried: task, step, tool and arguments."""
+    """A key that stays the same however often a call is tried: task, step, tool, arguments, and the key space."""
     if not request.tool:
         return ""
-    return f"{state.summary.id}:{_place(state, key)}:{request.tool}:{_fingerprint(request)[:16]}"
+    covered = {"space": state.key_space, "input": request.input} if state.key_space else request.input
+    return f"{state.summary.id}:{_place(state, key)}:{request.tool}:{codec.fingerprint(covered)[:16]}"
 
 
 def _place(state: State, key: str) -> str:
@@ -438,6 +549,12 @@ def _place(state: State, key: str) -> str:
 
 def _fingerprint(request: StepRequest) -> str:
     return codec.fingerprint(request.input)
+
+
+def _fingerprints(request: StepRequest) -> set[str]:
+    """What a call may be known by: a key taken by an older version covers fingerprints of secrets."""
+    inputs = (request.input, request.old_input or request.input)
+    return {codec.fingerprint(one) for one in inputs}
 
 
 def _changed(known: Step, request: StepRequest) -> bool:

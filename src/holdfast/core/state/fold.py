@@ -13,6 +13,7 @@ from holdfast.core.codec import Stored
 from holdfast.core.events import Event
 from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
+from holdfast.core.state.fold_knowledge import with_actor
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
 from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
 
@@ -87,6 +88,7 @@ def _begin(state: State | None, log: str, event: Event, at_us: int) -> State:
                 summary=first_summary(log, event, at_us),
                 log_created_us=at_us,
                 phase=(event.phases or DEFAULT).start,
+                actors=with_actor((), event.by),
                 **{name: getattr(event, name) for name in _FROM_CREATION},
             )
         case _:
@@ -96,7 +98,7 @@ def _begin(state: State | None, log: str, event: Event, at_us: int) -> State:
 
 _FROM_CREATION = (
     *("input", "seed", "salt", "version", "stages", "goal", "block", "budget", "payers"),
-    *("phases", "constraints", "risks", "contract", "state_version"),
+    *("phases", "constraints", "risks", "contract", "state_version", "key_space"),
 )
 
 
@@ -106,6 +108,7 @@ def _forked(state: State, log: str, event: ev.TaskForked, at_us: int) -> State:
     fork.summary = forked_summary(state.summary, log, event, at_us)
     fork.seed = event.seed or state.seed
     fork.effects = event.effects
+    fork.actors = with_actor(state.actors, event.by)
     fork.log_created_us = at_us
     fork.result, fork.failure, fork.cancel = UNSET, None, None
     fork.forked_from, fork.forked_at = event.parent, event.at
@@ -155,7 +158,7 @@ def _step_completed(state: State, event: ev.StepCompleted, seq: int, at_us: int)
         budget.spend(state, event.usage)
     undo = event.undo or (begun.undo if begun is not None else "")
     if undo:
-        _to_undo(state, event, undo, event.result)
+        _to_undo(state, event, undo, event.result, unique=begun.unique if begun is not None else "")
     if event.source and state.maybe_done:
         state.maybe_done.pop(event.source, None)  # it has been handed over
     if state.approvals:
@@ -179,10 +182,18 @@ def _step_started(state: State, event: ev.StepStarted, seq: int, at_us: int) -> 
     _use_approval(state, event.key)
 
 
-def _to_undo(state: State, step: Step | ev.StepCompleted, name: str, result: Raw, *, maybe_done: bool = False) -> None:
+def _to_undo(
+    state: State,
+    step: Step | ev.StepCompleted,
+    name: str,
+    result: Raw,
+    *,
+    maybe_done: bool = False,
+    unique: str = "",
+) -> None:
     """Something was done, or may have been, that can be undone. The list outlives the turn, and a rollback too."""
     place = _address(state, step.key)
-    state.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result, maybe_done))
+    state.undo.append(Undo(name, place, step.tool, step.idempotency_key, step.input, result, maybe_done, unique))
 
 
 def _address(state: State, key: str) -> str:
@@ -195,7 +206,16 @@ def _use_approval(state: State, key: str) -> None:
         state.approvals[key] = replace(approval, status="used")
 
 
+def _give_approval_back(state: State, key: str) -> None:
+    """The attempt that used an approval had no effect: it covers the next one."""
+    approval = state.approvals.get(key)
+    if approval is not None and approval.status == "used":
+        state.approvals[key] = replace(approval, status="given")
+
+
 def _attempt_failed(state: State, event: ev.AttemptFailed, seq: int, at_us: int) -> None:
+    if state.approvals and not event.maybe_done:
+        _give_approval_back(state, event.key)
     begun = state.steps.get(event.key)
     budget.failed(state, begun, event, at_us)
     if begun is None:
@@ -233,35 +253,57 @@ def _step_failed(state: State, event: ev.StepFailed, seq: int, at_us: int) -> No
             place = _address(state, failed.key)
             state.maybe_done[place] = replace(failed, key=place)
         elif event.undo:
-            _to_undo(state, failed, event.undo, codec.JSON_NULL, maybe_done=True)
+            _to_undo(state, failed, event.undo, codec.JSON_NULL, maybe_done=True, unique=failed.unique)
 
 
 def _step_doubted(state: State, event: ev.StepDoubted, seq: int, at_us: int) -> None:
     step = state.steps.get(event.key)
     if step is not None:
+        _unsettle(state, step)
         doubt: dict[str, Any] = {"raised": event.failure or step.raised, "until_us": max(event.until_us, step.until_us)}
-        state.steps[event.key] = replace(step, status="doubt", last_seq=seq, **doubt)
+        state.steps[event.key] = replace(step, status="doubt", last_seq=seq, settled=False, **doubt)
     if event.usage is not None:
         budget.spend(state, event.usage)
 
 
 def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> None:
-    if event.key in state.maybe_done:
+    settled = state.steps.get(event.key)
+    if event.key in state.maybe_done and (settled is None or not settled.open):
         _settle_failed(state, state.maybe_done.pop(event.key), event, seq, at_us)
         return
-    settled = state.steps.get(event.key)
     if settled is None:
         return  # its announcement was erased
+    _unsettle(state, settled)
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
-        state.steps[event.key] = replace(settled, status="completed", last_seq=seq, ended_us=at_us, result=result)
+        done: dict[str, Any] = {"last_seq": seq, "ended_us": at_us, "result": result, "settled": True}
+        done |= {"failure": None, "maybe_done": False}
+        state.steps[event.key] = replace(settled, status="completed", **done)
         state.steps_done += 1
         state.calls_done += 1
         if settled.undo:
-            _to_undo(state, settled, settled.undo, result)
+            _to_undo(state, settled, settled.undo, result, unique=settled.unique)
     else:
         raised = None if event.by == POLICY else settled.raised
-        state.steps[event.key] = replace(settled, status="void", last_seq=seq, ended_us=at_us, raised=raised)
+        void: dict[str, Any] = {"last_seq": seq, "ended_us": at_us, "raised": raised, "settled": True}
+        state.steps[event.key] = replace(settled, status="void", **void)
+        if event.by != POLICY:
+            _give_approval_back(state, event.key)
+
+
+def _unsettle(state: State, step: Step) -> None:
+    """A settlement is corrected: what followed from the first one is taken back."""
+    if step.settled and step.status == "completed":
+        state.steps_done -= 1
+        state.calls_done -= 1
+        place = _address(state, step.key)
+        state.undo = [one for one in state.undo if one.step != place]
+
+
+def _step_observed(state: State, event: ev.StepObserved, seq: int, at_us: int) -> None:
+    step = state.steps.get(event.key)
+    if event.ended and step is not None and step.until_us:
+        state.steps[event.key] = replace(step, until_us=0)
 
 
 def _settle_failed(state: State, failed: Step, event: ev.StepSettled, seq: int, at_us: int) -> None:
@@ -271,7 +313,7 @@ def _settle_failed(state: State, failed: Step, event: ev.StepSettled, seq: int, 
         done = replace(failed, status="completed", last_seq=seq, ended_us=at_us, result=result, failure=None)
         state.maybe_done[failed.key] = done
         if failed.undo:
-            _to_undo(state, failed, failed.undo, result)
+            _to_undo(state, failed, failed.undo, result, unique=failed.unique)
 
 
 def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> None:
@@ -291,6 +333,7 @@ def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> 
 
 def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
     """What the agent sees at first is what was known when somebody first took the task."""
+    state.claimed_seq = seq
     if not state.begun:
         state.begun = seq
         _pin(state, event.pins)
@@ -354,7 +397,10 @@ def _approval_asked(state: State, event: ev.ApprovalAsked, seq: int, at_us: int)
     copied = ("key", "name", "bound", "tool", "risk", "input", "wake_us")
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
     given = {name: getattr(event, name) for name in copied}
-    state.approvals[event.key] = Approval(**given, prompt=prompt, status="asked", seq=seq, asked_us=at_us)
+    before = state.approvals.get(event.key)
+    changed = before is not None and (before.changed or before.bound != event.bound)
+    asked: dict[str, Any] = {"prompt": prompt, "status": "asked", "seq": seq, "asked_us": at_us, "changed": changed}
+    state.approvals[event.key] = Approval(**given, **asked)
 
 
 def _approval_given(state: State, event: ev.ApprovalGiven, seq: int, at_us: int) -> None:
@@ -396,7 +442,12 @@ def _signal_received(state: State, event: ev.SignalReceived, seq: int, at_us: in
 def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -> None:
     state.result, state.failure, state.cancel = UNSET, None, None
     ended_it = state.steps.pop(event.void, None)
+    approval = state.approvals.get(event.void)
+    if approval is not None and approval.status == "used":
+        safe = ended_it is not None and ended_it.safe
+        state.approvals[event.void] = replace(approval, status="given" if safe else "expired")
     if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
+        state.maybe_done.pop(_address(state, event.void), None)
         state.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 
 
@@ -450,6 +501,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.StepFailed: _step_failed,
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
+    ev.StepObserved: _step_observed,
     ev.StepVoided: lambda state, e, seq, at: _drop(state.steps, e.key),
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,

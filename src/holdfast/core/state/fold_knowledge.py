@@ -90,9 +90,15 @@ def _join(state: State, seq: int) -> None:
         state.joint = (state.joint[0], seq)
 
 
+def with_actor(actors: tuple[str, ...], by: str) -> tuple[str, ...]:
+    """Return the actors of a task, with one more if it came through MCP."""
+    return (*actors, by) if by.startswith("mcp:") and by not in actors else actors
+
+
 def _state_patched(state: State, event: ev.StatePatched, seq: int, at_us: int) -> None:
     _join(state, seq)
     _under(state, event.state_version)
+    state.actors = with_actor(state.actors, event.by)
     patch = event.patch
     for fact in patch.append_facts:
         _learn(state, fact.key, Fact(fact.value, fact.source, at_us))

@@ -11,11 +11,11 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, names, phases
+from holdfast.core import codec, events as ev, limits, names, phases
 from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import KIND, Event
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import State, Step
+from holdfast.core.state.shapes import Approval, State, Step
 from holdfast.core.state.summary import ROLLED_BACK
 from holdfast.core.wording import verb_of
 
@@ -46,6 +46,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
 
     Later steps are void, but a call that touched the world keeps its outcome under its key: it is not made again.
     """
+    refuse_undone(now, "rolled back")
     doubt = next((step for step in now.steps.values() if step.unsettled), None)
     if doubt is not None:
         under_way = doubt.status == "running"
@@ -71,6 +72,13 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
         if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):
             back.kept[step.idempotency_key] = step
     return back
+
+
+def refuse_undone(now: State, what: str, hint: str = "start it anew under another id") -> None:
+    """Refuse to build on results that were undone since."""
+    if now.undoing:
+        message = f"task {now.summary.id!r} was compensated and can't be {what}: it would build on what was undone"
+        raise InvalidEvent(message, hint=hint, id=now.summary.id)
 
 
 # The rules
@@ -139,7 +147,8 @@ def _attempt_failed(state: State, event: ev.AttemptFailed) -> None:
 
 def _step_doubted(state: State, event: ev.StepDoubted) -> None:
     step = state.steps.get(event.key)
-    _refuse(step is None or not step.open, f"step {event.key!r} is not under way")
+    again = step is not None and step.settled and step.status == "completed"
+    _refuse(step is None or not (step.open or again), f"step {event.key!r} is not under way")
 
 
 def _step_settled(state: State, event: ev.StepSettled) -> None:
@@ -148,10 +157,15 @@ def _step_settled(state: State, event: ev.StepSettled) -> None:
     if failed is not None and failed.status == "failed":
         return
     _refuse(
-        step is None or not step.open,
+        step is None or not (step.open or may_correct(state, step)),
         f"step {event.key!r} is not in doubt",
-        "only a call in doubt is settled",
+        "only a call in doubt is settled; a settlement can be corrected until the task goes on",
     )
+
+
+def may_correct(state: State, step: Step) -> bool:
+    """Whether a settlement can be corrected: the task has not gone on since, so nothing was built on it."""
+    return step.settled and state.claimed_seq < step.last_seq and state.summary.status in ("pending", "waiting")
 
 
 def _step_voided(state: State, event: ev.StepVoided) -> None:
@@ -214,6 +228,12 @@ def _approval_asked(state: State, event: ev.ApprovalAsked) -> None:
     again = asked is not None and asked.status in ("asked", "refused") and asked.bound == event.bound
     _refuse(again, f"approval of {event.key!r} was asked for already")
     _refuse(event.key in state.waits, f"{event.key!r} is taken by a wait")
+
+
+def bound_digest(asked: Approval) -> str:
+    """Return what a person says who approves: it stands for the call and the arguments they were shown."""
+    told = [asked.bound, asked.key, bytes(asked.prompt).decode()]
+    return codec.fingerprint(told)[: limits.BOUND_LENGTH]
 
 
 def _approval_answered(state: State, event: ev.ApprovalGiven | ev.ApprovalRefused) -> None:

@@ -15,7 +15,7 @@ from holdfast.core.codec import Summary
 from holdfast.core.events import Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.phases import Moves
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Changes when the same events fold to something else; older snapshots are then ignored."""
 
 ENDED = ("completed", "failed", "cancelled")
@@ -52,6 +52,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     raised: Failure | None = None
     until_us: int = 0
     maybe_done: bool = False
+    settled: bool = False
 
     @property
     def unsettled(self) -> bool:
@@ -103,7 +104,7 @@ class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
 
     key: str
     name: str
-    status: Literal["asked", "given", "refused", "used"]
+    status: Literal["asked", "given", "refused", "used", "expired"]
     bound: str
     seq: int
     asked_us: int
@@ -115,6 +116,8 @@ class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
     until_us: int | None = None
     by: str = ""
     why: str = ""
+    changed: bool = False
+    """Whether it was asked for under this key before, for other arguments."""
 
 
 class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -127,6 +130,7 @@ class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
     input: Fields = {}
     result: Raw = codec.JSON_NULL
     maybe_done: bool = False
+    unique: str = ""
 
 
 class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -259,6 +263,10 @@ class State(Struct, omit_defaults=True, kw_only=True):
     wait_note: str = ""
     divergence: Divergence | None = None
     maybe_done: dict[str, Step] = {}
+    key_space: str = ""
+    claimed_seq: int = 0
+    actors: tuple[str, ...] = ()
+    """Who started, forked or patched the task through MCP: none of them may approve its calls."""
 
     @property
     def mock(self) -> bool:

@@ -56,7 +56,7 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             return {"status": "pending", "holder": None, "wake_us": event.wake_us}
         case ev.TaskSuspended():
             return {"status": "waiting", "waiting": event.why, "wake_us": event.wake_us, "holder": None}
-        case ev.SignalReceived(unawaited=True):
+        case ev.SignalReceived(unawaited=True) | ev.StepObserved(ended=False):
             return {}
         case ev.TaskDiverged():
             frozen = {"status": "waiting", "waiting": "diverged", "wake_us": None, "holder": None}
@@ -71,6 +71,7 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             | ev.ApprovalGiven()
             | ev.ApprovalRefused()
             | ev.BudgetRaised()
+            | ev.StepObserved()
         ):
             awake = summary.status == "waiting" and summary.waiting != "diverged"  # that ends when somebody says so
             return {"status": "pending", "waiting": None, "wake_us": None} if awake else {}
@@ -98,7 +99,7 @@ SUMMARISED = frozenset[type[Event]](
         *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
         *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
         *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
-        *(ev.TaskDiverged, ev.DivergenceAccepted),
+        *(ev.TaskDiverged, ev.DivergenceAccepted, ev.StepObserved),
     )
 )
 """After these events a list may show something else."""

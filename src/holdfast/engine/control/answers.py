@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
 from holdfast.core import codec, events as ev
-from holdfast.core.errors import InvalidEvent, TaskFinished
+from holdfast.core.codec import UniqueKey
+from holdfast.core.errors import InvalidEvent, InvalidInput, InvalidValue, SelfApproval, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.state.fold import address
-from holdfast.core.state.shapes import State, Step
-from holdfast.engine.control.change import Decide, FreedKeys
+from holdfast.core.state.rules import bound_digest, may_correct
+from holdfast.core.state.shapes import Approval, State, Step
+from holdfast.engine.control.change import Decide, Keys
+from holdfast.engine.definitions.call import BODY, CALLER
+from holdfast.engine.definitions.tool import Tool
+from holdfast.engine.logs.logs import Logs
 
 
 def here(state: State, key: str) -> str:
@@ -67,8 +72,8 @@ def _other_verb(state: State, name: str) -> str:
     return ""
 
 
-def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
-    """Say whether a call in doubt happened."""
+def settle(call: str, happened: bool, result: Any, by: str, why: str, tools: Mapping[str, Tool]) -> Decide:
+    """Say whether a call in doubt happened. Its result must be one that its tool can have, where that is known."""
     packed = codec.pack(result, "the result") if happened else UNSET
 
     def decide(state: State) -> Sequence[Event]:
@@ -76,44 +81,99 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str) -> Decide:
         if step is None:
             doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
             raise InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
+        if happened and step.tool in tools:
+            _refuse_unfit(tools[step.tool], result)
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide
 
 
+def _refuse_unfit(tool: Tool, result: Any) -> None:
+    try:
+        tool.parameters.result(codec.as_json(result))
+    except InvalidInput as error:
+        raise InvalidValue(
+            f"{tool.name!r} can't have given {result!r}: {error.message}", hint="give its result: result=…"
+        ) from None
+
+
 def _unsettled(state: State, call: str) -> tuple[str, Step | None]:
-    """The call in doubt of that name, or the one that failed and may have happened; under the key it is kept by."""
+    """The call in doubt of that name, or one that failed and may have happened, or whose settlement can be corrected.
+
+    It is given with the key it is kept by.
+    """
     key = here(state, call)
     step = state.steps.get(key)
-    if step is not None and step.status == "doubt":
+    if step is not None and (step.status == "doubt" or may_correct(state, step)):
         return key, step
     place = address(state.turn, key) if state.turn else key
     failed = state.maybe_done.get(place)
     return place, failed if failed is not None and failed.status == "failed" else None
 
 
-def freed_by_settling(call: str, happened: bool) -> FreedKeys:
-    """A call that did not happen gives its unique key back."""
+def keys_of_settling(call: str, happened: bool) -> Keys:
+    """A call that did not happen gives its unique key back; one that did after all takes it again."""
 
-    def freed_keys(state: State) -> tuple[str, ...]:
-        _, step = _unsettled(state, call)
-        return (step.unique,) if step is not None and step.unique and not happened else ()
+    def keys(state: State) -> tuple[tuple[UniqueKey, ...], tuple[str, ...]]:
+        key, step = _unsettled(state, call)
+        if step is None or not step.unique:
+            return (), ()
+        if not happened:
+            return (), (step.unique,)
+        if step.status != "void":
+            return (), ()
+        place = address(state.turn, key) if state.turn else key
+        return (UniqueKey(step.unique, state.summary.id, place, codec.fingerprint(step.input)),), ()
 
-    return freed_keys
+    return keys
 
 
-def approval(call: str, given: bool, by: str, why: str, until_us: int | None = None) -> Decide:
-    """Consent to a call, or refuse it; the call is named by its key, or by its tool if only one is asked for."""
+def approval(
+    call: str, given: bool, by: str, why: str, until_us: int | None = None, shown: str | None = None
+) -> Decide:
+    """Approve a call, or refuse it; the call is named by its key, or by its tool if only one is asked for.
+
+    `shown` is the digest of what the person was shown. Without one, nothing is decided once the arguments changed.
+    """
 
     def decide(state: State) -> Sequence[Event]:
         key = _asked(state, call)
         known = state.approvals.get(key)
         bound = "" if known is None else known.bound
+        if known is not None and known.status == "asked":
+            _refuse_unseen(known, shown)
         if given:
             return (ev.ApprovalGiven(key=key, bound=bound, by=by, why=why, until_us=until_us),)
         return (ev.ApprovalRefused(key=key, bound=bound, by=by, why=why),)
 
     return decide
+
+
+def _refuse_unseen(asked: Approval, shown: str | None) -> None:
+    """Refuse a decision about arguments that the person has not seen."""
+    digest = bound_digest(asked)
+    look = f"look at its arguments again, and give bound={digest!r} with them: app.inbox(), holdfast inbox"
+    if shown is not None and shown not in (digest, asked.bound):
+        raise InvalidEvent(f"what was shown as {asked.key!r} is not what it asks for now", hint=look)
+    if shown is None and asked.changed:
+        raise InvalidEvent(f"the arguments of {asked.key!r} have changed since it was first asked for", hint=look)
+
+
+def refuse_self(logs: Logs, id: str, verb: str, by: str) -> None:
+    """Refuse a decision that an agent makes about a task, or who acts for one: a person decides."""
+    caller, body = CALLER.get(), BODY.get()
+    if caller is not None or body is not None:
+        where = "an agent's body" if caller is None else f"step {caller.call.step!r}"
+        raise SelfApproval(verb, id, f"it was called from {where}")
+    task: str | None = id
+    while by and task is not None:
+        state = logs.load(task).state
+        known = {state.summary.agent: "is its agent", state.summary.holder: "is its worker"}
+        known |= dict.fromkeys(state.actors, "started or changed it through MCP")
+        if by in known:
+            parent = "" if task == id else f" (its parent {task!r})"
+            raise SelfApproval(verb, id, f"{by!r} {known[by]}{parent}")
+        task = state.summary.parent
 
 
 def _asked(state: State, call: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.core import events as ev, limits
-from holdfast.core.codec import Write
+from holdfast.core.codec import UniqueKey, Write
 from holdfast.core.errors import Conflict, TaskCollected
 from holdfast.core.events import Event
 from holdfast.core.state import budget
@@ -16,10 +16,11 @@ from holdfast.engine.logs.logs import Logs
 Decide = Callable[[State], Sequence[Event]]
 
 
-FreedKeys = Callable[[State], tuple[str, ...]]
+Keys = Callable[[State], tuple[tuple[UniqueKey, ...], tuple[str, ...]]]
+"""Gives the unique keys that a change takes, and those that it frees."""
 
 
-def change(logs: Logs, id: str, decide: Decide, freed_keys: FreedKeys | None = None) -> Log:
+def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None) -> Log:
     """Append what a decision about the present state asks for. If the log moves meanwhile, decide again."""
     log = logs.load(id)
     for _ in range(limits.MAX_APPEND_TRIES):
@@ -31,7 +32,8 @@ def change(logs: Logs, id: str, decide: Decide, freed_keys: FreedKeys | None = N
             if log.state.payers:
                 told = list(budget.shares(log.state, events))
                 also += tuple(logs.write_at_head(one, told, log.state.salt) for one in log.state.payers if told)
-            log.append(events, freed_keys=() if freed_keys is None else freed_keys(log.state), also=also)
+            taken, freed = ((), ()) if keys is None else keys(log.state)
+            log.append(events, unique_keys=taken, freed_keys=freed, also=also)
             log.remember()
         except Conflict:
             log.refresh()

@@ -46,6 +46,6 @@ def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None
 
 def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:
     """Keep an answer nobody waited for any more. If even that is not possible, it is as if it had never come."""
-    late = ev.StepObserved(key=key, result=UNSET if result is None else result, failure=failure)
+    late = ev.StepObserved(key=key, result=UNSET if result is None else result, failure=failure, ended=True)
     with contextlib.suppress(HoldfastError):
         change(logs, id, lambda state: (late,))

@@ -61,15 +61,15 @@ class Agent:
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
         self.retry = as_retry(retries)
-        self.loop, self.max_turns, self.undoers = loop, max_turns, _undoers(tools)
+        self.loop, self.max_turns = loop, max_turns
+        self.tools, self.undoers = tuple(tools), _undoers(tools)
         self.checkpoint = one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version, self.accepts = version, _versions(version, accepts)
-        self.on_change = one_of(on_change, OnChange, "on_change")
+        self.on_change, self.is_async = one_of(on_change, OnChange, "on_change"), self.parameters.is_async
         self.risks = _levels(required_for_risk_levels)
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
         self.budget = None if budget is None else limits_of(budget)
-        self.is_async = self.parameters.is_async
         self.states = _states(self.name, state, state_version)
         self.__doc__ = fn.__doc__
         self._check(fn)

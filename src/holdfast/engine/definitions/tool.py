@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal, get_args, overload
 
@@ -10,10 +10,11 @@ from msgspec import UNSET
 
 from holdfast.core import limits, names
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, NestedStep
 from holdfast.core.events import Effect
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
+from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
 from holdfast.engine.definitions.signature import Parameters, name_of
 
 OnDoubt = Literal["ask", "fail", "retry"]
@@ -22,7 +23,7 @@ Errors = Sequence[type[BaseException]] | Callable[[BaseException], bool]
 
 
 class Tool:
-    """A function with a declared effect on the world. Calling it calls the function."""
+    """A function with a declared effect on the world. In an agent's body, calling it is a durable call."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Tool:
         timeout: Duration | None = None,
         reconcile: Callable[..., Any] | None = None,
         reconcile_after: Duration = 2.0,
+        abandoned_after: Duration | None = None,
         compensate: Callable[..., Any] | None = None,
         unique: str = "",
         on_doubt: OnDoubt | None = None,
@@ -51,9 +53,11 @@ class Tool:
         in `retry_on`, which are also tried again; each is a list of exceptions or a function of one. With
         `marks_sending`, errors raised before `with holdfast.sending():` mean that too. A call in doubt is looked up
         with `reconcile`, not before `reconcile_after`; if that can't tell, `on_doubt` decides: "ask" a person (the
-        default), "fail" or "retry". A tool that declares no effect fails after an error. `compensate` undoes a call
-        when its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact`
-        stay out of the log. `mock` answers for it in mock tasks.
+        default), "fail" or "retry". A tool that declares no effect fails after an error. After a `timeout`, the thread
+        of a `def` tool may still be sending: for `abandoned_after` (10 timeouts, at least 60 s) the call is neither
+        taken for undone nor made again, unless the thread ends before. `compensate` undoes a call when its task fails.
+        `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact` stay out of the log.
+        `mock` answers for it in mock tasks.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
@@ -64,16 +68,21 @@ class Tool:
         self.definite = error_test(definite, f"definite= of {self.name!r}")
         self.marks_sending = marks_sending
         self._declare(effect, on_doubt)
-        limit = limits.TRANSACTION_SECONDS if timeout is None and effect == "transaction" else timeout
-        self.timeout = None if limit is None else seconds(limit, "timeout")
+        self._limit(timeout, abandoned_after)
         self.reconcile, self.compensate = reconcile, compensate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
-        self.unique = unique
-        self.redact = frozenset(redact)
-        self.mock = mock
-        self.is_async = self.parameters.is_async
-        self.__doc__ = fn.__doc__
+        self.unique, self._in_unique = unique, _fields_of(unique)
+        self.redact, self.mock = frozenset(redact), mock
+        self.is_async, self.__doc__ = self.parameters.is_async, fn.__doc__
         self._check()
+
+    def _limit(self, timeout: Duration | None, abandoned_after: Duration | None) -> None:
+        """Set how long an attempt may take, and how long the thread of one that took longer may still be at it."""
+        is_transaction = self.effect == "transaction"
+        limit = limits.TRANSACTION_SECONDS if timeout is None and is_transaction else timeout
+        self.timeout = None if limit is None else seconds(limit, "timeout")
+        patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
+        self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
 
     def _declare(self, effect: Effect | None, on_doubt: OnDoubt | None) -> None:
         """Set what it does to the world. A tool that declares no effect is `once`, and fails when it raises."""
@@ -96,9 +105,7 @@ class Tool:
         if self.compensate is not None:
             undo_name(self.compensate)
         known = self.parameters.names
-        named = [field for _, field, _, _ in Formatter().parse(self.unique) if field] if self.unique else []
-        fields = {field.split(".")[0].split("[")[0] for field in named}
-        for what, given in (("redact", self.redact), ("unique", fields)):
+        for what, given in (("redact", self.redact), ("unique", self._in_unique)):
             unknown = sorted(set(given) - known) if known is not None else []
             if unknown:
                 raise InvalidValue(
@@ -112,6 +119,18 @@ class Tool:
             raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """In an agent's body: make a durable call, as `task.call` does. Elsewhere: call the function.
+
+        Inside a step only a tool that reads can be called; `tool.fn` is always the plain function.
+        """
+        caller, body = CALLER.get(), BODY.get()
+        if caller is not None:
+            if self.effect != "read":
+                raise NestedStep(f"{self.name}()", caller.call.step)
+        elif body is not None:
+            return body.plain_call(self, args, kwargs)
+        elif self.effect != "read":
+            warn_unrecorded(self.name)
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -121,6 +140,19 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """What it takes, as JSON Schema: what models and forms need."""
         return self.parameters.schema()
+
+    def takes(self, name: str) -> bool:
+        """Whether it has a parameter of that name."""
+        return name in (self.parameters.names or ())
+
+    def refuse_unlabelled(self, secret: Iterable[str]) -> None:
+        """Refuse secret arguments in a unique key, unless a label stands for them."""
+        for name in secret:
+            if name in self._in_unique:
+                raise InvalidValue(
+                    f"unique={self.unique!r} of {self.name!r} names {name!r}, which is secret",
+                    hint=f'give it a label: {name}=Secret(…, label="…"), or leave it out of the key',
+                )
 
     def unique_key(self, arguments: Mapping[str, Any]) -> str:
         """The key with a meaning of the user's, such as `order-17`; empty if there is none."""
@@ -152,6 +184,12 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
         return Tool(declared_function(function), **options)
 
     return declare if fn is None else declare(fn)
+
+
+def _fields_of(unique: str) -> set[str]:
+    """Return the parameters that a unique key is made of."""
+    named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
+    return {field.split(".")[0].split("[")[0] for field in named}
 
 
 def declared_function(fn: Any) -> Any:

@@ -38,10 +38,17 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     mock: bool | Mapping[Any, Any] = False
     budget: Budget | None = None
     block: bool = False
+    by: str = ""
 
 
 def first_events(
-    agent: Agent | str, input: Mapping[str, Any] | None, options: TaskOptions, now_us: int, *, mock: bool
+    agent: Agent | str,
+    input: Mapping[str, Any] | None,
+    options: TaskOptions,
+    now_us: int,
+    *,
+    mock: bool,
+    key_space: str,
 ) -> contracts.First:
     """Return the first event of a task and what follows it in the same write, if what it is given fits."""
     fields = _fields({} if input is None else input, "input")
@@ -66,6 +73,8 @@ def first_events(
         priority=options.priority,
         block=options.block,
         mock=mock,
+        key_space=key_space,
+        by=options.by,
         deadline_us=deadline_us(now_us, length),
         **declared,
     )

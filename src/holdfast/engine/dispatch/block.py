@@ -13,6 +13,7 @@ from holdfast.core.flows import lifecycle
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
+from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.drivers.driver import drive
@@ -30,17 +31,19 @@ def block(
     """Enter a task, new or known; what happens in the block is how it ends."""
     log = _entered(dispatcher, id, created, then)
     agent = block_agent(created.agent)
-    with dispatcher.busy.with_(id):
+    assignment = Assignment(id, agent, lambda: (log, True))
+    with dispatcher.busy.with_(id, assignment.stop):
         if not log.state.ended:
             claim.claim(log)
-        execution = dispatcher.execution(Execution, Assignment(id, agent, lambda: (log, True)), log)
+        execution = dispatcher.execution(Execution, assignment, log)
         if execution.state.turn:
             execution.begin_prelude()
         task = Block(execution)
         ending = _Ending()
         with claim.stopped_by_interrupt(execution.stop, id):
             try:
-                yield task
+                with in_body(task):
+                    yield task
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error
             execution.body = lambda: ending.result(task)

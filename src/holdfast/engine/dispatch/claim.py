@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core import limits
 from holdfast.core.errors import Conflict, Stopped, TaskBusy
 from holdfast.core.flows import lifecycle
+from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch.checks import input_of
 from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution.execution import Execution
@@ -31,7 +32,12 @@ def claim(log: Log) -> None:
 def work(execution: Execution) -> None:
     """Let a `def` agent work on a task it holds."""
     task = Task(execution)
-    execution.body = lambda: execution.agent.fn(task, **arguments(execution))
+
+    def body() -> Any:
+        with in_body(task):
+            return execution.agent.fn(task, **arguments(execution))
+
+    execution.body = body
     try:
         drive(lifecycle.task_flow(execution, execution.agent), execution)
     finally:
@@ -80,8 +86,10 @@ class Busy:
 
     def __init__(self, holder: Callable[[], str]) -> None:
         self._holder = holder
-        self._guard = threading.Lock()
-        self._ids: set[str] = set()
+        self._changed = threading.Condition()
+        self._ids: dict[str, tuple[int, Stop]] = {}
+        self._when_idle: Callable[[], None] | None = None
+        self.is_closing = False
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -91,13 +99,36 @@ class Busy:
         return id in self._ids
 
     @contextmanager
-    def with_(self, id: str) -> Generator[None, None, None]:
+    def with_(self, id: str, stop: Stop) -> Generator[None, None, None]:
         """Work on a task, unless another thread does."""
-        with self._guard:
+        with self._changed:
             if id in self._ids:
                 raise TaskBusy(id, self._holder())
-            self._ids.add(id)
+            self._ids[id] = threading.get_ident(), stop
         try:
             yield
         finally:
-            self._ids.discard(id)
+            self._end(id)
+
+    def _end(self, id: str) -> None:
+        with self._changed:
+            del self._ids[id]
+            told = None if self._ids else self._when_idle
+            self._changed.notify_all()
+        if told is not None:
+            told()
+
+    def stop(self, seconds: float, when_idle: Callable[[], None]) -> bool:
+        """Stop the tasks under way before their next step, and wait for those of other threads; whether all ended.
+
+        If not, `when_idle` is called when the last of them has.
+        """
+        here = threading.get_ident()
+        with self._changed:
+            self.is_closing = True
+            for _, stop in self._ids.values():
+                stop.asked = True
+            self._changed.wait_for(lambda: all(thread == here for thread, _ in self._ids.values()), timeout=seconds)
+            if self._ids:
+                self._when_idle = when_idle
+            return not self._ids

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.core import events as ev, limits
-from holdfast.core.errors import Diverged, InvalidValue, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.prices import Prices
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.execution import mocks
@@ -70,19 +71,15 @@ class Dispatcher:
         self.tenants: dict[str, Dispatcher] = {}
         """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
-        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps())
+        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps(), {})
         self._on_wait = on_wait
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether this process is in the middle of a task, of any tenant."""
-        return len(self.busy) > 0 or any(one.is_at_work for one in self.tenants.values())
 
     def register(self, agent: Agent) -> Agent:
         """Remember an agent by its name, so that its tasks can be resumed by id."""
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
         self.agents[agent.name] = agent
+        self.services.tools.update({one.name: one for one in agent.tools if isinstance(one, Tool)})
         return agent
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
@@ -100,16 +97,34 @@ class Dispatcher:
 
     def work(self, assignment: Assignment) -> Log:
         """Work on a task here and now until it ends or waits."""
-        with claim.stopped_by_interrupt(assignment.stop, assignment.id):
+        with self._closing(assignment.id), claim.stopped_by_interrupt(assignment.stop, assignment.id):
             if assignment.agent.is_async:
                 return self._in_a_loop(assignment)
-            with self.busy.with_(assignment.id):
+            with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
                 if go_on:
                     claim.work(self.execution(Execution, assignment, log))
                     self.logs.cache.remember(log)
             self._tell(log)
             return log
+
+    @contextlib.contextmanager
+    def _closing(self, id: str) -> Generator[None, None, None]:
+        """Tell a thread whose task was stopped because the app was closed."""
+        try:
+            yield
+        except Stopped:
+            if not self.busy.is_closing:
+                raise
+            told = f"the app was closed while task {id!r} was under way; the task was released"
+            raise StoreClosed(told, hint="open the store again and resume the task") from None
+
+    def stop(self, seconds: float, when_idle: Callable[[], None]) -> bool:
+        """Stop what is under way in this process, of tenants too; whether everything has ended in time."""
+        until = time.monotonic() + seconds
+        dispatchers = [self, *self.tenants.values()]
+        left = [one for one in dispatchers if not one.busy.stop(max(until - time.monotonic(), 0), when_idle)]
+        return not left
 
     def work_when_free(self, assignment: Assignment, wait: float) -> Log:
         """Work on a task as soon as nobody else does; give up after so many seconds."""
@@ -144,7 +159,7 @@ class Dispatcher:
 
         if not assignment.agent.is_async:
             return await asyncio.to_thread(self.work, assignment)
-        with self.busy.with_(assignment.id):
+        with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
             begun = assignment.held
             if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
                 begun = await begin_async(self.logs, assignment.id, self._first_write(*assignment.first_events))
@@ -224,6 +239,7 @@ class Dispatcher:
             parent=parent.id,
             parent_step=asked.step,
             mock=parent.mock,
+            key_space=execution.state.key_space or self.logs.key_space,
             deadline_us=limit,
             payers=(*execution.state.payers, *((parent.id,) if execution.state.budget is not None else ())),
             risks=tuple(sorted({*execution.state.risks, *execution.agent.risks})),
@@ -241,7 +257,8 @@ class Dispatcher:
         if isinstance(agent, Agent):
             self.register(agent)
         mock = mocks.register_mocks(self.mocks, name, options.mock)
-        return begin.first_events(agent, input, options, self.logs.clock.now_us(), mock=mock)
+        now_us, key_space = self.logs.clock.now_us(), self.logs.key_space
+        return begin.first_events(agent, input, options, now_us, mock=mock, key_space=key_space)
 
     def assignment(
         self, name: str, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: float

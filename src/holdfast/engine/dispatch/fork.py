@@ -9,6 +9,7 @@ from msgspec import Struct
 from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.events import Event
+from holdfast.core.state import rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import patches
 from holdfast.engine.definitions.agent import Agent
@@ -34,6 +35,9 @@ def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agen
         raise InvalidValue(f"{wanted.patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
     if wanted.effects not in ("ask", "live", "recorded"):
         raise InvalidValue(f"effects={wanted.effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
+    if parent.state.undo and wanted.effects != "recorded":
+        told = "fork it before the first call that was undone (at=…), or only replay it: effects='recorded'"
+        rules.refuse_undone(logs.load(parent.name).state, "forked here", told)
     forked = ev.TaskForked(
         parent=parent.name, at=parent.head.seq, seed=wanted.seed, effects=wanted.effects, by=wanted.by
     )

@@ -12,7 +12,10 @@ from holdfast.core.errors import Suspended, TimeLimit
 from holdfast.core.flows.requests import (
     Advise,
     Append,
+    AwaitCall,
     AwaitIdle,
+    AwaitReplay,
+    CheckResult,
     FindOwner,
     Invoke,
     Now,
@@ -31,10 +34,10 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.step import earliest
 from holdfast.core.flows.waits import foremost
+from holdfast.engine.definitions.call import CALLER, Asking
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
 from holdfast.engine.drivers.invocation import Invocation
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.execution import Execution
 
 THREADS = Threads()
@@ -82,7 +85,7 @@ def _within(invocation: Invocation, seconds: float) -> Outcome:
     call = THREADS.start(ThreadCall(work, invocation.late))
     if call.wait(seconds) or not call.abandon():
         return call.value()
-    return invocation.in_doubt()
+    return invocation.left_behind(call)
 
 
 def _awaited(invocation: Invocation, value: Any) -> Outcome:
@@ -119,20 +122,24 @@ def _transact(asked: Transact, execution: Execution) -> Outcome | None:
 def _ask(asked: Reconcile, execution: Execution) -> Any:
     """Ask the destination. If it cannot be asked, nobody knows yet."""
     assert asked.request.reconcile is not None
+    call = invocation.question(asked, execution)
+    caller = CALLER.set(Asking(call))
     try:
-        given = asked.request.reconcile(invocation.question(asked, execution))
+        given = asked.request.reconcile(call)
         return invocation.answer(
             _in_own_loop(given).value() if invocation.is_awaitable(given) else given, asked.request
         )
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
+    finally:
+        CALLER.reset(caller)
 
 
 def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     now_us = execution.logs.clock.now_us()
     if asked.until_us - now_us > execution.hold * 1_000_000:
-        _park(Park("timer", asked.until_us), execution)
+        _park(Park(asked.why, asked.until_us, asked.note), execution)
         return
     while (left := (asked.until_us - execution.logs.clock.now_us()) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
@@ -217,6 +224,9 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Append: lambda asked, execution: execution.record(asked),
     Invoke: _act,
     Advise: _advise,
+    AwaitCall: lambda asked, execution: execution.await_call(asked.key),
+    AwaitReplay: lambda asked, execution: execution.await_replay(asked.name),
+    CheckResult: lambda asked, execution: invocation.unfit(asked, execution),
     Now: lambda asked, execution: execution.logs.clock.now_us(),
     Transact: _transact,
     Reconcile: _ask,

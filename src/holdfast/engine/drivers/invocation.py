@@ -11,6 +11,7 @@ from holdfast.core.codec import Group, UniqueKey, failures
 from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
 from holdfast.core.events import Usage
 from holdfast.core.flows.requests import (
+    CheckResult,
     DidNotHappen,
     Happened,
     Invoke,
@@ -23,10 +24,12 @@ from holdfast.core.flows.requests import (
     Unknown,
 )
 from holdfast.core.state import budget
+from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import late_results
+from holdfast.engine.definitions.call import CALLER, Call
+from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.execution import mocks
-from holdfast.engine.execution.call import CALLER, Call
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
 from holdfast.failpoints import failpoint
@@ -35,7 +38,7 @@ from holdfast.failpoints import failpoint
 class Invocation:
     """One call of a user's function."""
 
-    __slots__ = ("_act", "_execution", "fn", "given", "key", "request", "sent", "started_us", "usage")
+    __slots__ = ("_act", "_execution", "_turn", "fn", "given", "key", "request", "sent", "started_us", "usage")
 
     def __init__(self, act: Invoke, execution: Execution, connection: Any = None) -> None:
         request = act.request
@@ -43,6 +46,7 @@ class Invocation:
         self.key = act.key
         self._act = act
         self._execution = execution
+        self._turn = execution.state.turn
         self.started_us = execution.logs.clock.now_us()
         self.usage: Usage | None = None
         self.sent = not request.marks_sending
@@ -140,13 +144,28 @@ class Invocation:
         """An answer that came after nobody waited any more."""
         if isinstance(result, Outcome):
             failure = None if result.error is None else failures.failure(result.error, secrets=self.request.secrets)
-            name = self._execution.log.name
-            late_results.observe(self._execution.logs, name, self.key, result.value, failure)
+            late_results.observe(self._execution.logs, self._execution.log.name, self._place, result.value, failure)
 
-    def in_doubt(self) -> Outcome:
+    @property
+    def _place(self) -> str:
+        """Its key as it is known in later turns, if the task has gone on to one."""
+        turn = self._turn
+        return self.key if turn == self._execution.state.turn else address(turn, self.key)
+
+    def in_doubt(self, *, abandoned: bool = False) -> Outcome:
         """No answer in time."""
         error = TimeLimit(f"no answer within {self.request.timeout or 0:g} s", hint="raise its timeout")
-        return Outcome(None, error, True, None, self.started_us)
+        return Outcome(None, error, True, None, self.started_us, abandoned=abandoned)
+
+    def left_behind(self, call: ThreadCall) -> Outcome:
+        """No answer in time, and its thread may still be at it."""
+        self._execution.calls.leave(self.key, call)
+        return self.in_doubt(abandoned=True)
+
+    def leave(self, call: ThreadCall) -> None:
+        """Note that nobody waits for its thread any more."""
+        if call.abandon():
+            self._execution.calls.leave(self.key, call)
 
     def announce(self) -> None:
         """Tell others, from another thread, that this step takes long."""
@@ -227,6 +246,17 @@ def answer(given: Any, request: StepRequest) -> Happened | DidNotHappen | Unknow
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
 
 
+def unfit(asked: CheckResult, execution: Execution) -> str:
+    """Say why a settled result can't be one of the tool's; empty if it can."""
+    if asked.request.result is None:
+        return ""
+    try:
+        asked.request.result(execution.value(asked.result))
+    except HoldfastError as error:
+        return error.message
+    return ""
+
+
 def recalled(key: str, execution: Execution) -> Any:
     """A step of the log this one was forked from."""
     state = execution.state
@@ -249,7 +279,8 @@ def owner(unique: str, execution: Execution) -> KeyOwner | None:
     if take is None:
         return None
     try:
-        step = steps.step_of(execution.logs, take.log, take.step) or steps.kept_step(execution.logs, take.log, unique)
+        step = steps.current_outcome(execution.logs, take.log, take.step)
+        step = step or steps.kept_step(execution.logs, take.log, unique)
     except HoldfastError:
         return KeyOwner(take, None, gone=True)
     return KeyOwner(take, step)

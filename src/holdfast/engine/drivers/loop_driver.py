@@ -10,7 +10,10 @@ from holdfast.core import limits
 from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
 from holdfast.core.flows.requests import (
     Append,
+    AwaitCall,
     AwaitIdle,
+    AwaitReplay,
+    CheckResult,
     FindOwner,
     Invoke,
     Outcome,
@@ -26,13 +29,13 @@ from holdfast.core.flows.requests import (
     Transact,
     Unknown,
 )
+from holdfast.engine.definitions.call import CALLER, Asking
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.drivers.parallel import Piece
 from holdfast.engine.execution.branches import outside_context
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.loop_execution import LoopExecution
 
 
@@ -109,9 +112,9 @@ async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcom
             await answered
     except TimeoutError:
         if call.abandon():
-            return invocation.in_doubt()
+            return invocation.left_behind(call)
     except asyncio.CancelledError:
-        call.abandon()
+        invocation.leave(call)
         raise
     outcome = call.value()
     return outcome if isinstance(outcome, Outcome) else await _kept(invocation, outcome)
@@ -160,17 +163,20 @@ async def _transact_async(asked: Transact, execution: LoopExecution) -> Outcome 
 async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
     assert asked.request.reconcile is not None
     reconcile, call = asked.request.reconcile, invocation.question(asked, execution)
+    caller = CALLER.set(Asking(call))
     try:
         given = await asyncio.to_thread(reconcile, call)
         return invocation.answer(await given if asyncio.iscoroutine(given) else given, asked.request)
     except Exception:  # noqa: BLE001 — whatever kept it from being asked
         return Unknown()
+    finally:
+        CALLER.reset(caller)
 
 
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:
     left = (asked.until_us - execution.logs.clock.now_us()) / 1_000_000
     if left > execution.hold:
-        await execution.park("timer", asked.until_us)
+        await execution.park(asked.why, asked.until_us, asked.note)
     elif left > 0:
         await asyncio.sleep(min(left, limits.POLL_SECONDS))
         await execution.refresh_async()
@@ -182,6 +188,9 @@ async def _child_async(asked: RunChild, execution: LoopExecution) -> None:
 
 _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Append: lambda asked, execution: execution.write(asked),
+    AwaitCall: lambda asked, execution: execution.await_call_async(asked.key),
+    AwaitReplay: lambda asked, execution: execution.await_replay_async(asked.name),
+    CheckResult: lambda asked, execution: asyncio.to_thread(invocation.unfit, asked, execution),
     Invoke: _act_async,
     Transact: _transact_async,
     Reconcile: _ask_async,

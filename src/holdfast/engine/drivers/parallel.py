@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from holdfast.core.errors import StoreError
 from holdfast.core.events import WaitKind
@@ -18,7 +18,15 @@ from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS, Parked, drive
 from holdfast.engine.execution.execution import Execution
 
-Work = StepRequest | Callable[[Execution, Branch], Subflow]
+
+class NamedFlow(Struct, frozen=True):
+    """A flow and the name that its key begins with."""
+
+    name: str
+    flow: Callable[[Execution, Branch], Subflow]
+
+
+Work = StepRequest | NamedFlow
 """Something to be done in a branch of its own: a step, or any flow."""
 
 Outcome = Any
@@ -30,7 +38,9 @@ class Piece:
 
     def __init__(self, execution: Execution, branch: Branch, work: Work) -> None:
         self.branch = branch
-        self.flow = step.step(execution, branch, work) if isinstance(work, StepRequest) else work(execution, branch)
+        self.flow = (
+            step.step(execution, branch, work) if isinstance(work, StepRequest) else work.flow(execution, branch)
+        )
         self.parked: Park | None = None
         self.done = False
         self.outcome: Outcome = None
@@ -65,8 +75,12 @@ def _resumable(flow: Subflow) -> Subflow:
 
 
 def parts(execution: Execution, branch: Branch, works: Sequence[Work]) -> list[Piece]:
-    """A branch for each piece of work, numbered in their order."""
-    return [Piece(execution, branch.child(), work) for work in works]
+    """A branch for each piece of work, numbered in their order. They all ask for their recorded steps at once."""
+    pieces = [Piece(execution, branch.child(), work) for work in works]
+    if execution.unclaimed:
+        for piece, work in zip(pieces, works, strict=True):
+            execution.claim(f"{piece.branch.path}/{work.name}#1")
+    return pieces
 
 
 def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> list[Outcome]:

@@ -1,16 +1,22 @@
-"""Which branch of a task an asyncio task is: numbered when it is started, by a task factory around the loop's own."""
+"""Which branch of a task an asyncio task is, and the order in which branches are given their results.
+
+A branch is numbered when its asyncio task is started, by a task factory around the loop's own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import inspect
+import itertools
 import sys
 import weakref
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.core import limits
 from holdfast.core.flows.requests import Branch
-from holdfast.engine.execution.call import CALLER
+from holdfast.engine.definitions.call import CALLER
 
 if TYPE_CHECKING:
     from holdfast.engine.execution.loop_execution import LoopExecution
@@ -67,6 +73,8 @@ def _factory(inner: Any) -> Any:
         made = asyncio.Task(coro, loop=loop, **given) if inner is None else inner(loop, coro, **given)
         if stands_in:
             _stand_ins[made] = stands_for(asyncio.current_task())
+        elif here is not None:
+            here.execution.started.add(made)
         return made
 
     return make
@@ -97,3 +105,65 @@ def _is_waited_for() -> bool:
 def stands_for(task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
     """Whom an asyncio task stands in for, or itself."""
     return task if task is None else _stand_ins.get(task, task)
+
+
+class Deliveries:
+    """Gives the branches of one task their results one at a time, in the order of the log.
+
+    The event loop runs until nothing more happens before the next one, on the first run and on every replay alike. So
+    of two steps that race, the same one wins each time, and what the winner's branch does comes before the loser's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+        self._rounds = 0
+        self._ticking = False
+        self._idle: list[asyncio.Future[None]] = []
+
+    @property
+    def next_seq(self) -> int | None:
+        """The seq of the next result, if there is one."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def in_turn(self, seq: int) -> asyncio.Future[None]:
+        """Return a future that is resolved when it is time for the result at that seq."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        heapq.heappush(self._waiting, (seq, next(self._numbers), future))
+        self._tick_soon()
+        return future
+
+    def idle(self) -> asyncio.Future[None]:
+        """Return a future that is resolved when every result is delivered and the loop has nothing more to do."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._idle.append(future)
+        self._tick_soon()
+        return future
+
+    def _tick_soon(self) -> None:
+        self._rounds = 0
+        if not self._ticking:
+            self._ticking = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        """Wait for a round in which nothing else happens; on a loop that others keep busy, for some rounds."""
+        ready: Any = getattr(self._loop, "_ready", None)  # asyncio's own loops have it; others wait for the rounds
+        if self._rounds < limits.DELIVERY_ROUNDS and (ready is None or ready):
+            self._rounds += 1
+            self._loop.call_soon(self._tick)
+            return
+        self._rounds = 0
+        if self._waiting:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+        else:
+            for one in self._idle:
+                if not one.done():
+                    one.set_result(None)
+            self._idle.clear()
+        self._ticking = bool(self._waiting or self._idle)
+        if self._ticking:
+            self._loop.call_soon(self._tick)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import Group, Stored, Write, merge_writes
 from holdfast.core.errors import (
     Conflict,
@@ -37,13 +38,15 @@ from holdfast.core.state.shapes import State, Undo
 from holdfast.core.wording import verb_of
 from holdfast.engine.control import change, late_results
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import CALLER
 from holdfast.engine.definitions.state_versions import version_of
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
-from holdfast.engine.execution.call import CALLER
 from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import PendingWrite, Stop, no_body, settle
+from holdfast.engine.execution.replay import LiveCalls, unclaimed_steps
 from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
@@ -64,6 +67,8 @@ class Services(Struct, frozen=True):
     run_child_async: Callable[[RunChild, Any], Coroutine[Any, Any, None]]
     priced: Callable[[Usage], Usage]
     long_steps: LongSteps
+    tools: dict[str, Tool]
+    """Tools that can be called once only, as far as this process has met them: what a settlement must fit."""
 
 
 class Execution:
@@ -82,7 +87,7 @@ class Execution:
             "linked_logs",
             "body",
         ),
-        *("busy", "called", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
+        *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
         *(
             "priced",
             "root",
@@ -92,6 +97,7 @@ class Execution:
             "suspended",
             "thread",
             "thread_waits",
+            "unclaimed",
             "underway",
             "undoers",
             "views",
@@ -120,6 +126,7 @@ class Execution:
         self.priced = services.priced
         self.secrets: set[str] = set()
         self.called: dict[str, StepRequest] = {}
+        self.calls = LiveCalls(self.call_ended)
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.mocks = mocks
@@ -158,7 +165,38 @@ class Execution:
         """A block that is in one of its turns is entered again: first comes what it did before the first."""
         self._begin(0, self.state.begun)
 
+    @property
+    def replaying(self) -> bool:
+        """Whether branches have recorded results before them."""
+        return bool(self.unclaimed)
+
+    def claim(self, key: str) -> None:
+        """Take a recorded step as asked for: its branch will come to it."""
+        name = names.own_name(key)
+        left = self.unclaimed.get(name, set())
+        left.discard(key)
+        if not left:
+            self.unclaimed.pop(name, None)
+
+    def call_ended(self) -> None:
+        """Let branches look that wait for a call of another."""
+        with self.lock:
+            self.batch_done.notify_all()
+
+    def await_call(self, key: str) -> None:
+        """Wait until no other branch has the call under way."""
+        with self.lock:
+            while self.calls.is_live(key):
+                self.batch_done.wait(limits.POLL_SECONDS)
+
+    def await_replay(self, name: str) -> None:
+        """Wait for threads that have not come back to their recorded steps of that name."""
+        patience = time.monotonic() + limits.REPLAY_PATIENCE_SECONDS
+        while self._names and name in self.unclaimed and time.monotonic() < patience:
+            time.sleep(limits.POLL_SECONDS)
+
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
+        self.unclaimed = unclaimed_steps(self.state) if self.state.steps and turn == self.state.turn else {}
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
         self.root = Branch(seen=self.state.joined(first), turn=turn)
 
@@ -504,14 +542,17 @@ class Execution:
                 ref = talk.ref(logged, settled, said)
             return Conversation(Shown(logged, settled, said, branch.seen), ref, self._counted, seen.summarised)
 
-    def branch_here(self, verb: str, name: str | None = None) -> Branch:
-        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others."""
+    def branch_here(self, verb: str, name: str | None = None, *, is_key: bool = False) -> Branch:
+        """The branch that uses a verb. A thread is one of its own, and its name must tell it from others.
+
+        A name that is the key of a step may be used by several: one of them does the step.
+        """
         if threading.get_ident() == self.thread:
             return self.root
         if not name:
             raise UnnamedThread(verb, "without a name")
         with self.lock:
-            if (self.root.turn, name) in self._names:
+            if (self.root.turn, name) in self._names and not is_key:
                 raise UnnamedThread(verb, f"under the name {name!r}, which another has")
             self._names.add((self.root.turn, name))
             return self.root.child(name)

@@ -13,9 +13,16 @@ from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
 from holdfast.core.flows.requests import Append, Branch
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import current_call
 from holdfast.engine.execution.awaitable import not_awaited
-from holdfast.engine.execution.branches import BranchPlace, branch_numbers, current_place, outside_context, stands_for
-from holdfast.engine.execution.call import current_call
+from holdfast.engine.execution.branches import (
+    BranchPlace,
+    Deliveries,
+    branch_numbers,
+    current_place,
+    outside_context,
+    stands_for,
+)
 from holdfast.engine.execution.execution import Execution, Services, Transacted
 from holdfast.engine.execution.pending import PendingWrite, Stop
 from holdfast.engine.logs.committer import Ticket
@@ -33,7 +40,8 @@ class LoopExecution(Execution):
 
     __slots__ = (
         *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "invocations"),
-        *("active", "drive", "drive_all", "future", "start_body", "time", "unawaited"),
+        *("active", "branched", "drive", "drive_all", "future", "start_body", "started", "time", "unawaited"),
+        *("_began_at", "_call_waiters", "_deliveries"),
     )
 
     def __init__(
@@ -66,10 +74,15 @@ class LoopExecution(Execution):
         self._settling: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = None
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self.started: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self.branched = False
+        self._began_at = log.head.seq
+        self._deliveries = Deliveries(self._loop)
+        self._call_waiters: list[asyncio.Future[None]] = []
 
     # Branches
 
-    def branch_here(self, verb: str, name: str | None = None) -> Branch:
+    def branch_here(self, verb: str, name: str | None = None, *, is_key: bool = False) -> Branch:
         """The branch of the asyncio task that uses a verb; a new one if it is its first."""
         try:
             task = asyncio.current_task()
@@ -92,6 +105,7 @@ class LoopExecution(Execution):
             self._own(here.branch)  # its first verb
             return here.branch
         branch = here.branch.child(seen=here.seen, own=here.own)
+        self.branched = True
         self._own(branch)
         return branch
 
@@ -101,6 +115,7 @@ class LoopExecution(Execution):
         if parent.owner is not None and parent.owner is stands_for(asyncio.current_task()):
             seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
         branch = parent.child(seen=seen, own=own)
+        self.branched = True
         return BranchPlace(self, branch, branch.seen, branch.own)
 
     def _own(self, branch: Branch) -> None:
@@ -113,6 +128,60 @@ class LoopExecution(Execution):
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
+
+    def is_on_loop(self) -> bool:
+        """Whether this is the event loop that the task runs on."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    # The order of results
+
+    @property
+    def replaying(self) -> bool:
+        """Whether branches have recorded results before them that they were not given yet."""
+        next_seq = self._deliveries.next_seq
+        return bool(self.unclaimed) or (next_seq is not None and next_seq <= self._began_at)
+
+    async def in_turn(self, seq: int) -> None:
+        """Wait until it is time for a branch to be given the result at that seq."""
+        self.active += 1
+        try:
+            await self._deliveries.in_turn(seq)
+        finally:
+            self.leave()
+
+    async def await_replay_async(self, name: str) -> None:
+        """Wait until other branches have their recorded results, and have come back to their steps of that name.
+
+        Those that wait for something else than a verb are waited for too, but not for ever.
+        """
+        await self._deliveries.idle()
+        patience = self.time() + limits.REPLAY_PATIENCE_SECONDS
+        while name in self.unclaimed and self._others_may_move() and self.time() < patience:
+            await asyncio.sleep(limits.POLL_SECONDS)
+            await self._deliveries.idle()
+
+    def _others_may_move(self) -> bool:
+        current = asyncio.current_task()
+        return any(one is not current and not one.done() for one in (self._root, *self.started) if one is not None)
+
+    def call_ended(self) -> None:
+        waiters, self._call_waiters = self._call_waiters, []
+        for one in waiters:
+            resolve(one)
+
+    async def await_call_async(self, key: str) -> None:
+        """Wait until no other branch has the call under way. It may park, so this one does not count as active."""
+        while self.calls.is_live(key):
+            ended: asyncio.Future[None] = self.future()
+            self._call_waiters.append(ended)
+            self.leave()
+            try:
+                await ended
+            finally:
+                self.active += 1
 
     # Writing
 

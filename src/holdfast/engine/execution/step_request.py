@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, names
 from holdfast.core.codec import Secret
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
@@ -20,14 +20,14 @@ from holdfast.core.flows.requests import StepRequest
 from holdfast.core.retries import Retry
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import Call
 from holdfast.engine.definitions.signature import Parameters, parameters_of
 from holdfast.engine.definitions.tool import Errors, Tool, as_retry, error_test, undo_name
-from holdfast.engine.execution.call import Call
 
 _DECLARED = (Tool, Agent)
 
 SECRET_KEY = "HOLDFAST_SECRET_KEY"
-"""The environment variable that keys the fingerprints of secrets: who does not know it cannot guess at them."""
+"""The environment variable that keys the fingerprints of secrets in tasks of older versions."""
 
 UNDO_RETRY = Retry(attempts=5)
 """How often something is tried that undoes, when nobody says."""
@@ -40,6 +40,7 @@ def step_request(
     kwargs: Mapping[str, Any],
     *,
     name: str | None = None,
+    key: str | None = None,
     retry: Retry | int | None = None,
     retry_on: Errors = (),
     timeout: Duration | None = None,
@@ -55,6 +56,7 @@ def step_request(
     arguments = parameters.bind(args, kwargs)
     request = StepRequest(
         name=parameters.name,
+        key="" if key is None else names.given_key(key),
         fn=_bound(fn, args, kwargs),
         input={key: _packed(value, parameters.name, key) for key, value in arguments.items()},
         arguments=arguments,
@@ -76,11 +78,21 @@ def as_usage(given: Usage | int) -> Usage:
     return usage
 
 
-def call_request(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
-    """A call of a tool."""
-    given = tool.parameters.check({name: _revealed(value) for name, value in arguments.items()})
-    input, hidden, secrets = _input(tool, arguments)
+def call_request(
+    agent: Agent,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    *,
+    is_old: bool = False,
+    secret_key: Callable[[], bytes] = bytes,
+) -> StepRequest:
+    """A call of a tool. In a task that is old, its identity covers fingerprints of its secrets."""
+    given = tool.parameters.check({name: codec.reveal(value) for name, value in arguments.items()})
+    secret = {name: value for name, value in arguments.items() if name in tool.redact or isinstance(value, Secret)}
+    input, shown = _input(tool, arguments, secret, is_old)
+    tool.refuse_unlabelled(name for name, label in shown.items() if not label)
     compensate = tool.compensate
+    hides = secret or tool.redact
     return StepRequest(
         name=tool.name,
         fn=tool.fn,
@@ -92,7 +104,7 @@ def call_request(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Step
         tool=tool.name,
         effect=tool.effect,
         risk=tool.risk,
-        unique=tool.unique_key({**tool.parameters.with_defaults(given), **hidden}),
+        unique=tool.unique_key({**tool.parameters.with_defaults(given), **shown}),
         undo="" if compensate is None else undo_name(compensate),
         approval=bool(tool.risk) and tool.risk in agent.risks,
         approval_seconds=agent.approve_within,
@@ -100,13 +112,16 @@ def call_request(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> Step
         definite=tool.definite,
         reconcile=tool.reconcile,
         reconcile_after=tool.reconcile_after,
+        abandoned_after=tool.abandoned_after,
         on_doubt=tool.on_doubt,
         on_raise=tool.on_raise,
         marks_sending=tool.marks_sending,
         declared=tool.declared,
         on_change=agent.on_change,
         mock=tool.mock,
-        secrets=secrets,
+        secrets=_secret_texts(tool, given, secret) if hides else (),
+        secret_print=partial(_secret_print, secret_key, secret) if secret else None,
+        old_input=_input(tool, arguments, secret, True)[0] if secret and not is_old else None,
         result=tool.parameters.result,
         is_async=tool.is_async,
     )
@@ -133,6 +148,7 @@ def undo_request(
         fn=fn,
         given=tuple(name for name in parameters.given if name == "idempotency_key"),
         input={"of": codec.pack(one.step)} if one.step else one.input,
+        frees=one.unique,
         arguments={},
         retry=UNDO_RETRY,
         tool=one.name,
@@ -156,6 +172,7 @@ def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
         timeout=tool.timeout,
         reconcile=tool.reconcile,
         reconcile_after=tool.reconcile_after,
+        abandoned_after=tool.abandoned_after,
         on_doubt=tool.on_doubt,
         on_raise=tool.on_raise,
         marks_sending=tool.marks_sending and tool.declared,
@@ -163,22 +180,42 @@ def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
     )
 
 
-def _input(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Fields, dict[str, str], tuple[str, ...]]:
-    """Arguments as they are recorded. Of a secret only a keyed fingerprint is, so that the call is known again."""
+def _input(
+    tool: Tool, arguments: Mapping[str, Any], secret: Mapping[str, Any], is_old: bool
+) -> tuple[Fields, dict[str, str]]:
+    """Arguments as they are recorded, and what stands for the secret ones in a unique key.
+
+    Of a secret the label is recorded, and nothing of its value. Older tasks keep a fingerprint, as they began.
+    """
     input: Fields = {}
-    hidden: dict[str, str] = {}
-    secrets: set[str] = set()
+    shown: dict[str, str] = {}
     for name, value in arguments.items():
-        if name not in tool.redact and not isinstance(value, Secret):
+        if name not in secret:
             input[name] = _packed(value, tool.name, name)
             continue
-        plain = _revealed(value)
-        data = bytes(codec.pack(plain, f"{tool.name}({name})"))
-        key = f"{os.environ.get(SECRET_KEY, '')} {tool.name} {name}".encode()
-        hidden[name] = hmac.new(key, data, "sha256").hexdigest()[:16]
-        input[name] = codec.pack({"secret": hidden[name]})
-        secrets.update(_texts(plain))
-    return input, hidden, tuple(secrets)
+        label = value.label if isinstance(value, Secret) else ""
+        shown[name] = _old_fingerprint(tool, name, value) if is_old else label
+        input[name] = codec.pack({"secret": shown[name]})
+    return input, shown
+
+
+def _old_fingerprint(tool: Tool, name: str, value: Any) -> str:
+    data = bytes(codec.pack(codec.reveal(value), f"{tool.name}({name})"))
+    key = f"{os.environ.get(SECRET_KEY, '')} {tool.name} {name}".encode()
+    return hmac.new(key, data, "sha256").hexdigest()[:16]
+
+
+def _secret_texts(tool: Tool, given: Mapping[str, Any], secret: Mapping[str, Any]) -> tuple[str, ...]:
+    """What must not be read anywhere: secret arguments, and the defaults of those that were not given."""
+    known = tool.parameters.with_defaults(given)
+    names = {*tool.redact, *secret}
+    return tuple({text for name in names if name in known for text in codec.secret_texts(known[name])})
+
+
+def _secret_print(key: Callable[[], bytes], secret: Mapping[str, Any]) -> str:
+    """A fingerprint of secret arguments under the store's own key: an approval is void when they change."""
+    data = b"".join(name.encode() + bytes(codec.pack(codec.reveal(secret[name]))) for name in sorted(secret))
+    return hmac.new(key(), data, "sha256").hexdigest()[:16]
 
 
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
@@ -204,19 +241,3 @@ def _handed(value: Any) -> Any:
     """An argument as the function gets it: a conversation as a list of its messages, which it may change."""
     ref: Any = getattr(value, "ref", None)
     return value[:] if isinstance(ref, codec.MessagesRef) and not hasattr(value, "append") else value
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a secret value that is long enough to be looked for."""
-    if isinstance(value, str) and len(value) >= limits.SECRET_LENGTH:
-        yield value
-    elif isinstance(value, Mapping):
-        for item in cast("Mapping[Any, Any]", value).values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("list[Any]", value):
-            yield from _texts(item)
-
-
-def _revealed(value: Any) -> Any:
-    return value.reveal() if isinstance(value, Secret) else value

@@ -6,6 +6,7 @@ Loading is the newest valid snapshot plus the tail. A fork's past is read from i
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -33,7 +34,7 @@ from holdfast.engine.logs.heads import Heads, KnownHead
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
 from holdfast.engine.system.entropy import random_hex
-from holdfast.store.protocol import Store
+from holdfast.store.protocol import Identity, Store
 
 
 class OnLost(Protocol):
@@ -70,8 +71,15 @@ class Logs:
     """All logs of one store."""
 
     def __init__(
-        self, store: Store, clock: Clock, cache: Cache | None = None, *, on_lost: OnLost | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        cache: Cache | None = None,
+        *,
+        on_lost: OnLost | None = None,
+        key_space: str | None = None,
     ) -> None:
+        self._key_space = key_space
         self.store = store
         self.clock = clock
         self.cache = cache or Cache()
@@ -80,6 +88,20 @@ class Logs:
         self.heads = Heads()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
+
+    @functools.cached_property
+    def identity(self) -> Identity:
+        """The store's own id and key, read once."""
+        return self.store.identity()
+
+    def secret_key(self) -> bytes:
+        """Return a random key that is kept with the store, for fingerprints of secrets."""
+        return self.identity.key
+
+    @property
+    def key_space(self) -> str:
+        """The id that tells idempotency keys of this store and tenant from those of others."""
+        return self.identity.id[: limits.KEY_SPACE_LENGTH] if self._key_space is None else self._key_space
 
     def begun(self, name: str, rows: Sequence[Stored]) -> Log:
         """A log and its state, of all its events."""

@@ -29,6 +29,8 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     tool: str = ""
     risk: str = ""
     arguments: dict[str, Any] = {}
+    bound: str = ""
+    """The digest that says which call and arguments were shown: give it with the approval."""
     used: float | None = None
     of: float | None = None
     since_us: int = 0
@@ -78,7 +80,7 @@ _KINDS: dict[str, Kind] = {"person": "question", "approval": "approval", "doubt"
 
 def _item(view: TaskState, state: State, one: dict[str, Any]) -> InboxItem:
     since_us, until_us = _times(state, one["kind"], one["key"])
-    more = {name: one[name] for name in ("tool", "risk", "arguments", "used", "of") if name in one}
+    more = {name: one[name] for name in ("tool", "risk", "arguments", "bound", "used", "of") if name in one}
     return InboxItem(
         task=view.id,
         agent=view.agent,

@@ -156,7 +156,7 @@ _MAKING_STEPS = (
 )
 
 
-_CHANGING_STEPS = ("step_doubted", "step_settled", "wait_ended")
+_CHANGING_STEPS = ("step_doubted", "step_settled", "step_voided", "step_observed", "wait_ended", "task_reopened")
 
 
 def _turn(id: str, row: Stored) -> int:
@@ -191,6 +191,19 @@ def step_of(logs: Logs, id: str, key: str) -> Step | None:
         return raw_step(logs, id, key)
     except StepNotFound:
         return None
+
+
+def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
+    """What became of a call in the end: one that failed and may have happened may have been settled since."""
+    step = step_of(logs, id, key)
+    if step is None or not step.maybe_done:
+        return step
+    state = logs.load(id).state
+    settled = state.maybe_done.get(address(state.turn, key) if state.turn else key)
+    if settled is not None and settled.status == "completed":
+        return settled
+    later = (one.raw for one in steps(logs, id) if one.idempotency_key == step.idempotency_key)
+    return next((one for one in later if one.status == "completed"), step)
 
 
 def kept_step(logs: Logs, id: str, unique: str) -> Step | None:

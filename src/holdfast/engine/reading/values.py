@@ -16,7 +16,7 @@ from holdfast.core.codec import (
     text as text,
     unpack as unpack,
 )
-from holdfast.core.codec.failures import HIDDEN as HIDDEN
+from holdfast.core.codec.secrets import HIDDEN as HIDDEN
 from holdfast.core.durations import Duration as Duration, seconds as seconds
 from holdfast.core.limits import MAX_PAGE_SIZE as MAX_PAGE_SIZE, MAX_SEQ as MAX_SEQ
 from holdfast.core.names import BLOCK_QUEUE as BLOCK_QUEUE, task_log as task_log, user_log as user_log

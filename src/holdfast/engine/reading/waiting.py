@@ -10,6 +10,7 @@ from msgspec import Raw
 from holdfast.core import codec
 from holdfast.core.codec import moment
 from holdfast.core.state import budget
+from holdfast.core.state.rules import bound_digest
 from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
@@ -35,7 +36,7 @@ class Waiting:
         ]
         approvals = [
             {"kind": "approval", "key": one.key, "name": one.name, "prompt": self._value(one.prompt)}
-            | {"tool": one.tool, "risk": one.risk, "arguments": self._values(one.input)}
+            | {"tool": one.tool, "risk": one.risk, "arguments": self._values(one.input), "bound": bound_digest(one)}
             for one in self._state.approvals.values()
             if one.status == "asked"
         ]

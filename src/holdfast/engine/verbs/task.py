@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import Cancelled, InvalidValue, Stopped
+from holdfast.core.errors import Cancelled, HoldfastError, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
@@ -64,6 +66,7 @@ class Task:
         fn: Callable[..., Any],
         *args: Any,
         name: str | None = None,
+        key: str | None = None,
         retry: Retry | int | None = None,
         retry_on: Sequence[type[BaseException]] = (),
         timeout: Duration | None = None,
@@ -71,6 +74,8 @@ class Task:
         **kwargs: Any,
     ) -> Any:
         """Do this once, ever; the same value on every replay. Only errors in `retry_on`, if given, are tried again.
+
+        `key` is taken as the step's key as it is, whatever branch uses it. Default: its name and occurrence.
 
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
@@ -81,19 +86,39 @@ class Task:
             args,
             kwargs,
             name=name,
+            key=key,
             retry=retry,
             retry_on=retry_on,
             timeout=timeout,
             estimate=None if estimate is None else self._execution.priced(as_usage(estimate)),
         )
-        return self._drive("step", parameters.result, flows.step, request, name=name)
+        return self._drive("step", parameters.result, flows.step, request, name=key or name, is_key=key is not None)
 
-    def call(self, tool: Tool, /, *unnamed: Any, **arguments: Any) -> Any:
-        """Call a tool, as its declared effect asks. Its arguments are given by name."""
-        if unnamed:
+    def call(self, tool: Tool, /, *unnamed: Any, key: str | None = None, **arguments: Any) -> Any:
+        """Call a tool, as its declared effect asks. Its arguments are given by name.
+
+        `key` is taken as the call's key as it is, whatever branch uses it. Default: the tool's name and occurrence. A
+        tool that has a parameter `key` of its own gets it; give its arguments as a mapping then.
+        """
+        if len(unnamed) == 1 and isinstance(unnamed[0], Mapping) and not arguments:
+            arguments = dict(cast("Mapping[str, Any]", unnamed[0]))
+        elif unnamed:
             raise InvalidValue(f"{tool!r} was given {len(unnamed)} arguments without a name", hint="name each of them")
+        elif key is not None and isinstance(tool, Tool) and tool.takes("key"):  # pyright: ignore[reportUnnecessaryIsInstance]
+            arguments, key = {**arguments, "key": key}, None
         request = self._call_request(tool, arguments)
-        return self._drive("call", tool.parameters.result, flows.step, request)
+        if key is not None:
+            request = replace(request, key=names.given_key(key))
+        return self._drive("call", tool.parameters.result, flows.step, request, name=key, is_key=key is not None)
+
+    def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a durable call of a tool that the agent's body calls like a function."""
+        self._refuse_elsewhere(tool)
+        return self.call(tool, tool.parameters.bind(args, kwargs))
+
+    def _refuse_elsewhere(self, tool: Tool) -> None:
+        if threading.get_ident() != self._execution.thread:
+            raise _in_other_thread(tool)
 
     def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
         """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
@@ -266,6 +291,7 @@ class Task:
         """Should the task fail or be cancelled, this is called, last things first."""
         name = undo_name(undo)
         self._execution.undoers.setdefault(name, undo)
+        _refuse_secrets(name, undo.redact if isinstance(undo, Tool) else (), arguments)
         parameters_of(undo.fn if isinstance(undo, Tool) else undo).check(arguments)
         input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
         self._say(ev.CompensationAdded(name=name, input=input))
@@ -381,10 +407,13 @@ class Task:
     def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
-        request = mocks.mocked(
-            call_request(self._execution.agent, tool, arguments), self._execution.mocks, self._execution.state.mock
-        )
-        self._execution.secrets.update(request.secrets)
+        execution = self._execution
+        is_old = not execution.state.key_space
+        request = call_request(execution.agent, tool, arguments, is_old=is_old, secret_key=execution.logs.secret_key)
+        request = mocks.mocked(request, execution.mocks, execution.state.mock)
+        execution.secrets.update(request.secrets)
+        if request.effect == "once":
+            execution.services.tools[tool.name] = tool
         if request.undo:
             self._execution.undoers.setdefault(request.undo, tool.compensate)
         return request
@@ -402,13 +431,22 @@ class Task:
             return self._call_request(fn, item)
         if isinstance(fn, Agent):
             given = self._child_input(fn, item)
-            return lambda execution, branch: waits.spawn(execution, branch, options["name"] or fn.name, fn, given)
+            name = options["name"] or fn.name
+            return parallel.NamedFlow(name, lambda execution, branch: waits.spawn(execution, branch, name, fn, given))
         return step_request(self._execution.agent, fn, (item,), {}, **options)[0]
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Any:
+    def _drive(
+        self,
+        verb: str,
+        finish: Any,
+        flow: Callable[..., Subflow],
+        *args: Any,
+        name: str | None = None,
+        is_key: bool = False,
+    ) -> Any:
         execution = self._execution
         execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb, name)
+        branch = execution.branch_here(verb, name, is_key=is_key)
         try:
             if branch is execution.root:
                 if execution.thread_waits:
@@ -435,7 +473,24 @@ class AsyncTask(Task):
 
     _execution: LoopExecution
 
-    def _drive(self, verb: str, finish: Any, flow: Callable[..., Subflow], *args: Any, name: str | None = None) -> Verb:
+    def _refuse_elsewhere(self, tool: Tool) -> None:
+        if not self._execution.is_on_loop():
+            raise _in_other_thread(tool)
+        if not tool.is_async:
+            raise InvalidValue(
+                f"{tool.name}() is a def tool, called in an async agent, whose event loop it would block",
+                hint=f"write: await task.call({tool.name}, …)",
+            )
+
+    def _drive(
+        self,
+        verb: str,
+        finish: Any,
+        flow: Callable[..., Subflow],
+        *args: Any,
+        name: str | None = None,
+        is_key: bool = False,
+    ) -> Verb:
         return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
@@ -444,8 +499,14 @@ class AsyncTask(Task):
         branch = execution.branch_here(verb)
         try:
             value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
+        except HoldfastError:
+            if execution.branched:
+                await execution.in_turn(branch.seen)  # a failure is a result, too
+            raise
         finally:
             execution.moved(branch)
+        if execution.branched:
+            await execution.in_turn(branch.seen)
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
@@ -459,6 +520,8 @@ class AsyncTask(Task):
         outcomes = await execution.drive_all(execution, parts, limit)
         value = parallel.join_results(branch, parts, outcomes, execution.value)
         execution.moved(branch)
+        if execution.branched:
+            await execution.in_turn(branch.seen)
         return finish(value)
 
     def _say(self, event: ev.Event) -> None:
@@ -491,6 +554,21 @@ class Block(Task):
         """What the task comes to. It is completed when the block ends."""
         pack(result, "the result")
         self.result = result
+
+
+def _in_other_thread(tool: Tool) -> UnnamedThread:
+    called = f"{tool.name}()"
+    return UnnamedThread(called, "", hint=f"write: task.call({tool.name}, …, key=…), with a key of its own")
+
+
+def _refuse_secrets(name: str, redact: Collection[str], arguments: Mapping[str, Any]) -> None:
+    """Refuse to record secrets: what undoes may be called by another process, which finds in the log what was given."""
+    for given, value in arguments.items():
+        if given in redact or isinstance(value, codec.Secret):
+            raise InvalidValue(
+                f"compensate({name}, {given}=…) would have to keep a secret in the log",
+                hint=f"leave {given!r} out, and let {name} read it where it runs",
+            )
 
 
 def _refuse_no_mapping(fn: Tool | Agent, item: object) -> None:

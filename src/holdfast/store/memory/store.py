@@ -417,7 +417,10 @@ class MemoryStore:
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
         return None if self.alive(holder, lease) else "proven"
 
-    def close(self, *, at_work: bool = False) -> None:
+    def depart(self) -> None:
+        """Nobody else could see that it is alive."""
+
+    def close(self, *, present: bool = False) -> None:
         with self._lock:
             if self._shut and not self._closed:
                 raise written_inside()

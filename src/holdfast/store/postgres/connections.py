@@ -288,7 +288,7 @@ class Connections:
         if self._presence is not None:
             self._presence.await_held()
 
-    def close(self, *, at_work: bool = False) -> None:
+    def close(self) -> None:
         """Let go of everything. What others have borrowed is closed when they give it back."""
         if self._pid != os.getpid():
             return
@@ -298,8 +298,11 @@ class Connections:
             idle, self._idle = self._idle, []
         for link in idle:
             link.close()
-        if self._presence is not None:
-            self._presence.close(goodbye=not at_work)
+
+    def depart(self) -> None:
+        """End the sign of life of this process."""
+        if self._pid == os.getpid() and self._presence is not None:
+            self._presence.close()
 
 
 def _fetched(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Result:

@@ -62,7 +62,6 @@ class ServerPresence:
         self._began = time.monotonic()
         self._failing_since: float | None = None
         self._is_told = False
-        self._says_goodbye = True
         self._link: Link | None = self._connected()
         self._forget_others(self._link)
         self._thread = threading.Thread(target=self._keep, name="holdfast-beat", daemon=True)
@@ -123,11 +122,10 @@ class ServerPresence:
                 f"{where} could not be told what this process serves", hint="it is told when it is back"
             )
 
-    def close(self, *, goodbye: bool = True) -> None:
-        """Be gone. A goodbye is said if the server can be reached; without one, others only presume us dead."""
+    def close(self) -> None:
+        """Say goodbye, if the server can be reached, and be gone."""
         if self._closed.is_set():
             return
-        self._says_goodbye = goodbye
         self._closed.set()
         with self._news:
             self._wake()
@@ -232,7 +230,7 @@ class ServerPresence:
     def _leave(self) -> None:
         """Say goodbye. Whoever can't be told finds the lock gone."""
         link = self._link
-        if self._says_goodbye and link is not None and not (link.closed or link.broken):
+        if link is not None and not (link.closed or link.broken):
             with contextlib.suppress(psycopg.Error):
                 link.execute(self._goodbye, {"name": self.name})
         self._drop()

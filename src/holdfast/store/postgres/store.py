@@ -260,8 +260,13 @@ class PostgresStore:
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
         return self._liveness.loss(holder, lease)
 
-    def close(self, *, at_work: bool = False) -> None:
-        self._links.close(at_work=at_work)
+    def close(self, *, present: bool = False) -> None:
+        self._links.close()
+        if not present:
+            self.depart()
+
+    def depart(self) -> None:
+        self._links.depart()
 
 
 def _bound(value: int | None) -> Int8:

@@ -486,7 +486,7 @@ class SqliteStore:
                 self._presence = FilePresence(f"{self.path}-holders")
             return self._presence
 
-    def close(self, *, at_work: bool = False) -> None:
+    def close(self, *, present: bool = False) -> None:
         if self._born != Generation.now:
             return
         with self._lock, self._pool:
@@ -499,5 +499,9 @@ class SqliteStore:
             self._readers.clear()
             self._writer.close()
             self._writer = None
-            if self._presence is not None and not at_work:
-                self._presence.close()
+        if not present:
+            self.depart()
+
+    def depart(self) -> None:
+        if self._presence is not None and self._born == Generation.now:
+            self._presence.close()

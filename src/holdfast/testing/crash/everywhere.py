@@ -194,7 +194,7 @@ class _Script:
 
     def open(self, place: lives.TestPlace) -> App:
         """Open the store as a new process would."""
-        return App(place.open(), self._clock, agents=self._agents)
+        return App(place.open(), self._clock, agents=self._agents, key_space="crash-everywhere")
 
     def work(self, app: App) -> None:
         """Work until the task ends, or waits for something that nobody here can give."""

@@ -411,7 +411,7 @@ class _MortalStore(MemoryStore):
         vars(other).update(whose)
         return other
 
-    def close(self, *, at_work: bool = False) -> None:
+    def close(self, *, present: bool = False) -> None:
         tables, self._tables = self._tables, None
         super().close()
         self._tables = tables

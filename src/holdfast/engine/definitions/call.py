@@ -1,4 +1,4 @@
-"""The call a tool is in: what it may know of it, and what `reconcile` and `compensate` are given."""
+"""Where user code runs: in an agent's body, or in a call, and what it may know of that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from holdfast.core import limits
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, UnrecordedCall
 from holdfast.core.events import Usage
 
 
@@ -52,6 +52,19 @@ class Call:
         return f"<call {self.step} of {self.task_id}>"
 
 
+class Asking:
+    """A destination being asked about a call: `reconcile` runs in it."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.usage: Usage | None = None
+        self.sent = True
+
+    def priced(self, usage: Usage) -> Usage:
+        """What asking costs is nobody's spending."""
+        return usage
+
+
 class Caller(Protocol):
     """A call of a user's function; what is known of it is put together when it is asked for."""
 
@@ -65,7 +78,56 @@ class Caller(Protocol):
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
-"""Who makes the call that this code runs in: set around every function of a step."""
+"""Who makes the call that this code runs in: set around every function of a step, and around `reconcile`."""
+
+
+class Body(Protocol):
+    """The body of an agent, or a block: where a tool that is called like a function is a durable call."""
+
+    def plain_call(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a durable call of a tool."""
+        ...
+
+
+BODY: ContextVar[Body | None] = ContextVar("holdfast_body", default=None)
+"""The body that this code runs in, whichever function of it."""
+
+_bodies = 0
+"""How many bodies run in this process."""
+
+
+@contextmanager
+def in_body(body: Body) -> Generator[None, None, None]:
+    """Run code as the body of an agent: not inside a call, though a call may have started the agent."""
+    global _bodies
+    outer, outer_call = BODY.get(), CALLER.get()
+    BODY.set(body)
+    CALLER.set(None)
+    _bodies += 1
+    try:
+        yield
+    finally:
+        _bodies -= 1
+        BODY.set(outer)
+        CALLER.set(outer_call)
+
+
+_warned: set[tuple[str, int]] = set()
+
+
+def warn_unrecorded(tool: str) -> None:
+    """Warn, once for each place in the code, that a tool is called beside an agent's body and nothing records it."""
+    import sys
+    import warnings
+
+    if not _bodies:
+        return
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] — who called the tool
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    if place not in _warned:
+        _warned.add(place)
+        told = f"tool {tool!r} is called outside the agent that is running: nothing records it. Use task.call(…, key=…)"
+        warnings.warn(told, UnrecordedCall, stacklevel=3)
 
 
 def current_call() -> Call | None:

@@ -1,0 +1,87 @@
+"""What a replay has to keep an eye on: calls that can be made once only, and recorded steps not asked for yet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.core import names
+from holdfast.core.flows.requests import StepRequest
+from holdfast.core.state.shapes import State, Step
+
+
+class Attempt(Protocol):
+    """The thread of an attempt."""
+
+    finished: bool
+
+
+class LiveCalls:
+    """The calls under way in one execution, those it went on without, and threads that were left behind."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        """`on_end` is called whenever a call is no longer under way."""
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._live: dict[str, StepRequest] = {}
+        self._left_behind: set[str] = set()
+        self._threads: dict[str, Attempt] = {}
+
+    def begin(self, key: str, request: StepRequest) -> bool:
+        """Note that a call will be announced and made; False if a branch makes one like it, which comes first."""
+        with self._lock:
+            if self.like(key, request) is not None:
+                return False
+            self._live[key] = request
+            self._left_behind.discard(key)
+            return True
+
+    def like(self, key: str, request: StepRequest) -> str | None:
+        """Return the key of a call of the same tool with the same arguments that another branch is making."""
+        if request.effect != "once":
+            return None
+        for other, made in list(self._live.items()):
+            if other != key and made.tool == request.tool and made.input == request.input:
+                return other
+        return None
+
+    def end(self, key: str, *, left_behind: bool = False) -> None:
+        """Note that a call has its outcome, or that its branch went on without."""
+        if left_behind:
+            self._left_behind.add(key)
+        if self._live.pop(key, None) is not None:
+            self._on_end()
+
+    def is_live(self, key: str) -> bool:
+        """Whether a branch of this execution is making the call."""
+        return key in self._live
+
+    def is_left_behind(self, key: str) -> bool:
+        """Whether the branch that made the call went on without its outcome."""
+        return key in self._left_behind
+
+    def leave(self, key: str, attempt: Attempt) -> None:
+        """Note that nobody waits for the thread of an attempt any more."""
+        self._threads[key] = attempt
+
+    def is_sending(self, key: str) -> bool:
+        """Whether a thread that was left behind is still at the call."""
+        attempt = self._threads.get(key)
+        return attempt is not None and not attempt.finished
+
+
+def unclaimed_steps(state: State) -> dict[str, set[str]]:
+    """Return the keys of the recorded steps, calls and children of this turn, by name."""
+    found: dict[str, set[str]] = {}
+    recorded = [step.key for step in state.steps.values() if _is_work(state, step)]
+    for key in (*recorded, *(wait.key for wait in state.waits.values() if wait.kind == "child")):
+        if not key[:1].isdigit():  # those are left over from earlier turns
+            found.setdefault(names.own_name(key), set()).add(key)
+    return found
+
+
+def _is_work(state: State, step: Step) -> bool:
+    """Whether doing it again would matter: not for waits and checkpoints, unless it was a child that was waited for."""
+    is_wait = step.effect == "read" and not step.tool
+    return not is_wait or step.name.startswith(f"{state.summary.id}/")
