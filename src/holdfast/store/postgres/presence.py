@@ -27,7 +27,7 @@ from holdfast.core import limits
 from holdfast.core.errors import StoreError, StoreUnreachable
 from holdfast.store import processes
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, keep_idle, translated
+from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, is_lost, keep_idle, translated
 
 LOCK_PREFIX, LEASE_PREFIX = "pg-", "lease-"
 
@@ -164,7 +164,10 @@ class ServerPresence:
             self._began, self._locked = time.monotonic(), False
             self._beat(link)
         except psycopg.Error as error:
+            is_cut = is_lost(error, link)
             link.close()
+            if is_cut:
+                raise  # the next try may succeed
             raise translated(error, self._address) from error
         return link
 
