@@ -186,7 +186,7 @@ def test_an_agent_is_tried_in_a_store_that_is_thrown_away(folder):
     found = data("test", "agents.py:failer", code=FAILED)
     assert not found["passed"] and found["failure"] == "ValueError: no such city"
     found = data("test", "agents.py:greet", "-p", "name=Ana", "--crash", "--sample", "3")
-    assert found["passed"] and found["crash"]["survived"] == 3 and "3 of 3 crashes survived" in found["crash"]["told"]
+    assert found["passed"] and found["crash"]["survived"] == 3 and "3 of 3 faults survived" in found["crash"]["told"]
     assert refused("test", "agents.py:greet", code=USAGE)[0] == "invalid-input"
 
 

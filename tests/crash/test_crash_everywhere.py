@@ -64,7 +64,7 @@ def test_a_good_agent_survives_a_crash_anywhere(crash_everywhere, world, tmp_pat
     assert report.survived + report.missed == report.tried == (sample or report.points) and report.points > 30
     assert {"append.before", "commit.after", "claim.after", "world.before", "world.after"} <= set(report.by_name)
     assert (report.in_doubt, report.duplicates) == (0, 0) and report.missed < 3 and report.doubts >= 1
-    assert f"{report.survived} of {report.tried} crashes survived ({mode}, {store})" in str(report)
+    assert f"{report.survived} of {report.tried} faults survived ({mode}, {store})" in str(report)
     assert "world.after" in str(report) and "0 duplicates" in str(report)
     assert list(tmp_path.iterdir()) == [], "what was survived leaves nothing behind"
 
@@ -260,7 +260,7 @@ def test_agents_of_every_kind_survive_and_act_once(crash_everywhere, world, monk
 
 
 def test_a_sample_is_the_same_for_a_seed_and_takes_some_of_each_failpoint():
-    points = harness._points(["a", "b", "a", "a", "c", "a", "a", "a"] * 10)
+    points = harness._points(["a", "b", "a", "a", "c", "a", "a", "a"] * 10, False)
     assert harness._sample(points, 9, seed=1) == harness._sample(points, 9, seed=1) != harness._sample(points, 9, 2)
     assert {point.name for point in harness._sample(points, 3, seed=1)} == {"a", "b", "c"}
     assert harness._sample(points, 999, seed=1) == points
@@ -298,7 +298,7 @@ def test_a_tool_that_only_says_that_it_may_be_repeated_is_caught(crash_everywher
     with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop, world=world, check=paid_once)
     text = str(failed.value)
-    assert "crashes of shop were not survived (process, sqlite)" in text
+    assert "faults of shop were not survived (process, sqlite)" in text
     assert "world.after, hit 1" in text and "check: AssertionError: paid 2 times" in text
     assert "log of crash-test: 1 task_created · 2 task_claimed · ✂ crash · 3 task_claimed" in text
     kept = failed.value.failures[0].kept

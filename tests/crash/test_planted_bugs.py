@@ -785,7 +785,7 @@ BUGS = [
     Bug(the_living_are_robbed, a_living_holder_keeps_its_task, "taken from a living holder"),
     Bug(conflicts_ignored, one_of_two_writers_is_refused, "two writers"),
     Bug(acknowledged_before_written, what_was_acknowledged_is_in_a_copy_of_the_file, "was acknowledged and is not"),
-    Bug(a_snapshot_of_the_wrong_place, crashing(counting), "crashes of counting were not survived"),
+    Bug(a_snapshot_of_the_wrong_place, crashing(counting), "faults of counting were not survived"),
     Bug(any_snapshot_is_trusted, a_snapshot_that_the_log_does_not_confirm_is_ignored, "that no event confirms"),
     Bug(sayings_are_not_recognised, crashing(corpus.sync), "without a crash it is"),
     Bug(chance_is_chance, crashing(corpus.sync), "StepChanged"),

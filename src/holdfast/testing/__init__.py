@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.testing.crash.everywhere import CrashFailed, CrashReport, crash_everywhere
+    from holdfast.testing.crash.everywhere import CrashFailed, CrashReport, LostAnswer, crash_everywhere
     from holdfast.testing.crash.world import World
     from holdfast.testing.expectations import ANYTHING, Expect, expect
     from holdfast.testing.upcasts import UpcastFailed, check_upcasts, save_sample
@@ -18,6 +18,7 @@ __all__ = [
     "CrashFailed",
     "CrashReport",
     "Expect",
+    "LostAnswer",
     "UpcastFailed",
     "World",
     "check_upcasts",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, Struct
 
-from holdfast.core import events as ev, limits
+from holdfast.core import events as ev, limits, names
 from holdfast.core.codec import UniqueKey
 from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.retries import Retry
@@ -266,10 +266,15 @@ class Branch:
     starts from it without a copy. `sketch` and `past` are what was worked out of that so far.
     """
 
-    __slots__ = ("_used", "branches", "immediates", "last", "own", "owner", "past", "path", "seen", "sketch", "turn")
+    __slots__ = (
+        *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "past", "path", "seen", "sketch"),
+        "turn",
+    )
 
-    def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None) -> None:
+    def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None, *, is_old: bool = False) -> None:
+        """In a task that `is_old`, names that could be taken for other branches are let in as they were then."""
         self.path = path
+        self.is_old = is_old
         self.seen = seen
         self.turn = turn
         self.own = own
@@ -288,7 +293,10 @@ class Branch:
 
     def key(self, name: str) -> str:
         """Return the key of the next step of that name."""
-        number = self._used[name] = self._used.get(name, 0) + 1
+        number = self._used.get(name, 0) + 1
+        if number == 1 and not self.is_old:
+            names.step_name(name)
+        self._used[name] = number
         return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
 
     def child(self, name: str = "", seen: int | None = None, own: Any = None) -> Branch:
@@ -297,7 +305,8 @@ class Branch:
             self.branches += 1
             name = str(self.branches)
         path = f"{self.path}/~{name}" if self.path else f"~{name}"
-        return Branch(path, self.seen if seen is None else seen, self.turn, self.own if seen is None else own)
+        said = self.own if seen is None else own
+        return Branch(path, self.seen if seen is None else seen, self.turn, said, is_old=self.is_old)
 
     def see(self, seq: int) -> None:
         """From now on this branch sees the state up to that event."""
@@ -325,6 +334,15 @@ class Calls(Protocol):
 
     def end(self, key: str, *, left_behind: bool = False) -> None:
         """The call has its outcome, or nobody waits for it any more."""
+        ...
+
+    @property
+    def any(self) -> bool:
+        """Whether a call is under way, or may be open though nobody makes it."""
+        ...
+
+    def not_over(self) -> Iterable[str]:
+        """The keys of calls that were open when this execution began, or that it left behind."""
         ...
 
     def is_live(self, key: str) -> bool:
@@ -359,8 +377,8 @@ class Surroundings(Protocol):
     def calls(self) -> Calls: ...
 
     @property
-    def unclaimed(self) -> dict[str, set[str]]:
-        """Recorded steps that no branch has asked for since the replay began: their keys by name."""
+    def unclaimed(self) -> set[str]:
+        """The keys of recorded steps that no branch has asked for since the replay began."""
         ...
 
     def claim(self, key: str) -> None:

@@ -54,14 +54,16 @@ from holdfast.core.state.shapes import ENDED, State, Step
 
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
-    key = request.key or key_of(surroundings, branch, request.name)
+    key = request.key or branch.key(request.name)
     if request.effect == "once":
         surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
         state = surroundings.state
         known = state.steps_of(branch.turn).get(key)
         if surroundings.replaying:
-            yield from claimed(surroundings, key, known is not None, request.on_change)
+            surroundings.claim(key)
+            if known is None:
+                yield from after_others(surroundings, key, request.on_change)
         if known is not None and known.done:
             if _changed(known, request):
                 yield Append((ev.StepVoided(key=key, why="its input changed"),), decided=True)
@@ -78,7 +80,9 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
         if known is not None and known.raised is not None and known.status == "void":
             yield from _definite_failure(known, request)  # it was settled: the call did not happen
             continue
-        if (yield from _not_now(surroundings, branch, key, known, request)):
+        refuse_to_begin(surroundings, state, branch, key)
+        limited = state.summary.deadline_us is not None or state.budget is not None or state.payers
+        if (limited or request.tool) and (yield from _not_now(surroundings, key, known, request)):
             surroundings.underway.pop(key, None)
             continue
         attempt = 1
@@ -86,70 +90,43 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             yield from until(known.retry_us)
             yield from may_begin(surroundings, branch, key)
             attempt = known.attempts + 1
-        result = yield from _one_attempt(surroundings, key, attempt, known, request)
+        try:
+            if request.tool:
+                result = yield from _attempt(surroundings, key, attempt, known, request)
+            else:
+                result = yield from _plain_attempt(surroundings, key, attempt, request)
+        finally:
+            if surroundings.underway:
+                surroundings.underway.pop(key, None)
         if result is not None:
             branch.last = (key, result)
             return result
 
 
-def _one_attempt(
-    surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest
-) -> Subflow:
-    """Make one attempt, known to other branches while it is under way. Return the value of a deferred record."""
-    left_behind = True
-    try:
-        if request.key and not request.unique:
-            surroundings.calls.begin(key, request)
-        if request.tool:
-            result = yield from _attempt(surroundings, key, attempt, known, request)
-        else:
-            result = yield from _plain_attempt(key, attempt, request)
-        left_behind = False
-    finally:
-        if request.key or request.unique or request.effect == "once":
-            surroundings.calls.end(key, left_behind=left_behind)
-        if surroundings.underway:
-            surroundings.underway.pop(key, None)
-    return result
-
-
-def key_of(surroundings: Surroundings, branch: Branch, name: str) -> str:
-    """Return the key of the next step of that name, in a task of today."""
-    if name[:1] in _NOT_FIRST and surroundings.state.key_space:
-        names.step_name(name)
-    return branch.key(name)
-
-
-_NOT_FIRST = frozenset("~0123456789")
-
-
-def claimed(surroundings: Surroundings, key: str, is_recorded: bool, on_change: str) -> Subflow:
-    """Note that a recorded step was asked for. A new one waits until other branches have come back to theirs.
+def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflow:
+    """Let a new step wait until other branches have come back to their recorded ones.
 
     A step of that name that nobody came back to would be done again under another key: ReplayDiverged.
     """
-    surroundings.claim(key)
-    if is_recorded:
-        return
     name = names.own_name(key)
     yield AwaitReplay(name)
-    left = surroundings.unclaimed.get(name)
+    left = [one for one in surroundings.unclaimed if names.own_name(one) == name]
     if left and on_change != "rerun":
         raise ReplayDiverged(key, min(left))
 
 
-def _not_now(surroundings: Surroundings, branch: Branch, key: str, known: Step | None, request: StepRequest) -> Subflow:
+def _not_now(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
     """Whether the step can't be done yet, or need not be: refuse it, wait for others, or take an outcome they have."""
     state = surroundings.state
-    refuse_to_begin(surroundings, state, branch, key)
     if state.summary.deadline_us is not None:
         yield from before_deadline(state)
     if state.budget is not None or state.payers:
         yield from within_budget(surroundings, key, request)
-    if request.effect == "once" and state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
-        return True
-    if request.effect == "once" and (yield from _after_one_like_it(surroundings, key, request)):
-        return True
+    if request.effect == "once":
+        if state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
+            return True
+        if surroundings.calls.any and (yield from _after_one_like_it(surroundings, key, request)):
+            return True
     return bool(request.tool) and (yield from _answered_elsewhere(surroundings, key, known, request))
 
 
@@ -158,13 +135,13 @@ def _after_one_like_it(surroundings: Surroundings, key: str, request: StepReques
 
     One that its branch went on without, as `asyncio.wait_for` does, answers for this one if it happened.
     """
-    steps = surroundings.state.steps.values()
-    same = (one for one in steps if one.unsettled and one.key != key and one.tool == request.tool)
-    other = next((one for one in same if codec.same_fields(one.input, request.input)), None)
     live = surroundings.calls.like(key, request)
     if live is not None:
         yield AwaitCall(live)
         return True
+    found = (surroundings.state.steps.get(one) for one in surroundings.calls.not_over() if one != key)
+    same = (one for one in found if one is not None and one.unsettled and one.tool == request.tool)
+    other = next((one for one in same if codec.same_fields(one.input, request.input)), None)
     if other is None:
         return False
     yield from settle(surroundings, other, surroundings.called.get(other.key, request))
@@ -228,8 +205,24 @@ def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None
 def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest) -> Subflow:
     """Make one attempt: announce it if it can't be repeated, call, record. Return the value of a deferred record."""
     same = _identity(surroundings.state, key, known, request)
-    if not (yield from _announced(surroundings, same, attempt, request)):
-        return None
+    is_single = request.effect == "once" or request.unique or request.key
+    left_behind = True
+    try:
+        if request.key and not request.unique:
+            surroundings.calls.begin(key, request)
+        result = None
+        if (yield from _announced(surroundings, same, attempt, request)):
+            result = yield from _made(surroundings, same, attempt, request)
+        left_behind = False
+        return result
+    finally:
+        if is_single:
+            surroundings.calls.end(key, left_behind=left_behind)
+
+
+def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, request: StepRequest) -> Subflow:
+    """Make a call, and record what became of it. Return the value of a deferred record."""
+    key: str = same["key"]
     act = Invoke(key, request, attempt, same["idempotency_key"])
     ended: dict[str, Any] = {**same, "attempts": attempt}
     if surroundings.state.mock:
@@ -289,25 +282,31 @@ def _doubted(surroundings: Surroundings, key: str, request: StepRequest) -> Subf
     return True
 
 
-def _plain_attempt(key: str, attempt: int, request: StepRequest) -> Subflow:
+def _plain_attempt(surroundings: Surroundings, key: str, attempt: int, request: StepRequest) -> Subflow:
     """One try of a plain step, which is nothing but done and recorded."""
     if request.estimate is not None:
         given: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempt": attempt}
         if not (yield Append((ev.StepStarted(**given, estimate=request.estimate),), decided=True)):
             return None
-    outcome: Outcome = yield Invoke(key, request, attempt)
-    if outcome.value is not None:
-        done = ev.StepCompleted(
-            key=key,
-            name=request.name,
-            input=request.input,
-            attempts=attempt,
-            started_us=outcome.started_us,
-            result=outcome.value,
-            usage=outcome.usage,
-        )
-        answer = yield Append((done,), deferred=True)
-        return outcome.value if answer == "deferred" else None
+    if request.key:
+        surroundings.calls.begin(key, request)
+    try:
+        outcome: Outcome = yield Invoke(key, request, attempt)
+        if outcome.value is not None:
+            done = ev.StepCompleted(
+                key=key,
+                name=request.name,
+                input=request.input,
+                attempts=attempt,
+                started_us=outcome.started_us,
+                result=outcome.value,
+                usage=outcome.usage,
+            )
+            answer = yield Append((done,), deferred=True)
+            return outcome.value if answer == "deferred" else None
+    finally:
+        if request.key:
+            surroundings.calls.end(key)
     assert outcome.error is not None
     ended: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempts": attempt}
     ended |= {"usage": outcome.usage, "started_us": outcome.started_us}

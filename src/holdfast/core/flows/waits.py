@@ -11,7 +11,7 @@ from holdfast.core import events as ev
 from holdfast.core.events import Fields
 from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.flows.step import claimed, earliest, key_of, may_begin, person_answers, recorded_result
+from holdfast.core.flows.step import after_others, earliest, may_begin, person_answers, recorded_result
 from holdfast.core.state.fold import address
 
 
@@ -19,7 +19,7 @@ def wait(
     surroundings: Surroundings, branch: Branch, name: str, kind: ev.WaitKind, prompt: Raw | None, seconds: float | None
 ) -> Flow:
     """Wait for a person, a signal or a time; what ended the wait is its result."""
-    key = key_of(surroundings, branch, name)
+    key = branch.key(name)
     while True:
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None and known.done:
@@ -52,7 +52,7 @@ def _end_or_park(
 
 def approve(surroundings: Surroundings, branch: Branch, name: str, prompt: Raw, seconds: float | None) -> Flow:
     """Ask a person to agree; true or false is the result, and silence is false."""
-    key = key_of(surroundings, branch, name)
+    key = branch.key(name)
     while True:
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None and known.done:
@@ -70,17 +70,18 @@ def approve(surroundings: Surroundings, branch: Branch, name: str, prompt: Raw, 
 
 def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, input: Fields) -> Flow:
     """Give work to a child task and wait for its result. Starting it twice is starting it once: its id is its place."""
-    key = key_of(surroundings, branch, name)
+    key = branch.key(name)
     while True:
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None and known.done:
-            if surroundings.replaying:
-                yield from claimed(surroundings, key, True, "error")
+            surroundings.claim(key)
             return recorded_result(surroundings.state, branch, known)
         state = surroundings.state
         id = f"{state.summary.id}/{address(state.turn, key) if state.turn else key}"
         if surroundings.replaying:
-            yield from claimed(surroundings, key, key in state.waits, "error")
+            surroundings.claim(key)
+            if key not in state.waits:
+                yield from after_others(surroundings, key, "error")
         if key not in state.waits:
             yield from may_begin(surroundings, branch, key)
             yield from within_budget(surroundings, f"turn of {key}", None)

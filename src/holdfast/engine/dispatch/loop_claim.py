@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from holdfast.core.codec import Group, Origin
 from holdfast.core.errors import Conflict
 from holdfast.core.events import Event
 from holdfast.core.flows import lifecycle
-from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch.claim import arguments
 from holdfast.engine.drivers.loop_driver import carry_out, drive_all, drive_async
 from holdfast.engine.execution.loop_execution import LoopExecution
@@ -50,12 +48,8 @@ async def work_async(execution: LoopExecution) -> None:
         await asyncio.to_thread(execution.linked_logs.load)
     execution.drive, execution.drive_all = drive_async, drive_all
     task = AsyncTask(execution)
-
-    async def body() -> Any:
-        with in_body(task):
-            return await execution.agent.fn(task, **arguments(execution))
-
-    execution.start_body = body
+    execution.task = task
+    execution.start_body = lambda: execution.agent.fn(task, **arguments(execution))
     try:
         await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:

@@ -114,8 +114,8 @@ class Invocation:
 
     def kept(self, value: Any) -> Outcome:
         """A value as it is recorded. One that cannot be is the step's failure: it did run."""
-        failpoint("act.after")
         try:
+            failpoint("act.after")
             raw = codec.pack(value, "the result of step %r", self.key)
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)

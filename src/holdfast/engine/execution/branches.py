@@ -74,7 +74,7 @@ def _factory(inner: Any) -> Any:
         if stands_in:
             _stand_ins[made] = stands_for(asyncio.current_task())
         elif here is not None:
-            here.execution.started.add(made)
+            here.execution.begin_task(made)
         return made
 
     return make
@@ -126,6 +126,13 @@ class Deliveries:
     def next_seq(self) -> int | None:
         """The seq of the next result, if there is one."""
         return self._waiting[0][0] if self._waiting else None
+
+    def now(self) -> bool:
+        """Whether a new result can be given at once: none was since the loop last had nothing to do."""
+        if self._ticking:
+            return False
+        self._tick_soon()
+        return True
 
     def in_turn(self, seq: int) -> asyncio.Future[None]:
         """Return a future that is resolved when it is time for the result at that seq."""

@@ -90,6 +90,7 @@ class Execution:
         *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over"),
         *(
             "priced",
+            "replaying",
             "root",
             "secrets",
             "services",
@@ -126,7 +127,7 @@ class Execution:
         self.priced = services.priced
         self.secrets: set[str] = set()
         self.called: dict[str, StepRequest] = {}
-        self.calls = LiveCalls(self.call_ended)
+        self.calls = LiveCalls(log.state, self.call_ended)
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.mocks = mocks
@@ -165,18 +166,11 @@ class Execution:
         """A block that is in one of its turns is entered again: first comes what it did before the first."""
         self._begin(0, self.state.begun)
 
-    @property
-    def replaying(self) -> bool:
-        """Whether branches have recorded results before them."""
-        return bool(self.unclaimed)
-
     def claim(self, key: str) -> None:
         """Take a recorded step as asked for: its branch will come to it."""
-        name = names.own_name(key)
-        left = self.unclaimed.get(name, set())
-        left.discard(key)
-        if not left:
-            self.unclaimed.pop(name, None)
+        self.unclaimed.discard(key)
+        if not self.unclaimed:
+            self.replaying = False
 
     def call_ended(self) -> None:
         """Let branches look that wait for a call of another."""
@@ -192,13 +186,19 @@ class Execution:
     def await_replay(self, name: str) -> None:
         """Wait for threads that have not come back to their recorded steps of that name."""
         patience = time.monotonic() + limits.REPLAY_PATIENCE_SECONDS
-        while self._names and name in self.unclaimed and time.monotonic() < patience:
+        while self._names and self.has_unclaimed(name) and time.monotonic() < patience:
             time.sleep(limits.POLL_SECONDS)
 
+    def has_unclaimed(self, name: str) -> bool:
+        """Whether a recorded step of that name was not asked for yet."""
+        return any(names.own_name(key) == name for key in self.unclaimed)
+
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
-        self.unclaimed = unclaimed_steps(self.state) if self.state.steps and turn == self.state.turn else {}
+        state = self.state
+        self.unclaimed = unclaimed_steps(state) if state.steps and turn == state.turn else set[str]()
+        self.replaying = bool(self.unclaimed)
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
-        self.root = Branch(seen=self.state.joined(first), turn=turn)
+        self.root = Branch(seen=state.joined(first), turn=turn, is_old=not state.key_space)
 
     # Writing
 

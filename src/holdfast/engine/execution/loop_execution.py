@@ -13,7 +13,7 @@ from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
 from holdfast.core.flows.requests import Append, Branch
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.call import current_call
+from holdfast.engine.definitions.call import current_call, in_body
 from holdfast.engine.execution.awaitable import not_awaited
 from holdfast.engine.execution.branches import (
     BranchPlace,
@@ -41,7 +41,7 @@ class LoopExecution(Execution):
     __slots__ = (
         *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "invocations"),
         *("active", "branched", "drive", "drive_all", "future", "start_body", "started", "time", "unawaited"),
-        *("_began_at", "_call_waiters", "_deliveries"),
+        *("_began_at", "_call_waiters", "_made_deliveries", "task"),
     )
 
     def __init__(
@@ -74,10 +74,11 @@ class LoopExecution(Execution):
         self._settling: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = None
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.started: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+        self.started: weakref.WeakSet[asyncio.Task[Any]] | None = None
         self.branched = False
+        self.task: Any = None
         self._began_at = log.head.seq
-        self._deliveries = Deliveries(self._loop)
+        self._made_deliveries: Deliveries | None = None
         self._call_waiters: list[asyncio.Future[None]] = []
 
     # Branches
@@ -139,18 +140,36 @@ class LoopExecution(Execution):
     # The order of results
 
     @property
-    def replaying(self) -> bool:
-        """Whether branches have recorded results before them that they were not given yet."""
-        next_seq = self._deliveries.next_seq
-        return bool(self.unclaimed) or (next_seq is not None and next_seq <= self._began_at)
+    def _deliveries(self) -> Deliveries:
+        """The order of results, which only agents with several branches need."""
+        if self._made_deliveries is None:
+            self._made_deliveries = Deliveries(self._loop)
+        return self._made_deliveries
+
+    def begin_task(self, task: asyncio.Task[Any]) -> None:
+        """Remember an asyncio task that the agent has started."""
+        if self.started is None:
+            self.started = weakref.WeakSet()
+        self.started.add(task)
+
+    def claim(self, key: str) -> None:
+        """Take a recorded step as asked for. The replay is over when every branch was given its result."""
+        self.unclaimed.discard(key)
+        if not self.unclaimed and not self.branched:
+            self.replaying = False
 
     async def in_turn(self, seq: int) -> None:
         """Wait until it is time for a branch to be given the result at that seq."""
+        if seq > self._began_at and not self.linked_logs.linked and self._deliveries.now():
+            return
         self.active += 1
         try:
             await self._deliveries.in_turn(seq)
         finally:
             self.leave()
+        if self.replaying and not self.unclaimed:
+            next_seq = self._deliveries.next_seq
+            self.replaying = next_seq is not None and next_seq <= self._began_at
 
     async def await_replay_async(self, name: str) -> None:
         """Wait until other branches have their recorded results, and have come back to their steps of that name.
@@ -159,13 +178,17 @@ class LoopExecution(Execution):
         """
         await self._deliveries.idle()
         patience = self.time() + limits.REPLAY_PATIENCE_SECONDS
-        while name in self.unclaimed and self._others_may_move() and self.time() < patience:
+        while self.has_unclaimed(name) and self._others_may_move() and self.time() < patience:
             await asyncio.sleep(limits.POLL_SECONDS)
             await self._deliveries.idle()
+        if not self.unclaimed:
+            self.replaying = False
 
     def _others_may_move(self) -> bool:
         current = asyncio.current_task()
-        return any(one is not current and not one.done() for one in (self._root, *self.started) if one is not None)
+        return any(
+            one is not current and not one.done() for one in (self._root, *(self.started or ())) if one is not None
+        )
 
     def call_ended(self) -> None:
         waiters, self._call_waiters = self._call_waiters, []
@@ -403,7 +426,8 @@ class LoopExecution(Execution):
 
     async def _as_root(self, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         self._own(self.root)
-        return await caught(body())
+        with in_body(self.task):
+            return await caught(body())
 
     # Steps that take long
 

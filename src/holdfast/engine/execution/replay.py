@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.core import names
 from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import State, Step
 
@@ -17,20 +16,24 @@ class Attempt(Protocol):
     finished: bool
 
 
+_announcing = threading.Lock()
+"""Held for a moment while a call is found to be the only one of its kind."""
+
+
 class LiveCalls:
     """The calls under way in one execution, those it went on without, and threads that were left behind."""
 
-    def __init__(self, on_end: Callable[[], None]) -> None:
+    def __init__(self, state: State, on_end: Callable[[], None]) -> None:
         """`on_end` is called whenever a call is no longer under way."""
+        self._open = {step.key for step in state.steps.values() if step.unsettled} if state.steps else set[str]()
         self._on_end = on_end
-        self._lock = threading.Lock()
         self._live: dict[str, StepRequest] = {}
         self._left_behind: set[str] = set()
         self._threads: dict[str, Attempt] = {}
 
     def begin(self, key: str, request: StepRequest) -> bool:
         """Note that a call will be announced and made; False if a branch makes one like it, which comes first."""
-        with self._lock:
+        with _announcing:
             if self.like(key, request) is not None:
                 return False
             self._live[key] = request
@@ -53,6 +56,15 @@ class LiveCalls:
         if self._live.pop(key, None) is not None:
             self._on_end()
 
+    @property
+    def any(self) -> bool:
+        """Whether a call is under way, or may be open though nobody makes it."""
+        return bool(self._live or self._open or self._left_behind)
+
+    def not_over(self) -> set[str]:
+        """Return the keys of calls that were open when this execution began, or that it left behind."""
+        return self._open | self._left_behind
+
     def is_live(self, key: str) -> bool:
         """Whether a branch of this execution is making the call."""
         return key in self._live
@@ -71,14 +83,11 @@ class LiveCalls:
         return attempt is not None and not attempt.finished
 
 
-def unclaimed_steps(state: State) -> dict[str, set[str]]:
-    """Return the keys of the recorded steps, calls and children of this turn, by name."""
-    found: dict[str, set[str]] = {}
-    recorded = [step.key for step in state.steps.values() if _is_work(state, step)]
-    for key in (*recorded, *(wait.key for wait in state.waits.values() if wait.kind == "child")):
-        if not key[:1].isdigit():  # those are left over from earlier turns
-            found.setdefault(names.own_name(key), set()).add(key)
-    return found
+def unclaimed_steps(state: State) -> set[str]:
+    """Return the keys of the recorded steps, calls and children of this turn."""
+    recorded = {step.key for step in state.steps.values() if _is_work(state, step)}
+    recorded.update(wait.key for wait in state.waits.values() if wait.kind == "child")
+    return {key for key in recorded if not key[:1].isdigit()}  # the others are left over from earlier turns
 
 
 def _is_work(state: State, step: Step) -> bool:

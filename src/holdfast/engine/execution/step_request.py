@@ -87,10 +87,15 @@ def call_request(
     secret_key: Callable[[], bytes] = bytes,
 ) -> StepRequest:
     """A call of a tool. In a task that is old, its identity covers fingerprints of its secrets."""
-    given = tool.parameters.check({name: codec.reveal(value) for name, value in arguments.items()})
-    secret = {name: value for name, value in arguments.items() if name in tool.redact or isinstance(value, Secret)}
-    input, shown = _input(tool, arguments, secret, is_old)
-    tool.refuse_unlabelled(name for name, label in shown.items() if not label)
+    redact = tool.redact
+    secret = {name: value for name, value in arguments.items() if name in redact or type(value) is Secret}
+    if secret:
+        given = tool.parameters.check({name: codec.reveal(value) for name, value in arguments.items()})
+        input, shown = _input(tool, arguments, secret, is_old)
+        tool.refuse_unlabelled(name for name, label in shown.items() if not label)
+    else:
+        given, shown = tool.parameters.check(arguments), {}
+        input = {name: _packed(value, tool.name, name) for name, value in arguments.items()}
     compensate = tool.compensate
     hides = secret or tool.redact
     return StepRequest(
@@ -104,7 +109,7 @@ def call_request(
         tool=tool.name,
         effect=tool.effect,
         risk=tool.risk,
-        unique=tool.unique_key({**tool.parameters.with_defaults(given), **shown}),
+        unique=tool.unique_key({**tool.parameters.with_defaults(given), **shown}) if tool.unique else "",
         undo="" if compensate is None else undo_name(compensate),
         approval=bool(tool.risk) and tool.risk in agent.risks,
         approval_seconds=agent.approve_within,

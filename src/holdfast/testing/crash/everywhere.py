@@ -6,6 +6,9 @@
 First the task is worked through without a crash, which counts the crash points: every failpoint it passes, on both
 sides of whatever is written, and of every request to a `World`. Then, for each of them, it begins anew with an empty
 store, crashes there, goes on in a new process (simulated, or a real one: `mode="kill"`) and is looked at.
+
+Answers get lost without a crash, too. So every step and tool is also made to raise: once before its function is called,
+and once after it had its effect.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.system.clock import Clock
 from holdfast.testing.crash import invariants, lives
 from holdfast.testing.crash.invariants import ENDED, Evidence
-from holdfast.testing.crash.lives import Crash, Life
+from holdfast.testing.crash.lives import Crash, Life, LostAnswer
 from holdfast.testing.crash.world import World
 
-__all__ = ["Crash", "CrashFailed", "CrashReport", "Point", "crash_everywhere"]
+__all__ = ["Crash", "CrashFailed", "CrashReport", "LostAnswer", "Point", "crash_everywhere"]
 
 MAX_ROUNDS = 25
 """How often `finish` is called before a task counts as one that never ends."""
@@ -43,16 +46,28 @@ SHOWN_FAILURES = 5
 
 
 class Point(Struct, frozen=True):
-    """A place to crash at: its number, its failpoint, and which hit of that failpoint it is. Number 0 is no crash."""
+    """A place to crash at: its number, its failpoint, and which hit of that failpoint it is. Number 0 is no crash.
+
+    One that `raises` is where a step or tool raises instead.
+    """
 
     number: int
     name: str
     hit: int
     of: int
+    raises: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What is told of points like it."""
+        return f"{self.name} raises" if self.raises else self.name
 
     def __str__(self) -> str:
         if self.number == 0:
             return "without a crash"
+        if self.raises:
+            when = "before it is called" if self.name == "act.before" else "after its effect"
+            return f"point {self.number} of {self.of}: step or tool {self.hit} raises {when}"
         return f"crash point {self.number} of {self.of}: {self.name}, hit {self.hit}"
 
 
@@ -71,7 +86,10 @@ class CrashFinding(Struct, frozen=True):
 
 
 class CrashReport(Struct, frozen=True):
-    """What was tried and survived. `missed` points were not reached: the agent did not do the same again."""
+    """What was tried and survived. `missed` points were not reached: the agent did not do the same again.
+
+    Of the points, some crash the process, and in some a step or tool raises.
+    """
 
     what: str
     mode: str
@@ -90,9 +108,9 @@ class CrashReport(Struct, frozen=True):
         wide = max(map(len, self.by_name), default=0)
         return "\n".join(
             [
-                f"{self.what}: {self.survived} of {self.tried} crashes survived ({self.mode}, {self.store})",
+                f"{self.what}: {self.survived} of {self.tried} faults survived ({self.mode}, {self.store})",
                 *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
-                f"  {self.points} crash points, {self.tried} tried, {self.missed} not reached, {self.seconds:.1f} s",
+                f"  {self.points} points, {self.tried} tried, {self.missed} not reached, {self.seconds:.1f} s",
                 f"  {self.doubts} doubts flagged, {self.in_doubt} tasks left in doubt, {self.duplicates} duplicates",
             ]
         )
@@ -139,6 +157,7 @@ def crash_everywhere(
     sample: int | None = None,
     seed: int = 0,
     crashes: int = 1,
+    exceptions: bool = True,
     clock: Clock | None = None,
     directory: str | os.PathLike[str] | None = None,
     timeout: float = 60.0,
@@ -150,6 +169,10 @@ def crash_everywhere(
     waits has come to its end. `setup(app)` is called before each trial, with an empty store. `drive(app)` stands in for
     an agent where tasks are worked on in `with app.task(…)`. `same_result` may be a function that picks what must be
     the same with and without a crash. With `crashes=2` each trial crashes once more while it recovers, by chance.
+
+    With `exceptions` every step and tool is also made to raise, before its function and after its effect. The agent may
+    fail then, go on without it, or wait for a person who settles the call; but it does nothing twice. `check` is called
+    if the agent was not told of the exception: then it must end as it does without one.
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
@@ -167,7 +190,7 @@ def crash_everywhere(
     expects = _Expects(world, setup, check, same_result, finish is None)
     trials = _Trials(script, expects, place, None if mode == "process" else timeout)
     try:
-        return trials.everywhere(sample, seed, crashes)
+        return trials.everywhere(sample, seed, crashes, exceptions)
     finally:
         place.end()
         if not any(aside.glob("point-*")):
@@ -242,7 +265,12 @@ class _Expects(Struct, frozen=True):
     doubt_is_an_end: bool
 
     def result(self, state: TaskState) -> Any:
-        return self.same_result(state) if callable(self.same_result) else state.result
+        if not callable(self.same_result):
+            return state.result
+        try:
+            return self.same_result(state)
+        except Exception as error:  # noqa: BLE001 — a task that failed may have nothing that could be picked
+            return f"nothing: {lives.told(error)}"
 
     def problems(self, app: App, id: str, left: Evidence, now: Evidence, whole: Evidence | None) -> Iterator[str]:
         """Everything that is wrong in the end."""
@@ -260,6 +288,18 @@ class _Expects(Struct, frozen=True):
             except Exception as error:  # noqa: BLE001 — whatever a user's check raises is what it found
                 yield f"check: {lives.told(error)}"
 
+    def after_raising(self, app: App, id: str, left: Evidence, now: Evidence, whole: Evidence) -> Iterator[str]:
+        """Everything that is wrong after a step or tool has raised. The task may have ended in another way."""
+        in_doubt = now.outcome == ("waiting", "doubt")
+        if not invariants.was_told(now, LostAnswer.__name__) and not in_doubt:
+            yield from self.problems(app, id, left, now, whole)
+            return
+        yield from invariants.at_rest(app, id, left, now)
+        yield from invariants.same_effects(now, whole)
+        yield from invariants.no_more_effects(now, whole)
+        if now.outcome and now.outcome[0] not in (*ENDED, "waiting"):  # one that comes after it may be missing
+            yield f"the task is {' · '.join(now.outcome)} after a step or tool raised"
+
 
 class _Trials:
     """The trials of one agent: one without a crash, then one a point."""
@@ -272,21 +312,24 @@ class _Trials:
         self._survived: list[Evidence] = []
         self._missed = 0
 
-    def everywhere(self, sample: int | None, seed: int, crashes: int) -> CrashReport:
+    def everywhere(self, sample: int | None, seed: int, crashes: int, exceptions: bool) -> CrashReport:
         """Try without a crash, then at every point that was passed."""
         began = time.monotonic()
         where = f"({self._mode}, {self._place.kind})"
-        points = _points(self._try(Point(0, "", 0, 0), ()))
+        points = _points(self._try(Point(0, "", 0, 0), ()), exceptions)
         if self._failures or not points:
             raise CrashFailed(f"{self._script.name} does not end well even without a crash {where}", self._failures)
         (self._whole,) = self._survived
         self._survived.clear()
         chosen = points if sample is None else _sample(points, sample, seed)
         for point in chosen:
+            if point.raises:
+                self._try_raising(point)
+                continue
             more = random.Random(f"{seed}/{point.number}").choices(points, k=crashes - 1)
             self._try(point, (point, *more))
         if self._failures:
-            lost = f"{len(self._failures)} of {len(chosen)} crashes of {self._script.name} were not survived {where}"
+            lost = f"{len(self._failures)} of {len(chosen)} faults of {self._script.name} were not survived {where}"
             raise CrashFailed(lost, self._failures)
         return self._report(points, chosen, time.monotonic() - began)
 
@@ -299,7 +342,7 @@ class _Trials:
             tried=len(chosen),
             survived=len(self._survived) - self._missed,
             missed=self._missed,
-            by_name=dict(Counter(point.name for point in chosen)),
+            by_name=dict(Counter(point.kind for point in chosen)),
             doubts=sum(one.doubts for one in self._survived),
             in_doubt=sum(one.outcome == ("waiting", "doubt") for one in self._survived),
             duplicates=sum(map(invariants.repeated, self._survived)),
@@ -327,6 +370,22 @@ class _Trials:
             self._survived.append(now)
         return last.hits
 
+    def _try_raising(self, point: Point) -> None:
+        """Begin anew, let a step or tool raise, go on, and look: it may fail or wait, but nothing is done twice."""
+        self._prepare()
+        life = self._live(None, (point.name, point.hit))
+        self._missed += not life.raised
+        problems: list[str] = []
+        left = self._look(problems, None)
+        last = self._live(None)
+        problems += [one.error for one in (life, last) if one.stuck]  # other errors: the program was told, and gave up
+        now = self._look(problems, left, raised=True)
+        problems += [f"the auditor: {finding}" for finding in self._place.audit()]
+        if problems:
+            self._fail(point, problems, invariants.timeline(now, None))
+        else:
+            self._survived.append(now)
+
     def _fail(self, point: Point, problems: Sequence[str], timeline: Iterable[str]) -> None:
         kept = self._place.keep(f"point-{point.number}") if len(self._failures) < SHOWN_FAILURES else ""
         self._failures.append(CrashFinding(point, tuple(problems), tuple(timeline), kept))
@@ -339,35 +398,41 @@ class _Trials:
             with self._script.open(self._place) as app:
                 self._expects.setup(app)
 
-    def _live(self, crash_at: lives.Spot | None) -> Life:
+    def _live(self, crash_at: lives.Spot | None, raise_at: lives.Spot | None = None) -> Life:
         def open() -> App:
             return self._script.open(self._place)
 
         if self._timeout is None:
-            return lives.simulated(open, self._script.work, crash_at)
-        return lives.forked(open, self._script.work, crash_at, self._timeout)
+            return lives.simulated(open, self._script.work, crash_at, raise_at)
+        return lives.forked(open, self._script.work, crash_at, self._timeout, raise_at)
 
-    def _look(self, problems: list[str], left: Evidence | None) -> Evidence:
+    def _look(self, problems: list[str], left: Evidence | None, *, raised: bool = False) -> Evidence:
         """See what there is and, when all has come to rest, whether all holds that must; `left` was there before."""
         id, expects = self._script.id, self._expects
         try:
             with self._script.open(self._place) as app:
                 now = invariants.gather(app, id, expects.world, None if left is None else expects.result)
-                problems += expects.problems(app, id, left, now, self._whole) if left is not None else ()
+                if left is not None and raised and self._whole is not None:
+                    problems += expects.after_raising(app, id, left, now, self._whole)
+                elif left is not None:
+                    problems += expects.problems(app, id, left, now, self._whole)
                 return now
         except HoldfastError as error:
             problems.append(f"the store cannot be read: {lives.told(error)}")
             return Evidence()
 
 
-def _points(hits: Sequence[str]) -> list[Point]:
-    """Every hit of every failpoint, numbered in the order they were passed."""
+def _points(hits: Sequence[str], exceptions: bool) -> list[Point]:
+    """Every hit of every failpoint, numbered in the order they were passed; then those where steps and tools raise."""
     counts: Counter[str] = Counter()
-    points: list[Point] = []
-    for number, name in enumerate(hits, start=1):
+    spots: list[tuple[str, int]] = []
+    for name in hits:
         counts[name] += 1
-        points.append(Point(number, name, counts[name], len(hits)))
-    return points
+        spots.append((name, counts[name]))
+    raising = [spot for spot in spots if exceptions and spot[0].startswith("act.")]
+    total = len(spots) + len(raising)
+    points = [Point(number, *spot, total) for number, spot in enumerate(spots, start=1)]
+    return points + [Point(number, *spot, total, raises=True) for number, spot in enumerate(raising, len(spots) + 1)]
 
 
 def _sample(points: Sequence[Point], size: int, seed: int) -> list[Point]:
@@ -376,7 +441,7 @@ def _sample(points: Sequence[Point], size: int, seed: int) -> list[Point]:
     ranks: Counter[str] = Counter()
     ranked: list[tuple[int, Point]] = []
     for point in shuffled:
-        ranks[point.name] += 1
-        ranked.append((ranks[point.name], point))
+        ranks[point.kind] += 1
+        ranked.append((ranks[point.kind], point))
     ranked.sort(key=lambda pair: pair[0])
     return sorted((point for _, point in ranked[:size]), key=lambda point: point.number)

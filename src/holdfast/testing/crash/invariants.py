@@ -163,6 +163,20 @@ def same_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
             yield f"{call.step} is recorded as done, but its {what!r} never reached the world"
 
 
+def was_told(now: Evidence, error: str) -> bool:
+    """Whether an injected exception came to the agent as a failed step: it may do something else then."""
+    events = [record.event for records in now.logs.values() for record in records]
+    return any(isinstance(one, ev.StepFailed) and one.failure.type == error for one in events)
+
+
+def no_more_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
+    """A fault makes no effect happen more often than it does without one."""
+    usual, seen = whole.reached("once"), now.reached("once")
+    for (what, key), times in seen.items():
+        if times > max(1, usual[what, key]) + now.calls[key].flagged:
+            yield f"{now.calls[key].step} (once) reached the world {times} times as {what!r}"
+
+
 def repeated(now: Evidence) -> int:
     """How many `once` calls the world saw more than once, each with an event that flags it."""
     return sum(times > 1 for times in now.reached("once").values())

@@ -54,6 +54,10 @@ class Crash(BaseException):
     """The process dies here."""
 
 
+class LostAnswer(Exception):
+    """Injected into a step or tool: it raises before its effect, or its answer is lost after it."""
+
+
 class _Gone(StoreClosed):
     """What others are told by a thread that must not die itself."""
 
@@ -63,16 +67,23 @@ class Life(Struct, frozen=True):
 
     hits: tuple[str, ...] = ()
     crashed: bool = False
+    raised: bool = False
     error: str = ""
+    stuck: bool = False
 
 
 class Fuse:
-    """Counts the failpoints a life passes and blows at one of them; from then on every one ends its thread."""
+    """Counts the failpoints a life passes and blows at one of them; from then on every one ends its thread.
 
-    def __init__(self, crash_at: Spot | None, die: Callable[[str], None]) -> None:
+    At `raise_at` it raises LostAnswer instead, and the life goes on.
+    """
+
+    def __init__(self, crash_at: Spot | None, die: Callable[[str], None], raise_at: Spot | None = None) -> None:
         self.hits: list[str] = []
         self.blown = False
+        self.raised = False
         self._crash_at = crash_at
+        self._raise_at = raise_at
         self._die = die
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -88,22 +99,26 @@ class Fuse:
                 self.hits.append(name)
                 self._counts[name] += 1
                 self.blown = self.endless or (name, self._counts[name]) == self._crash_at
+                raises = (name, self._counts[name]) == self._raise_at
+                self.raised |= raises
+                if raises:
+                    raise LostAnswer(f"injected at {name}")
         if self.blown:
             self._die(name)
 
     def life(self, error: str) -> Life:
         """What became of the life it was for."""
         if self.endless:
-            return Life(error=f"it passed {MAX_HITS:,} crash points and did not end")
-        return Life(tuple(self.hits), crashed=self.blown, error="" if self.blown else error)
+            return Life(error=f"it passed {MAX_HITS:,} crash points and did not end", stuck=True)
+        return Life(tuple(self.hits), crashed=self.blown, raised=self.raised, error="" if self.blown else error)
 
 
 # Lives
 
 
-def simulated(open: Open, work: Work, crash_at: Spot | None) -> Life:
+def simulated(open: Open, work: Work, crash_at: Spot | None, raise_at: Spot | None = None) -> Life:
     """Live inside this process. A crash is an exception that nothing survives: whoever goes on meets it again."""
-    fuse = Fuse(crash_at, _crash)
+    fuse = Fuse(crash_at, _crash, raise_at)
     before = {thread for thread in threading.enumerate() if _is_busy(thread)}
     with armed(fuse), _quiet(fuse):
         app, error = _live(fuse, open, work)
@@ -150,14 +165,14 @@ def _is_busy(thread: threading.Thread) -> bool:
     return not waits_for_work and thread.name not in ("holdfast-watch", "holdfast-beat")
 
 
-def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float) -> Life:
+def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float, raise_at: Spot | None = None) -> Life:
     """Live in a child process; a crash is SIGKILL. Nothing may hold the store open here meanwhile."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of a test runner; none of ours are alive
         pid = os.fork()
     if pid == 0:
-        _be_a_child(writing, open, work, crash_at)
+        _be_a_child(writing, open, work, crash_at, raise_at)
     os.close(writing)
     told: bytes | None = None
     try:
@@ -168,7 +183,7 @@ def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float) -> Lif
         os.close(reading)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if told is None:
-        return Life(error=f"it hung for {timeout:g} s and was killed")
+        return Life(error=f"it hung for {timeout:g} s and was killed", stuck=True)
     if code == -signal.SIGKILL and crash_at is not None:
         return Life(crashed=True)
     if code != 0:
@@ -176,11 +191,11 @@ def forked(open: Open, work: Work, crash_at: Spot | None, timeout: float) -> Lif
     return codec.load(told, Life)
 
 
-def _be_a_child(writing: int, open: Open, work: Work, crash_at: Spot | None) -> NoReturn:
+def _be_a_child(writing: int, open: Open, work: Work, crash_at: Spot | None, raise_at: Spot | None) -> NoReturn:
     status = 1
     try:
         gc.freeze()  # what the parent left open is not ours to close
-        fuse = Fuse(crash_at, _crash if crash_at is None else _kill)
+        fuse = Fuse(crash_at, _crash if crash_at is None else _kill, raise_at)
         with armed(fuse), _quiet(fuse):
             life = fuse.life(_live(fuse, open, work)[1])
         with os.fdopen(writing, "wb") as pipe:
