@@ -252,12 +252,13 @@ def test_ages_never_begin_before_this_incarnation_was_first_noted(store, others,
     )
 
 
-def test_a_missing_lock_of_another_incarnation_counts_five_seconds_after_this_one_was_noted(store, raw):
+@pytest.mark.parametrize("incarnation", ["2020-01-01", None], ids=["another server's", "of an older version"])
+def test_a_missing_lock_of_another_incarnation_counts_five_seconds_after_this_one_was_noted(store, raw, incarnation):
     add(store, "t")
     store.holder()
     raw.execute("update tasks set status = 'running', holder = 'pg-00000000000000ff', lease_seconds = 30")
     row = "insert into holders (name, beat, incarnation) values ('pg-00000000000000ff', now(), %s)"
-    raw.execute(row, ("2020-01-01",))
+    raw.execute(row, (incarnation,))
     raw.execute("update incarnations set noted = clock_timestamp() - interval '2.5 seconds'")
     store.queues.lost()
     time.sleep(limits.ABSENT_SECONDS + 0.1)

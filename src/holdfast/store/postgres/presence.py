@@ -53,9 +53,6 @@ class ServerPresence:
         self._asked = self._answered = 0
         """How often somebody asked for a beat, and which of them the last beat has answered."""
         self._is_held = False
-        self._woken, self._waker = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._waker, False)
         self._locked = False
         """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
         believes that it lives."""
@@ -64,6 +61,9 @@ class ServerPresence:
         self._is_told = False
         self._link: Link | None = self._connected()
         self._forget_others(self._link)
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
         self._thread = threading.Thread(target=self._keep, name="holdfast-beat", daemon=True)
 
     def start(self) -> None:
