@@ -103,6 +103,7 @@ def nothing_is_lost(world, url, breaks, *, tasks=8, steps=2, app_url=None, seed=
         seen = again(lambda: assert_all_well(app, world, tasks, steps))
     assert seen["twice"] == 0, dict(seen)
     assert seen["task_claimed"] == tasks, dict(seen)
+    seen["breaks"] = count
     return seen
 
 
@@ -227,6 +228,7 @@ def test_the_server_is_restarted_again_and_again(server, world, seed):
     began = time.monotonic()
     tasks, steps, restarts = (16, 4, 5) if ALL else (16, 2, 2)
     seen = nothing_is_lost(world, server.url(), [restart] * restarts, tasks=tasks, steps=steps, seed=seed)
+    assert seen["breaks"] == restarts, "it was over before the last restart"
     print(f"\n{tasks} tasks of {steps} calls, {restarts} restarts, {time.monotonic() - began:.1f} s: {dict(seen)}")
 
 

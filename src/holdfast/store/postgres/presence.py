@@ -48,7 +48,7 @@ class ServerPresence:
         self.serves = ""
         self._arrival = q.QueryTexts(address.schema)[q.ARRIVE_BY_LEASE if address.by_lease else q.ARRIVE]
         self._goodbye = q.QueryTexts(address.schema)[q.GOODBYE]
-        self._closed = threading.Event()
+        self._is_closed = False
         self._news = threading.Condition()
         self._asked = self._answered = 0
         """How often somebody asked for a beat, and which of them the last beat has answered."""
@@ -124,9 +124,9 @@ class ServerPresence:
 
     def close(self) -> None:
         """Say goodbye, if the server can be reached, and be gone."""
-        if self._closed.is_set():
+        if self._is_closed:
             return
-        self._closed.set()
+        self._is_closed = True
         with self._news:
             self._wake()
         if self._thread.is_alive():
@@ -139,7 +139,7 @@ class ServerPresence:
     def _keep(self) -> None:
         """Be heard of now and then; come back when the session ends; say goodbye at the end."""
         pause = _FIRST_PAUSE_SECONDS
-        while not self._closed.is_set():
+        while not self._is_closed:
             try:
                 if self._link is None:
                     self._link = self._connected()
@@ -150,8 +150,8 @@ class ServerPresence:
                 self._note(error)
                 if self._link is None or self._link.closed or self._link.broken:
                     self._drop()
-                    self._wait(pause)
-                    pause = min(2 * pause, limits.RECONNECT_SECONDS)
+                self._wait(pause)
+                pause = min(2 * pause, limits.RECONNECT_SECONDS)
         self._leave()
 
     def _connected(self) -> Link:
@@ -247,7 +247,7 @@ class ServerPresence:
 
         Something else stands in its place: what is left of the connection here must not close a file of the child's.
         """
-        self._closed.set()
+        self._is_closed = True
         if self._link is not None and not self._link.closed:
             with contextlib.suppress(OSError), open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), self._link.fileno(), inheritable=False)
