@@ -97,11 +97,27 @@ def nursery():
         print(pid, flush=True)
 
 
-def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, timeout=None, counts="", elsewhere=False):
+def serve(
+    url,
+    world,
+    workers=2,
+    concurrency=8,
+    together=True,
+    pause=0.0,
+    timeout=None,
+    counts="",
+    elsewhere=False,
+    imitation=False,
+):
     """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM.
 
-    `elsewhere` makes others take it for a process of another machine, of which nothing can be proven.
+    `elsewhere` makes others take it for a process of another machine, of which nothing can be proven. `imitation` has
+    its server say yes to every lock, and hold none.
     """
+    if imitation:
+        from holdfast.store.postgres import queries
+
+        queries.HOLD = queries.LOCK_QUEUE = "select %(key)s::bigint is not null"
     if elsewhere:
         processes.machine = lambda: f"the machine of {os.getpid()}"
     agents = agents_at(world, pause, timeout)

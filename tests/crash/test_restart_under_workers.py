@@ -214,6 +214,16 @@ def test_another_server_takes_over(world):
             standby.stop()
 
 
+def test_workers_live_by_their_lease_on_a_server_whose_locks_lock_nothing(server, world):
+    """Such a server made 61 of 80 payments twice; without the option it is refused."""
+
+    def restart():
+        server.kill()
+        start_again(server)
+
+    nothing_is_lost(world, f"{server.url()}?presence=lease", [restart] * 2, imitation=True)
+
+
 # Again and again
 
 
@@ -226,7 +236,7 @@ def test_the_server_is_restarted_again_and_again(server, world, seed):
         start_again(server)
 
     began = time.monotonic()
-    tasks, steps, restarts = (16, 4, 5) if ALL else (16, 2, 2)
+    tasks, steps, restarts = (16, 4, 5) if ALL else (16, 3, 2)
     seen = nothing_is_lost(world, server.url(), [restart] * restarts, tasks=tasks, steps=steps, seed=seed)
     assert seen["breaks"] == restarts, "it was over before the last restart"
     print(f"\n{tasks} tasks of {steps} calls, {restarts} restarts, {time.monotonic() - began:.1f} s: {dict(seen)}")
