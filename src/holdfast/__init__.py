@@ -90,7 +90,8 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.reading.task_state import TaskState
-    from holdfast.engine.verbs.task import AsyncTask, Task
+    from holdfast.engine.verbs.async_task import AsyncTask
+    from holdfast.engine.verbs.task import Task
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
@@ -112,7 +113,8 @@ _PLACES = {
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
     "engine.reading.task_state": ("TaskState",),
-    "engine.verbs.task": ("AsyncTask", "Task"),
+    "engine.verbs.async_task": ("AsyncTask",),
+    "engine.verbs.task": ("Task",),
     "engine.workers.schedule": ("Schedule",),
     "engine.workers.worker": ("Worker",),
     "store.protocol": ("Connection",),

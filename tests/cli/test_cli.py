@@ -55,11 +55,11 @@ def app_here():
 # Working
 
 
-def test_a_task_is_run_and_its_result_is_all_that_stdout_has(folder):
+def test_a_task_is_run_and_its_result_is_all_that_stdout_has(folder, texts):
     out, err = call("run", "agents.py:greet", "-p", "name=Ana", "-p", "times:=2", "--id", "hi")
     assert out == "HELLO ANA HELLO ANA\n"
-    assert "this is no data" in err and "hi is completed" in err and "in holdfast.db (the default)" in err
-    assert re.search(r"done +shout#1 +\d+ ms · 15 tok · \$0.0040 +HELLO ANA", err)
+    assert "this is no data" in err
+    texts.check(err)
     again, err = call("run", "agents.py:greet", "-p", "name=Ana", "-p", "times:=2", "--id", "hi")
     assert again == out and "this is no data" not in err
 
@@ -82,94 +82,92 @@ def test_a_program_gets_the_whole_state_or_the_events_as_they_come(folder):
     assert events[-1]["kind"] == "task_completed" and events[0]["event"]["agent"] == "greet"
 
 
-def test_a_failed_task_ends_with_1_and_says_where_and_how_to_go_on(folder):
+def test_a_failed_task_ends_with_1_and_says_where_and_how_to_go_on(folder, texts):
     out, err = call("run", "agents.py:failer", "--id", "f", code=FAILED)
     assert out == "" and "ValueError: no such city" in err
-    assert re.search(r"agents\.py:\d+ in failer: raise ValueError", err)
+    assert re.search(r"agents\.py:\d+ .*failer: raise ValueError", err)
     assert "holdfast resume f agents.py:failer" in err
+    texts.check(err)
     assert data("run", "agents.py:failer", "--id", "g", code=FAILED)["failure"]["type"] == "ValueError"
     _, err = call("resume", "f", "agents.py", code=FAILED)
-    assert "replayed 1 step in" in err
+    texts.check(err)
     out, _ = call("log", "f")
-    assert "reopened" in out and "by ana" in out
+    texts.check(out)
 
 
-def test_retries_are_told(folder):
+def test_retries_are_told(folder, texts):
     _, err = call("run", "agents.py:flaky", "--id", "f")
-    assert re.search(r"retry +sometimes#1 +attempt 1 failed, again in 0.01 s: ConnectionError: 503", err)
-    assert re.search(r"done +sometimes#1 .*attempt 2", err)
+    texts.check(err)
 
 
-def test_agents_come_from_pyproject_too_and_never_from_the_store(folder):
+def test_agents_come_from_pyproject_too_and_never_from_the_store(folder, texts):
     code, told = refused("run", code=USAGE)
     assert code == "invalid-value" and "pyproject.toml" in told and not (folder / "holdfast.db").exists()
     (folder / "pyproject.toml").write_text('[tool.holdfast]\nagents = ["agents.py"]\n')
-    assert "has several agents" in refused("run", code=USAGE)[1]
+    texts.check(refused("run", code=USAGE)[1])
     assert call("run", ":greet", "-p", "name=Ana")[0] == "HELLO ANA\n"
     _, err = call("run", ":asker", "--id", "a", code=WAITING)
-    assert "then: holdfast resume a\n" in err
+    assert "holdfast resume a\n" in err
     call("answer", "a", "seat", "aisle")
     assert call("resume", "a")[0] == "answered aisle\n"
     (folder / "deep").mkdir()
     os.chdir(folder / "deep")
     assert call("run", ":greet", "-p", "name=Ana")[0] == "HELLO ANA\n"
     (folder / "pyproject.toml").write_text("[tool.holdfast]\nagents = 7\n")
-    assert "is not a list of files" in refused("run", ":greet", code=USAGE)[1]
+    texts.check(refused("run", ":greet", code=USAGE)[1])
     (folder / "pyproject.toml").write_text("[tool")
-    assert "cannot be read" in refused("run", ":greet", code=USAGE)[1]
+    texts.check(refused("run", ":greet", code=USAGE)[1])
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    "target",
     [
-        ("nothing.py", "there is no file 'nothing.py'"),
-        ("agents.py", "has several agents: asker,"),
-        ("agents.py:nobody", "has no agent 'nobody'"),
-        ("empty.py", "declares no agent"),
-        ("broken.py", "broken.py:2 cannot be loaded: ZeroDivisionError: division by zero"),
-        ("odd.py", "odd.py:1 cannot be loaded: SyntaxError"),
-        ("ends.py", "ends the process when it is imported"),
+        "nothing.py",
+        "agents.py",
+        "agents.py:nobody",
+        "empty.py",
+        "broken.py",
+        "odd.py",
+        "ends.py",
     ],
 )
-def test_a_file_that_will_not_do_is_refused_before_a_store_is_made(folder, target, told):
-    texts = {"empty": "", "broken": "x = 1\ny = 1 / 0\n", "odd": "def f(:\n", "ends": "import sys\nsys.exit(3)\n"}
-    for name, text in texts.items():
+def test_a_file_that_will_not_do_is_refused_before_a_store_is_made(folder, target, texts):
+    files = {"empty": "", "broken": "x = 1\ny = 1 / 0\n", "odd": "def f(:\n", "ends": "import sys\nsys.exit(3)\n"}
+    for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
-    assert told in refused("run", target, code=USAGE)[1]
+    texts.check(refused("run", target, code=USAGE)[1])
     assert not (folder / "holdfast.db").exists()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        (["-p", "nonsense"], "is not a parameter"),
-        (["-p", "=x"], "is not a parameter"),
-        (["-p", "name:=nope"], "name is not JSON"),
-        (["-p", "name=x", "-p", "times=x"], "times"),
-        ([], "needs 'name'"),
-        (["-p", "name=x", "-p", "other=x"], "other"),
-        (["--input", "missing.json"], "cannot be read"),
-        (["--input", "list.json"], "holds no JSON object"),
-        (["-p", "name=x", "--id", "not an id"], "cannot be a task id"),
-        (["-p", "name=x", "--hold", "long"], "is not a hold"),
+        ["-p", "nonsense"],
+        ["-p", "=x"],
+        ["-p", "name:=nope"],
+        ["-p", "name=x", "-p", "times=x"],
+        [],
+        ["-p", "name=x", "-p", "other=x"],
+        ["--input", "missing.json"],
+        ["--input", "list.json"],
+        ["-p", "name=x", "--id", "not an id"],
+        ["-p", "name=x", "--hold", "long"],
     ],
 )
-def test_input_that_will_not_do_is_refused_and_nothing_is_written(folder, given, told):
+def test_input_that_will_not_do_is_refused_and_nothing_is_written(folder, given, texts):
     (folder / "list.json").write_text("[1]")
-    assert told in refused("run", "agents.py:greet", *given, code=USAGE)[1]
+    texts.check(refused("run", "agents.py:greet", *given, code=USAGE)[1])
     if (folder / "holdfast.db").exists():
         with app_here() as app:
             assert app.list() == []
 
 
-def test_an_id_with_other_input_or_of_another_agent_is_refused(folder):
+def test_an_id_with_other_input_or_of_another_agent_is_refused(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
     code, told = refused("run", "agents.py:greet", "-p", "name=Ben", "--id", "hi", code=CONFLICT)
     assert code == "input-conflict" and "{'name': 'Ana'}" in told
-    assert (
-        "belongs to the agent 'greet', and not to 'flaky'"
-        in refused("run", "agents.py:flaky", "--id", "hi", code=USAGE)[1]
-    )
+    texts.check(told)
+    texts.check(refused("run", "agents.py:flaky", "--id", "hi", code=USAGE)[1])
 
 
 def test_a_mock_task_touches_nothing(folder):
@@ -179,18 +177,19 @@ def test_a_mock_task_touches_nothing(folder):
     assert call("resume", "p", "agents.py")[0] == "receipt-0\n" and not (folder / "payments").exists()
 
 
-def test_an_agent_is_tried_in_a_store_that_is_thrown_away(folder):
+def test_an_agent_is_tried_in_a_store_that_is_thrown_away(folder, texts):
     out, err = call("test", "agents.py:greet", "-p", "name=Ana", "--mock")
-    assert "greet (mock) is completed" in out and out.count("  ok  ") == 3 and "this is no data" in err
+    assert out.count("  ok  ") == 3 and "this is no data" in err
+    texts.check(out)
     assert not (folder / "holdfast.db").exists()
     found = data("test", "agents.py:failer", code=FAILED)
     assert not found["passed"] and found["failure"] == "ValueError: no such city"
     found = data("test", "agents.py:greet", "-p", "name=Ana", "--crash", "--sample", "3")
-    assert found["passed"] and found["crash"]["survived"] == 3 and "3 of 3 faults survived" in found["crash"]["told"]
+    assert found["passed"] and found["crash"]["survived"] == 3 and found["crash"]["told"]
     assert refused("test", "agents.py:greet", code=USAGE)[0] == "invalid-input"
 
 
-def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder):
+def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
     assert refused("resume", "hi", "agents.py", code=CONFLICT)[0] == "task-finished"
     assert refused("resume", "nobody", "agents.py", code=NOT_FOUND)[0] == "task-not-found"
@@ -199,20 +198,22 @@ def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder):
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
     assert data("resume", "a", "agents.py:asker", code=WAITING)["waiting_on"][0]["key"] == "seat#1"
     told = refused("resume", "a", "agents.py:greet", code=USAGE)[1]
-    assert "belongs to the agent 'asker'" in told and "help: holdfast resume a agents.py:asker\n" in told
+    assert "holdfast resume a agents.py:asker\n" in told
+    texts.check(told)
 
 
 # People
 
 
-def test_a_question_is_answered_as_the_command_says(folder):
+def test_a_question_is_answered_as_the_command_says(folder, texts):
     _, err = call("run", "agents.py:asker", "--id", "a", code=WAITING)
-    assert "waits for a question: seat: Which seat?" in err
     assert "  holdfast answer a seat#1 VALUE --by ana\n" in err
+    texts.check(err)
     (entry,) = data("inbox")
     assert (entry["task"], entry["kind"], entry["key"], entry["prompt"]) == ("a", "question", "seat#1", "Which seat?")
     assert entry["commands"] == ["holdfast answer a seat#1 VALUE --by ana"]
-    assert "Which seat?" in call("inbox")[0] and "nobody is waited for" in call("inbox", "--doubts")[1]
+    assert "Which seat?" in call("inbox")[0]
+    texts.check(call("inbox", "--doubts")[1])
     assert data("answer", "a", "seat", "aisle", "--why", "long legs")["status"] == "pending"
     assert refused("answer", "a", "seat", "aisle", code=CONFLICT)[0] == "invalid-event"
     assert refused("answer", "nobody", "seat", "aisle", code=NOT_FOUND)[0] == "task-not-found"
@@ -224,7 +225,7 @@ def test_a_question_is_answered_as_the_command_says(folder):
 def test_a_call_is_approved_or_rejected_as_the_command_says(folder):
     for id, verb in (("p", "approve"), ("q", "reject")):
         _, err = call("run", "agents.py:payer", "--id", id, code=WAITING)
-        assert f"  holdfast approve {id} pay#1 --by ana\n" in err and "may it pay? cents=4400" in err
+        assert f"  holdfast approve {id} pay#1 --by ana\n" in err and "cents=4400" in err
         typed = re.search(rf"  holdfast ({verb} {id} \S+ --by ana)", err)[1].replace("'", "").split()
         assert data(*typed)["status"] == "pending"
         assert refused(*typed, code=CONFLICT)[0] == "invalid-event"
@@ -250,7 +251,7 @@ def test_a_doubt_is_settled_by_a_person(folder):
     assert refused("settle", "d", "wobble#1", "--happened", "--result", "nope", code=USAGE)[0] == "invalid-value"
 
 
-def test_a_signal_a_cancellation_and_a_raised_budget(folder):
+def test_a_signal_a_cancellation_and_a_raised_budget(folder, texts):
     _, err = call("run", "agents.py:listener", "--id", "l", code=WAITING)
     assert "holdfast signal l paid VALUE" in err
     assert data("signal", "l", "paid", ':={"cents": 7}')["status"] == "pending"
@@ -262,9 +263,10 @@ def test_a_signal_a_cancellation_and_a_raised_budget(folder):
     assert refused("cancel", "a", code=CONFLICT)[0] == "task-finished"
     assert refused("cancel", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     _, err = call("run", "agents.py:thrifty", "--id", "t", code=WAITING)
-    assert "used 2 of 2 steps" in err and "  holdfast budget t steps=4 --by ana\n" in err
+    assert "  holdfast budget t steps=4 --by ana\n" in err
+    texts.check(err)
     assert data("budget", "t")["limits"] == {"steps": 2}
-    assert "steps 2 of 2 (100%)" in call("budget", "t")[0]
+    texts.check(call("budget", "t")[0])
     assert data("budget", "t", "steps=4")["status"] == "pending"
     assert call("resume", "t", "agents.py")[0] == "4\n"
     for wrong in ("steps", "steps=x", "luck=3", "steps=1"):
@@ -284,7 +286,7 @@ def told(folder):
     return folder
 
 
-def test_tasks_are_listed_by_what_they_are(told):
+def test_tasks_are_listed_by_what_they_are(told, texts):
     rows = data("list")
     assert [row["id"] for row in rows] == ["pay", "bad", "hi"] and rows[0]["waiting"] == "person"
     assert [row["id"] for row in data("list", "--status", "failed")] == ["bad"]
@@ -294,8 +296,10 @@ def test_tasks_are_listed_by_what_they_are(told):
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["pay", "bad", "hi"]
     head, *lines = call("list")[0].splitlines()
     assert head.split() == ["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"]
-    assert lines[0].split()[:4] == ["pay", "waiting", "for", "person"]
-    assert call("list", "--agent", "nobody") == ("", "no tasks in holdfast.db (the default)\n")
+    assert lines[0].split()[:2] == ["pay", "waiting"] and "person" in lines[0]
+    out, err = call("list", "--agent", "nobody")
+    assert out == ""
+    texts.check(err)
     assert refused("list", "--status", "odd", code=USAGE)[0] == "invalid-value"
     assert refused("list", "--limit", "0", code=USAGE)[0] == "invalid-value"
 
@@ -331,15 +335,15 @@ def test_the_newest_task_is_nobodys_child(told):
     assert call("resume", "mother", "agents.py")[0] == "yes\n"
 
 
-def test_the_log_tells_steps_decisions_waits_and_cost(told):
+def test_the_log_tells_steps_decisions_waits_and_cost(told, texts):
     events = data("log", "hi")
     assert [one["seq"] for one in events] == list(range(1, events[-1]["seq"] + 1))
     (step,) = [one for one in events if one["verb"] == "done"]
     assert (step["about"], step["tokens"], step["cost"], step["value"]) == ("shout#1", 15, "0.004000", "HELLO ANA")
     out, _ = call("log", "hi")
-    assert re.search(r"decided +how often\? +1, as asked", out) and "spent 15 tok · $0.0040" in out
-    assert "state set" not in out and "state set" in call("log", "hi", "--full")[0]
-    assert "asks leave" in call("log", "pay")[0]
+    texts.check(out)
+    texts.check(call("log", "hi", "--full")[0])
+    texts.check(call("log", "pay")[0])
     lines = call("log", "hi", "--follow", "--jsonl", "--after", 3)[0].splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [one["seq"] for one in events[3:]]
     assert call("log", "pay", "--follow", "--for", "100ms")[0]
@@ -347,7 +351,7 @@ def test_the_log_tells_steps_decisions_waits_and_cost(told):
     assert refused("log", "nobody", "--follow", code=NOT_FOUND)[0] == "task-not-found"
 
 
-def test_moments_and_tasks_are_compared(told):
+def test_moments_and_tasks_are_compared(told, texts):
     with app_here() as app:
         step = app.step("hi", "shout#1")
         seq = app.get("hi").seq
@@ -355,24 +359,27 @@ def test_moments_and_tasks_are_compared(told):
     assert (found["a"], found["b"]) == (step.before, step.after)
     assert any(one["path"] == "/steps/shout#1" for one in found["patch"])
     out, err = call("diff", "hi", step.after)
-    assert re.search(r"^~ /status  running → completed$", out, re.M) and f"to {seq}" in err
+    assert re.search(r"^~ /status  running → completed$", out, re.M) and str(seq) in err
     call("fork", "hi", "--at", step.after, "--id", "fork", "--set", 'state.tone="soft"')
     other = data("diff", "hi", "fork")
     assert other["other"] == "fork" and any(one["path"] == "/state/tone" for one in other["patch"])
     assert re.search(r"/state/tone  loud → soft", call("diff", "hi", "fork")[0])
-    assert call("diff", "hi", "hi") == ("", "from hi to hi\nnothing differs\n")
+    out, err = call("diff", "hi", "hi")
+    assert out == ""
+    texts.check(err)
     assert refused("diff", "hi", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     assert refused("diff", "hi", "1", "999", code=NOT_FOUND)[0] == "seq-out-of-range"
     assert refused("diff", "hi", "bad", "3", code=USAGE)[0] == "usage"
 
 
-def test_a_fork_goes_its_own_way(told):
+def test_a_fork_goes_its_own_way(told, texts):
     call("approve", "pay", "pay")
     call("resume", "pay", "agents.py", "--quiet")
     with app_here() as app:
         before = app.step("pay", "pay#1").before
     out, err = call("fork", "pay", "--at", before, "--id", "again")
-    assert out == "again\n" and "to go on: holdfast resume again FILE" in err
+    assert out == "again\n" and "holdfast resume again FILE" in err
+    texts.check(err)
     call("resume", "again", "agents.py", code=WAITING)
     found = data("fork", "pay", "--at", before, "--id", "replayed", "--effects", "recorded")
     assert (found["from"], found["effects"], found["status"]) == ("pay", "recorded", "pending")
@@ -386,8 +393,8 @@ def test_a_fork_goes_its_own_way(told):
     assert refused("fork", "pay", "--effects", "odd", code=USAGE)[0] == "usage"
 
 
-def test_a_rollback_asks_first_and_keeps_the_history(told):
-    assert "add --yes" in refused("rollback", "hi", code=USAGE)[1]
+def test_a_rollback_asks_first_and_keeps_the_history(told, texts):
+    texts.check(refused("rollback", "hi", code=USAGE)[1])
     found = data("rollback", "hi", "--to", "greeted", "--yes", "--why", "too loud")
     assert found["status"] == "running" or found["status"] == "pending"
     assert call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi", "--user", "ana")[0] == "HELLO ANA\n"
@@ -417,10 +424,10 @@ def test_the_audit_finds_calls_people_and_decisions(told):
 # The store
 
 
-def test_a_damaged_log_is_named_and_ends_with_1(told):
+def test_a_damaged_log_is_named_and_ends_with_1(told, texts):
     found = data("verify")
     assert found["ok"] and found["logs"] >= 3 and found["problems"] == []
-    assert call("verify", "hi")[0].startswith("intact: 1 log, ")
+    texts.check(call("verify", "hi")[0])
     assert refused("verify", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     import apsw
 
@@ -433,10 +440,7 @@ def test_a_damaged_log_is_named_and_ends_with_1(told):
     found = data("verify", code=FAILED)
     assert not found["ok"] and found["problems"][0]["task"] == "hi"
     out, _ = call("verify", code=FAILED)
-    assert (
-        re.search(r"^the log of 'hi' is damaged at seq \d+: its body does not have the hash", out, re.M)
-        and "DAMAGED: " in out
-    )
+    texts.check(out)
 
 
 def test_a_task_leaves_as_a_file_and_comes_back_the_same(told):
@@ -459,13 +463,14 @@ def test_a_task_leaves_as_a_file_and_comes_back_the_same(told):
     assert refused("import", "missing.jsonl", code=USAGE)[0] == "invalid-value"
 
 
-def test_old_tasks_are_removed_after_asking(told):
+def test_old_tasks_are_removed_after_asking(told, texts):
     assert refused("gc", code=USAGE)[0] == "usage"
     assert refused("gc", "--keep", "-1", code=USAGE)[0] == "invalid-value"
     assert refused("gc", "--older-than", "old", "--yes", code=USAGE)[0] == "invalid-value"
     assert sorted(data("gc", "--keep", "0", "--dry-run")["ids"]) == ["bad", "hi"]
     assert sorted(call("gc", "--keep", "0", "--dry-run")[0].split()) == ["bad", "hi"]
-    assert "add --yes" in refused("gc", "--keep", "0", code=USAGE)[1] and len(data("list")) == 3
+    texts.check(refused("gc", "--keep", "0", code=USAGE)[1])
+    assert len(data("list")) == 3
     assert data("gc", "--keep", "0", "--older-than", "1d", "--yes")["tasks"] == 0
     assert data("gc", "--keep", "0", "--snapshots-older-than", "0s", "--yes")["tasks"] == 2
     assert [row["id"] for row in data("list")] == ["pay"]
@@ -482,13 +487,14 @@ def test_what_would_go_is_what_goes_also_where_there_are_forks(told):
     assert sorted(row["id"] for row in data("list")) == ["hi", "kept", "pay"]
 
 
-def test_a_schema_is_looked_at_before_it_is_touched(folder):
+def test_a_schema_is_looked_at_before_it_is_touched(folder, texts):
     would = data("migrate", "--dry-run")
     assert would["from"] == 0 and would["to"] == len(would["steps"]) and not (folder / "holdfast.db").exists()
     assert "create table" in call("migrate", "--dump-sql")[0].lower()
     assert [one["version"] for one in data("migrate", "--dump-sql")] == list(range(1, would["to"] + 1))
     assert data("migrate")["steps"] == would["steps"] and data("migrate")["steps"] == []
-    assert "is up to date" in call("migrate", "--dry-run")[0] and call("migrate", "--dump-sql")[0] == ""
+    texts.check(call("migrate", "--dry-run")[0])
+    assert call("migrate", "--dump-sql")[0] == ""
     (folder / "notes.db").write_text("poems " * 1000)
     assert refused("migrate", "--store", "notes.db", code=STORE)[0] == "not-a-store"
     assert refused("migrate", "--store", "memory:", code=USAGE)[0] == "invalid-url"
@@ -517,14 +523,15 @@ def test_a_store_is_copied_backed_up_counted_and_looked_after(told):
     assert re.search(r"^warn  rights .*644", out, re.M) and "chmod 600 holdfast.db" in out
 
 
-def test_the_doctor_says_what_is_wrong_with_a_file_and_its_times(folder):
+def test_the_doctor_says_what_is_wrong_with_a_file_and_its_times(folder, texts):
     ahead = FakeClock(int((time.time() + 3600) * 1_000_000))
     with holdfast.open(folder / "holdfast.db", clock=ahead) as app:
         app.start("later", id="t")
     (folder / "holdfast.db").chmod(0o644)
     found = {one["what"]: one for one in data("doctor")}
     assert found["rights"]["level"] == "warn" and "chmod 600" in found["rights"]["remedy"]
-    assert found["clock"]["level"] == "warn" and "in the future" in found["clock"]["said"]
+    assert found["clock"]["level"] == "warn"
+    texts.check(found["clock"]["said"])
     assert call("doctor")[0].count("warn") >= 2
 
 
@@ -543,7 +550,7 @@ def test_nobody_who_reads_is_no_error_to_complain_of(folder):
     assert done.stderr == "" and done.returncode == UNREAD
 
 
-def test_a_budget_in_seconds_and_none_at_all(folder):
+def test_a_budget_in_seconds_and_none_at_all(folder, texts):
     @agent(budget=holdfast.Budget(wall_time="20s"))
     def limited(task):
         return task.ask("go on?")
@@ -551,21 +558,22 @@ def test_a_budget_in_seconds_and_none_at_all(folder):
     with holdfast.open(folder / "holdfast.db") as app:
         app.start("free", id="free")
         app.run(limited, id="limited")
-    assert call("budget", "free")[1].endswith("free has no budget\n")
+    texts.check(call("budget", "free")[1])
     call("budget", "limited", "wall_time=30")
     with holdfast.open(folder / "holdfast.db") as app:
         assert app.get("limited").budget.limits["wall_time"] == 30
 
 
-def test_an_agent_that_fails_its_test_says_why(folder):
+def test_an_agent_that_fails_its_test_says_why(folder, texts):
     (folder / "broken.py").write_text(
         "from holdfast import agent\n\n\n@agent\ndef broken(task):\n    raise ValueError('no such city')\n"
     )
     out, _ = call("test", "broken.py", code=FAILED)
-    assert "broken is failed" in out and "no such city" in out
+    assert "no such city" in out
+    texts.check(out)
 
 
-def test_a_task_that_waits_says_for_what_and_what_to_type(folder):
+def test_a_task_that_waits_says_for_what_and_what_to_type(folder, texts):
     @agent
     def asker(task):
         return task.wait("go")
@@ -581,19 +589,20 @@ def test_a_task_that_waits_says_for_what_and_what_to_type(folder):
     with holdfast.open(folder / "holdfast.db") as app:
         app.run(parent, id="p")
         app.run(sleeper, id="s", hold=0)
-    assert "waits for its child p/asker#1" in call("show", "p")[0]
+    texts.check(call("show", "p")[0])
     out, _ = call("show", "p/asker#1")
-    assert "waits for the signal 'go'" in out and "holdfast signal p/asker#1 go VALUE" in out
-    assert re.search(r"sleeps until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", call("show", "s")[0])
+    assert "holdfast signal p/asker#1 go VALUE" in out
+    texts.check(out)
+    texts.check(call("show", "s")[0])
 
 
 def test_settings_say_where_they_come_from(folder):
     found = data("config", HOLDFAST_URL="other.db")
-    assert found["store"] == {"value": "other.db (not there yet)", "source": "HOLDFAST_URL"}
+    assert found["store"]["value"].startswith("other.db ") and found["store"]["source"] == "HOLDFAST_URL"
     assert found["by"] == {"value": "ana", "source": "HOLDFAST_BY"}
     found = data("config", "--store", "postgresql://app:geheim@db/agents")
     assert found["store"]["value"] == "postgresql://app:***@db/agents"
-    assert "holdfast.db (not there yet)" in call("config")[0]
+    assert "holdfast.db (" in call("config")[0]
     (folder / "pyproject.toml").write_text("[tool")
     assert refused("config", code=USAGE)[0] == "invalid-value"
 
@@ -653,10 +662,11 @@ def test_every_command_has_help_with_an_example_that_it_understands(name):
     assert "--json" in command.get_help(click.Context(command, parent=top))
 
 
-def test_what_is_not_understood_is_told_like_every_other_error(folder):
-    assert "Did you mean 'list'?" in refused("lits", code=USAGE)[1]
+def test_what_is_not_understood_is_told_like_every_other_error(folder, texts):
+    texts.check(refused("lits", code=USAGE)[1])
     code, told = refused("list", "--limt", "3", code=USAGE)
-    assert code == "usage" and "--limit" in told and "help: holdfast list --help" in told
+    assert code == "usage" and "--limit" in told
+    texts.check(told)
     assert refused("answer", "a", code=USAGE)[0] == "usage"
 
 
@@ -713,8 +723,9 @@ def test_starting_takes_few_modules():
         assert len(others) <= most, f"{asked}: {len(others)} modules: {others}"
 
 
-def test_the_inbox_says_what_a_call_raised_and_how_to_declare_its_tool(tmp_path, monkeypatch):
+def test_the_inbox_says_what_a_call_raised_and_how_to_declare_its_tool(tmp_path, monkeypatch, texts):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_BY", "ana")
     Path("agents.py").write_text(
         "from holdfast import agent, tool\n"
         "@tool(effect='once')\n"
@@ -727,4 +738,4 @@ def test_the_inbox_says_what_a_call_raised_and_how_to_declare_its_tool(tmp_path,
     run = [sys.executable, "-m", "holdfast"]
     assert subprocess.run([*run, "run", "agents.py", "--id", "l"], capture_output=True, check=False).returncode == 6
     shown = subprocess.run([*run, "inbox"], capture_output=True, text=True, check=True).stdout
-    assert "did send happen? to=sam (it raised ConnectionResetError: lost)" in shown and "definite=" in shown
+    texts.check(shown)

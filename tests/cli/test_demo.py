@@ -44,26 +44,20 @@ def shown(tmp_path_factory):
     return folder, done.stdout
 
 
-def test_a_process_is_killed_after_the_charge_and_nothing_is_done_twice(shown):
+def test_a_process_is_killed_after_the_charge_and_nothing_is_done_twice(shown, texts):
     folder, text = shown
     told = text.partition("The log of order-7")[0]
-    before, killed, after = told.partition(
-        "was killed with SIGKILL (return code -9): after the charge, before it was rec"
-    )
+    before, killed, after = told.partition("SIGKILL (return code -9)")
     assert killed
     assert re.findall(r"^ +(\d)  (\w+)", before, re.M) == [(str(n + 1), name) for n, name in enumerate(STEPS[:6])]
-    assert "the bank has 1 charge; the log has an announcement, and no outcome" in after
-    assert re.search(r"5 steps replayed in \d+ ms", after)
-    assert "6  charge_card     in doubt: announced, without an outcome" in after
-    assert re.search(r"asked the bank \(reconcile\): it happened, charge-\w{4}", after)
     assert list(dict.fromkeys(re.findall(r"^ +\d  (\w+)", after, re.M))) == STEPS[5:]
-    assert "card charged once · e-mail sent once" in text
+    texts.check(vague(told))
     world = DemoWorld(str(folder / "holdfast-demo.db-world"))
     assert [world.count(what) for what in ("reserve", "charge", "email")] == [1, 1, 1]
     assert set(os.listdir(folder)) == FILES
 
 
-def test_the_timeline_is_the_log(shown):
+def test_the_timeline_is_the_log(shown, texts):
     folder, text = shown
     lines = text.partition("The log of order-7")[2].splitlines()
     rows = [line.split() for line in lines if re.match(r" +\d+ +\d+\.\d{3}  \w+", line)]
@@ -73,11 +67,11 @@ def test_the_timeline_is_the_log(shown):
         assert {step.status for step in app.steps("order-7")} == {"completed"}
         assert {step.attempts for step in app.steps("order-7")} == {1}
         assert app.verify().ok
-    (fate,) = [number for number, line in enumerate(lines) if "is killed; process" in line]
+    (fate,) = [number for number, line in enumerate(lines) if "killed" in line and "process" in line]
     assert "step_started    charge_card#1" in lines[fate - 1]
     assert "task_claimed" in lines[fate + 1]
-    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: it happened, charge-", text)
-    assert f"{len(rows)} events, each chained to the one before: the chain is intact." in lines
+    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: .*, charge-", text)
+    texts.check(next(line for line in lines if line.startswith(f"{len(rows)} events")))
 
 
 def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
@@ -129,11 +123,11 @@ def test_only_a_terminal_that_wants_colour_gets_it(tmp_path, environment, colour
         except OSError:
             pass  # a terminal says so when nobody is left at its other end
     os.close(ours)
-    assert process.returncode == 0 and b"card charged once" in printed
+    assert process.returncode == 0
     assert (b"\x1b[" in printed) is coloured
 
 
-def test_a_charge_too_many_is_found(tmp_path):
+def test_a_charge_too_many_is_found(tmp_path, texts):
     """The demo believes what the world has seen, not what the log says."""
     world = DemoWorld(str(tmp_path / "holdfast-demo.db-world"))
     with subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=PLAIN) as process:
@@ -142,7 +136,7 @@ def test_a_charge_too_many_is_found(tmp_path):
         world.happen("charge", "some other key", "44 EUR from card 4242")
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "card charged 2 TIMES · e-mail sent once" in printed
+    texts.check(next(line for line in printed.splitlines() if "e-mail" in line and "·" in line))
 
 
 def test_ctrl_c_leaves_nobody_behind(tmp_path):
@@ -158,7 +152,7 @@ def test_ctrl_c_leaves_nobody_behind(tmp_path):
     assert demo(tmp_path).returncode == 0
 
 
-def test_two_demos_do_not_share_a_file(tmp_path):
+def test_two_demos_do_not_share_a_file(tmp_path, texts):
     with subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=PLAIN) as first:
         first.stdout.readline()
         first.send_signal(signal.SIGSTOP)  # it keeps its lock, however long the other takes
@@ -166,10 +160,11 @@ def test_two_demos_do_not_share_a_file(tmp_path):
         first.send_signal(signal.SIGCONT)
         first.communicate(timeout=60)
     assert first.returncode == 0
-    assert second.returncode == 5 and second.stderr.startswith("error[store-busy]: another demo is at work on")
+    assert second.returncode == 5 and second.stderr.startswith("error[store-busy]: ")
+    texts.check(second.stderr)
 
 
-def test_the_demo_touches_no_file_but_its_own(tmp_path):
+def test_the_demo_touches_no_file_but_its_own(tmp_path, texts):
     with holdfast.open(tmp_path / "mine.db") as app:
         app.start("precious", id="t")
     (tmp_path / "notes.db").write_text("")
@@ -181,9 +176,8 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(
-            r"error\[invalid-value\]: .* it was not touched\nhelp: .*--store .*\n(      .+\n)*", done.stderr
-        )
+        assert re.fullmatch(r"error\[invalid-value\]: .*\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
+        texts.check(done.stderr)
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"
     for name in ("mine.db", "both.db"):

@@ -53,23 +53,25 @@ def damaged(whole, how):
 
 
 @pytest.mark.parametrize("how", ["header", "first page", "half of it", "cut off"])
-def test_the_doctor_tells_of_damage_beside_everything_else(folder, how):
+def test_the_doctor_tells_of_damage_beside_everything_else(folder, how, texts):
     file = folder / "holdfast.db"
     file.write_bytes(damaged(file.read_bytes(), how))
     before = file.read_bytes()
     ended = CliRunner().invoke(cli, ["doctor", "--json", "--store", str(file)])
     found = {one["what"]: one for one in json.loads(ended.stdout)}
     assert ended.exit_code == FAILED and ended.stderr == ""
-    assert found["integrity"]["level"] == "fail" and "backup" in found["integrity"]["remedy"]
+    assert found["integrity"]["level"] == "fail"
+    texts.check(found["integrity"]["remedy"])
     assert {found[what]["level"] for what in ("sqlite", "file system", "room", "sync")} <= {"ok", "warn"}
     shown = CliRunner().invoke(cli, ["doctor", "--store", str(file)])
     assert shown.exit_code == FAILED and "fail  integrity" in shown.stdout and "Traceback" not in shown.stderr
     assert file.read_bytes() == before, "it was looked at, and not touched"
 
 
-def test_the_doctor_refuses_what_is_no_file(folder):
+def test_the_doctor_refuses_what_is_no_file(folder, texts):
     ended = CliRunner().invoke(cli, ["doctor", "--store", str(folder)])
-    assert ended.exit_code == STORE and "error[not-a-store]" in ended.stderr and "is a directory" in ended.stderr
+    assert ended.exit_code == STORE and "error[not-a-store]" in ended.stderr
+    texts.check(ended.stderr)
 
 
 # Without the right to write
@@ -136,11 +138,11 @@ def test_whoever_may_only_read_sees_the_same(folder, directory, monkeypatch):
 @pytest.mark.parametrize(
     "command", [["answer", "asks", "which", "x"], ["cancel", "asks"], ["gc", "--keep", "0", "--yes"]]
 )
-def test_whoever_may_only_read_is_told_so_before_anything_is_written(folder, command):
+def test_whoever_may_only_read_is_told_so_before_anything_is_written(folder, command, texts):
     only_to_read(folder)
     refused = looking(folder, *command)
     assert refused.returncode == STORE and "error[store-read-only]" in refused.stderr
-    assert "check owner, mode" in refused.stderr
+    texts.check(refused.stderr)
 
 
 def test_a_task_whose_process_was_killed_is_seen_without_the_right_to_write(folder):
@@ -173,34 +175,37 @@ def test_what_others_write_meanwhile_is_seen_without_the_right_to_write(folder):
         folder.chmod(0o700)
 
 
-def test_a_log_that_cannot_be_read_with_the_file_is_refused_with_a_remedy(folder):
+def test_a_log_that_cannot_be_read_with_the_file_is_refused_with_a_remedy(folder, texts):
     with holdfast.open(folder / "holdfast.db") as app:
         app.start(asks, id="new")
         (folder / "copy.db").write_bytes((folder / "holdfast.db").read_bytes())
         (folder / "copy.db-wal").write_bytes((folder / "holdfast.db-wal").read_bytes())
     only_to_read(folder)
     refused = looking(folder, "list", "--store", "copy.db")
-    assert refused.returncode == STORE and "backup" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == STORE and "Traceback" not in refused.stderr
+    texts.check(refused.stderr)
 
 
-def test_the_doctor_looks_as_far_as_its_rights_go(folder):
+def test_the_doctor_looks_as_far_as_its_rights_go(folder, texts):
     only_to_read(folder)
     ended = looking(folder, "doctor", "--json")
     found = {one["what"]: one for one in json.loads(ended.stdout)}
     assert ended.returncode == FAILED and found["integrity"]["level"] == "ok"
-    assert found["sync"]["level"] == "fail" and "check the directory's rights" in found["sync"]["remedy"]
+    assert found["sync"]["level"] == "fail"
+    texts.check(found["sync"]["remedy"])
 
 
 # What is brought in
 
 
 @pytest.mark.parametrize("spoil", [lambda data: data.replace(b"note 3", b"note 4", 1), lambda data: b"import this\n"])
-def test_a_bad_export_is_named_and_no_store_is_made_for_it(folder, spoil):
+def test_a_bad_export_is_named_and_no_store_is_made_for_it(folder, spoil, texts):
     file, fresh = folder / "asks.jsonl", folder / "fresh.db"
     with holdfast.open(folder / "holdfast.db") as app:
         app.export("asks", file)
     file.chmod(0o600)
     file.write_bytes(spoil(file.read_bytes()))
     ended = CliRunner().invoke(cli, ["import", str(file), "--store", str(fresh)])
-    assert ended.exit_code == USAGE and "error[invalid-value]" in ended.stderr and "export it again" in ended.stderr
+    assert ended.exit_code == USAGE and "error[invalid-value]" in ended.stderr
+    texts.check(ended.stderr)
     assert not fresh.exists()

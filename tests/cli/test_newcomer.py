@@ -32,17 +32,17 @@ def shop(task: Task, order: int) -> str:
 # Values
 
 
-def test_a_number_given_as_text_is_refused_with_what_to_type(folder):
+def test_a_number_given_as_text_is_refused_with_what_to_type(folder, texts):
     code, told = refused("run", "agents.py:greet", "-p", "name=Ana", "-p", "times=2", code=USAGE)
-    assert (
-        code == "invalid-input" and "help: it must be int; after = comes text, after := comes JSON: -p times:=2" in told
-    )
+    assert code == "invalid-input" and "-p times:=2" in told
+    texts.check(told)
     assert not Path("holdfast.db").exists()
 
 
-def test_text_that_is_no_json_is_not_said_to_be(folder):
+def test_text_that_is_no_json_is_not_said_to_be(folder, texts):
     _, told = refused("run", "agents.py:greet", "-p", "name=Ana", "-p", "times=twice", code=USAGE)
-    assert "help: it must be int" in told and ":=twice" not in told
+    assert ":=twice" not in told
+    texts.check(told)
     _, told = refused("test", "agents.py:greet", "-p", "name=Ana", "-p", "times=2", code=USAGE)
     assert "-p times:=2" in told
 
@@ -76,83 +76,86 @@ def test_whoever_resumes_without_a_file_is_told_what_to_type(folder):
     assert "holdfast resume q FILE" in told
 
 
-def test_json_in_place_of_its_file_is_told_where_it_belongs(folder):
+def test_json_in_place_of_its_file_is_told_where_it_belongs(folder, texts):
     _, told = refused("run", "agents.py:greet", "--input", '{"name": "Ana"}', code=USAGE)
     assert "-p name:=JSON" in told and "--input -" in told and "Errno" not in told
     _, told = refused("run", "agents.py:greet", "--input", "nofile.json", code=USAGE)
-    assert "'nofile.json' cannot be read: No such file or directory" in told and "give a readable file" in told
+    texts.check(told)
 
 
-def test_without_a_file_one_is_asked_for(folder):
+def test_without_a_file_one_is_asked_for(folder, texts):
     for command in ("run", "worker"):
         _, told = refused(command, code=USAGE)
-        assert "no file was named, and no pyproject.toml here names one" in told
         assert f"holdfast {command} agents.py" in told
+        texts.check(told)
 
 
-def test_an_age_has_its_article(folder):
+def test_an_age_has_its_article(folder, texts):
     with holdfast.open("holdfast.db"):
         pass
-    assert "'3parsecs' is not an age" in refused("gc", "--older-than", "3parsecs", code=USAGE)[1]
+    texts.check(refused("gc", "--older-than", "3parsecs", code=USAGE)[1])
 
 
 # Tasks
 
 
-def test_an_id_that_is_nearly_one_is_named(folder):
+def test_an_id_that_is_nearly_one_is_named(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "greet-ana")
     for command in (["show"], ["log"], ["cancel"], ["resume"]):
         code, told = refused(*command, "greet-anna", code=NOT_FOUND)
-        assert code == "task-not-found" and "help: did you mean greet-ana? holdfast list shows" in told, command
-        assert "goes on" not in told
-    assert "did you mean" not in refused("show", "quite-another", code=NOT_FOUND)[1]
+        assert code == "task-not-found", command
+        texts.check(told)
+    texts.check(refused("show", "quite-another", code=NOT_FOUND)[1])
 
 
-def test_a_task_that_has_ended_is_not_said_to_go_on(folder):
+def test_a_task_that_has_ended_is_not_said_to_go_on(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "g")
     code, told = refused("resume", "g", "agents.py", code=CONFLICT)
-    assert code == "task-finished" and "goes on in" not in told
+    assert code == "task-finished"
+    texts.check(told)
 
 
 def test_an_id_with_marks_on_its_letters_gets_one_without(folder):
     code, told = refused("run", "agents.py:greet", "-p", "name=Ana", "--id", "zürich/nönö x", code=USAGE)
-    assert code == "invalid-id" and "for example 'zurich/nono-x'" in told
+    assert code == "invalid-id" and "'zurich/nono-x'" in told
     assert "agents.py" not in told and "greet in holdfast.db" not in told
 
 
-def test_a_task_that_missed_its_deadline_is_resumed_with_a_new_one(folder):
+def test_a_task_that_missed_its_deadline_is_resumed_with_a_new_one(folder, texts):
     _, told = refused("run", "agents.py:slowly", "--deadline", "30", code=USAGE)
-    assert "help: write numbers with their units: 90s, 1h30m, 2d" in told
+    texts.check(told)
     _, err = call("run", "agents.py:slowly", "-p", "steps:=3", "--id", "s", "--deadline", "0.01s", code=FAILED)
-    assert "to try again: holdfast resume s agents.py:slowly --deadline TIME" in err
+    assert "holdfast resume s agents.py:slowly --deadline TIME" in err
     call("resume", "s", "agents.py", code=FAILED)
     call("resume", "s", "agents.py", "--deadline", "1m")
     code, told = refused("resume", "s", "agents.py", "--deadline", "1m", code=USAGE)
-    assert code == "usage" and "--deadline is for a task that has failed; s is completed" in told
+    assert code == "usage"
+    texts.check(told)
 
 
 # Doubts
 
 
-def test_both_answers_at_once_settle_nothing(folder):
+def test_both_answers_at_once_settle_nothing(folder, texts):
     with holdfast.open("holdfast.db") as app:
         seq = app.run(cli_agents.doubter, id="d").seq
     for answers in (["--happened", "--did-not-happen"], ["--did-not-happen", "--happened"]):
         code, told = refused("settle", "d", "wobble#1", *answers, code=USAGE)
-        assert code == "usage" and "say --happened or --did-not-happen, not both" in told
-    assert "say --happened or --did-not-happen\n" in refused("settle", "d", "wobble#1", code=USAGE)[1]
+        assert code == "usage"
+        texts.check(told)
+    texts.check(refused("settle", "d", "wobble#1", code=USAGE)[1])
     with holdfast.open("holdfast.db") as app:
         assert (app.get("d").seq, app.get("d").waiting.kind) == (seq, "doubt")
-    assert "help: in doubt: wobble#1\n" in refused("settle", "d", "wobble#2", "--happened", code=CONFLICT)[1]
-    assert "help: asked for: none\n" in refused("approve", "d", "wobble#1", code=CONFLICT)[1]
+    texts.check(refused("settle", "d", "wobble#2", "--happened", code=CONFLICT)[1])
+    texts.check(refused("approve", "d", "wobble#1", code=CONFLICT)[1])
 
 
-def test_whoever_stops_a_call_at_once_is_told_that_it_is_in_doubt_and_no_secret(folder):
+def test_whoever_stops_a_call_at_once_is_told_that_it_is_in_doubt_and_no_secret(folder, texts):
     Path("shop.py").write_text(PAYMENT)
     before = signal.getsignal(signal.SIGINT)
     _, err = call("run", "shop.py", "-p", "order:=7", "--id", "o7", code=130)
     assert signal.getsignal(signal.SIGINT) is before
-    assert "charge#1 was under way, and is in doubt: whether it happened is asked when it goes on" in err
+    texts.check(err)
     out, _ = call("log", "o7")
     assert "card=<secret>" in out and "4242" not in out
 
@@ -160,24 +163,24 @@ def test_whoever_stops_a_call_at_once_is_told_that_it_is_in_doubt_and_no_secret(
 # Stores
 
 
-def test_a_store_is_not_copied_onto_itself(folder):
+def test_a_store_is_not_copied_onto_itself(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "g")
     for url in ("holdfast.db", "./holdfast.db", "sqlite:///holdfast.db", f"sqlite:///{folder}/holdfast.db"):
-        assert "is the store itself" in refused("copy", url, code=USAGE)[1], url
+        texts.check(refused("copy", url, code=USAGE)[1])
     call("copy", "other.db")
 
 
-def test_a_task_that_went_on_in_both_stores_is_named_when_they_are_copied(folder):
+def test_a_task_that_went_on_in_both_stores_is_named_when_they_are_copied(folder, texts):
     call("run", "agents.py:asker", "--id", "ask", code=WAITING)
     call("copy", "other.db")
     for store in ("holdfast.db", "other.db"):
         call("answer", "ask", "seat#1", f"in {store}", "--store", store)
     code, told = refused("copy", "other.db", code=CONFLICT)
-    assert code == "task-exists" and "'ask' has another history there, as when both stores went on with it" in told
-    assert "it was not touched" in told and "into a new store" in told and "another id" not in told
+    assert code == "task-exists"
+    texts.check(told)
 
 
-def test_a_backup_beside_the_old_wal_is_told_how_to_be_put_in_place(folder):
+def test_a_backup_beside_the_old_wal_is_told_how_to_be_put_in_place(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "g")
     call("backup", "monday.db")
     with holdfast.open("holdfast.db") as app:
@@ -189,9 +192,8 @@ def test_a_backup_beside_the_old_wal_is_told_how_to_be_put_in_place(folder):
     shutil.copy("kept", "holdfast.db-wal")
     shutil.copy("monday.db", "holdfast.db")
     code, told = refused("list", code=STORE)
-    assert code == "log-corrupt" and "holdfast.db' is damaged: SQLite says" in told
-    assert "-wal and " in told and "put the backup there again" in told
-    assert "seq 0" not in told and "other tasks are not affected" not in told
+    assert code == "log-corrupt"
+    texts.check(told)
 
 
 def test_one_remedy_is_said_once(folder):

@@ -38,13 +38,14 @@ def test_the_schema_of_a_server_is_looked_at_before_it_is_touched(empty):
     assert told("migrate", "--store", empty)["steps"] == []
     doctor = CliRunner().invoke(cli, ["doctor", "--store", empty, "--json"])  # it may not like the server's settings
     found = {one["what"]: one["said"] for one in json.loads(doctor.stdout)}
-    assert found["schema"] == f"version {would['to']} of {would['to']}"
+    assert found["schema"].count(str(would["to"])) == 2
 
 
 @pytest.mark.parametrize("command", [["list"], ["show", "t"], ["stats"], ["doctor"], ["verify"], ["inbox"]])
-def test_whoever_only_looks_makes_no_schema(empty, command):
+def test_whoever_only_looks_makes_no_schema(empty, command, texts):
     error = told(*command, "--store", empty, code=STORE)["error"]
-    assert error["code"] == "not-a-store" and "nothing was made" in error["message"] and schemas(empty) == 0
+    assert error["code"] == "not-a-store" and schemas(empty) == 0
+    texts.check(error["message"])
 
 
 def test_the_doctor_names_an_index_that_is_not_valid(postgres_url):

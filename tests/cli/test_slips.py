@@ -41,33 +41,34 @@ def others(folder):
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    "command",
     [
-        ("list --for 3s", "--watch was not given"),
-        ("list --limit -1", "limit=-1 is out of range"),
-        ("audit --limit -1", "--limit -1 is no number"),
-        ("test agents.py:greet --sample 3", "--sample is for --crash"),
-        ("rollback hi --to 2 --steps 1 --yes", "--steps and --to exclude each other"),
-        ("rollback hi --steps 0 --yes", "--steps"),
-        ("run agents.py:greet -p name=Ana -p name=Ben", "-p name was given twice"),
-        ("fork hi --set sate.x=1", "'sate.x=1' changes nothing"),
-        ("run agents.py:gret -p name=Ana", "name one of them: agents.py:greet"),
-        ("worker agents.py:gret", "name one of them: agents.py:greet"),
-        ("list --namespace x~y@", "cannot be a namespace"),
-        ("run agents.py:greet -p name=Ana --deadline soon", "deadline"),
-        ("run agents.py:greet -p name=Ana --user=", "user id"),
+        "list --for 3s",
+        "list --limit -1",
+        "audit --limit -1",
+        "test agents.py:greet --sample 3",
+        "rollback hi --to 2 --steps 1 --yes",
+        "rollback hi --steps 0 --yes",
+        "run agents.py:greet -p name=Ana -p name=Ben",
+        "fork hi --set sate.x=1",
+        "run agents.py:gret -p name=Ana",
+        "worker agents.py:gret",
+        "list --namespace x~y@",
+        "run agents.py:greet -p name=Ana --deadline soon",
+        "run agents.py:greet -p name=Ana --user=",
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_nothing_is_said_before(folder, command, told):
+def test_what_cannot_be_meant_is_refused_and_nothing_is_said_before(folder, command, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
     before = data("list")
     code, said = refused(*command.split(), code=USAGE)
-    assert told in said and said.startswith(f"error[{code}]")
+    assert said.startswith(f"error[{code}]")
+    texts.check(said)
     assert data("list") == before
 
 
-def test_an_empty_store_is_one_that_was_forgotten(folder):
-    assert "--store is empty" in refused("run", "agents.py:greet", "-p", "name=Ana", "--store", "", code=USAGE)[1]
+def test_an_empty_store_is_one_that_was_forgotten(folder, texts):
+    texts.check(refused("run", "agents.py:greet", "-p", "name=Ana", "--store", "", code=USAGE)[1])
     assert not Path("holdfast.db").exists()
 
 
@@ -82,22 +83,23 @@ def test_nobody_approves_without_a_name(folder):
     assert data("audit", "--by", "ana")[0]["what"] == "approved"
 
 
-def test_who_approves_twice_is_told_that_it_is_done(folder):
+def test_who_approves_twice_is_told_that_it_is_done(folder, texts):
     call("run", "agents.py:payer", "--id", "p", code=WAITING)
     refused("approve", "p", "pay", "--expires", "0s", code=USAGE)
     call("approve", "p", "pay", "--by", "ana")
     told = refused("approve", "p", "pay", code=CONFLICT)[1]
-    assert "was approved by 'ana' already" in told and "holdfast show p" in told
+    assert "holdfast show p" in told
+    texts.check(told)
 
 
 # The file, the agent, the end
 
 
-def test_a_file_that_does_not_declare_the_agent_of_a_task_is_named(others):
+def test_a_file_that_does_not_declare_the_agent_of_a_task_is_named(others, texts):
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
     code, told = refused("resume", "a", "others.py", code=USAGE)
-    assert code == "invalid-value" and "goes on" not in told
-    assert "belongs to the agent 'asker'; others.py declares endless, listed, other" in told
+    assert code == "invalid-value"
+    texts.check(told)
 
 
 def test_what_has_ended_is_not_said_to_be_resumable(folder):
@@ -106,9 +108,10 @@ def test_what_has_ended_is_not_said_to_be_resumable(folder):
     assert "holdfast resume hi" not in told and "holdfast fork hi --at SEQ" in told
 
 
-def test_a_loop_without_turns_left_is_told_to_get_more(others):
+def test_a_loop_without_turns_left_is_told_to_get_more(others, texts):
     _, told = call("run", "others.py:endless", "--id", "e", code=FAILED)
-    assert "to try again: raise max_turns=, then: holdfast resume e others.py:endless" in told
+    assert "max_turns=" in told and "holdfast resume e others.py:endless" in told
+    texts.check(told)
 
 
 def test_a_result_is_json_unless_it_is_text(others):
@@ -121,30 +124,31 @@ def test_whoever_reads_events_of_an_ended_task_gets_its_end(folder):
     assert first.splitlines()[-1:] == again.splitlines() and json.loads(again)["kind"] == "task_completed"
 
 
-def test_with_nothing_to_remove_nobody_is_asked(folder):
+def test_with_nothing_to_remove_nobody_is_asked(folder, texts):
     call("run", "agents.py:asker", "--id", "a", code=WAITING)
-    assert "removed 0 tasks" in call("gc", "--keep", "0")[0]
+    texts.check(call("gc", "--keep", "0")[0])
     assert data("gc", "--keep", "0")["tasks"] == 0
-    assert "nothing of that kind" in call("audit", "--tool", "nobody")[1]
+    texts.check(call("audit", "--tool", "nobody")[1])
 
 
 # Places
 
 
-def test_a_device_is_no_store_and_nothing_is_made_beside_it(folder):
+def test_a_device_is_no_store_and_nothing_is_made_beside_it(folder, texts):
     os.mkfifo("pipe")
     for command in (["list"], ["doctor"], ["run", "agents.py:greet", "-p", "name=Ana"]):
-        assert "is not a regular file" in refused(*command, "--store", "pipe", code=STORE)[1]
+        texts.check(refused(*command, "--store", "pipe", code=STORE)[1])
     assert not list(Path().glob("pipe?*"))
 
 
-def test_a_backup_that_cannot_be_made_is_told_like_every_other_error(folder):
+def test_a_backup_that_cannot_be_made_is_told_like_every_other_error(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
     code, told = refused("backup", "no/such/place.db", code=USAGE)
-    assert code == "invalid-value" and "cannot be made: No such file or directory; nothing was written" in told
+    assert code == "invalid-value"
+    texts.check(told)
 
 
-def test_the_interrupted_can_be_listed(folder):
+def test_the_interrupted_can_be_listed(folder, texts):
     with holdfast.open("holdfast.db") as app:
         app.start(asleep, id="s")
     pid = os.fork()
@@ -160,7 +164,7 @@ def test_the_interrupted_can_be_listed(folder):
     assert [row["id"] for row in data("list", "--status", "interrupted")] == ["s"]
     assert data("list", "--status", "interrupted", "--agent", "other") == []
     refused("list", "--status", "interrupted", "--limit", "0", code=USAGE)
-    assert "cancelled or interrupted" in refused("list", "--status", "interupted", code=USAGE)[1]
+    texts.check(refused("list", "--status", "interupted", code=USAGE)[1])
 
 
 @agent
@@ -175,7 +179,7 @@ def asleep(task):
 # What is under way
 
 
-def test_a_call_under_way_is_not_said_to_be_in_doubt(tmp_path):
+def test_a_call_under_way_is_not_said_to_be_in_doubt(tmp_path, texts):
     told = []
 
     @tool(effect="once")
@@ -192,7 +196,7 @@ def test_a_call_under_way_is_not_said_to_be_in_doubt(tmp_path):
 
     with holdfast.open(tmp_path / "a.db") as app:
         assert app.run(shop, id="t").result == "paid"
-    assert "while call 'pay#1' is under way" in told[0].message and "cancel the task" in told[0].hint
+    texts.check(told[0])
 
 
 def test_a_step_that_announces_itself_late_began_when_it_began(tmp_path):

@@ -148,8 +148,7 @@ def test_stdout_has_the_events_of_a_worker_alone(folder):
 def test_an_agent_that_exits_is_told_and_can_go_on(folder, how, code):
     ended = run(folder, "run", "agents.py:leaves", "-p", f"code:={code}", "--id", "l", *how)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr
-    assert f"its agent raised SystemExit: {code}" in ended.stderr
-    assert "to go on: holdfast resume l agents.py" in ended.stderr
+    assert f"SystemExit: {code}" in ended.stderr and "holdfast resume l agents.py" in ended.stderr
     if how == ["--json"]:
         assert json.loads(ended.stdout)["ended_by"] == f"SystemExit: {code}"
     (folder / "mended").touch()
@@ -277,9 +276,10 @@ def test_what_to_type_names_the_store_that_was_meant(folder):
     assert "holdfast resume x agents.py:waits --store holdfast.db" in told.stderr
 
 
-def test_what_was_in_memory_is_not_said_to_go_on(folder):
-    told = run(folder, "run", "agents.py:waits", "-p", "name=go", "--store", "memory:")
-    assert told.returncode == 6 and "holdfast resume" not in told.stderr and "gone with this command" in told.stderr
+def test_what_was_in_memory_is_not_said_to_go_on(folder, texts):
+    told = run(folder, "run", "agents.py:waits", "-p", "name=go", "--id", "w", "--store", "memory:")
+    assert told.returncode == 6 and "holdfast resume" not in told.stderr
+    texts.check(told.stderr)
 
 
 @pytest.mark.parametrize("options", [["--deadline", "nope"], ["--hold", "nope"], ["--id", "b ad"], ["--user", ""]])
@@ -289,13 +289,13 @@ def test_a_wrong_option_makes_no_store(folder, options):
     assert not (folder / "holdfast.db").exists()
 
 
-def test_what_is_nested_without_end_or_no_text_is_refused(folder):
+def test_what_is_nested_without_end_or_no_text_is_refused(folder, texts):
     (folder / "deep.json").write_text("[" * 100_000)
     (folder / "deep.jsonl").write_text('{"log":' + "[" * 100_000)
     for command in (["run", "agents.py:echo", "--input", "deep.json"], ["import", "deep.jsonl"]):
         assert "error[invalid-value]" in run(folder, *command).stderr
     given = {"input": b"\xff\xfe", "stdin": None, "text": False}
-    assert b"it is not UTF-8 text" in run(folder, "run", "agents.py:echo", "--input", "-", **given).stderr
+    texts.check(run(folder, "run", "agents.py:echo", "--input", "-", **given).stderr.decode())
 
 
 def test_help_that_cannot_be_written_leaves_no_traceback(folder):
@@ -312,7 +312,7 @@ def test_whoever_interrupts_is_told_what_was_done(folder):
         assert json.loads(out.read())["ended_by"] == "Ctrl-C"
 
 
-def test_agents_of_several_files_may_share_a_name_there(folder):
+def test_agents_of_several_files_may_share_a_name_there(folder, texts):
     for place in ("x", "y"):
         (folder / place).mkdir()
         agent = f'@agent(name="{place}-main")\ndef main(task):\n    return "{place}"\n'
@@ -324,7 +324,7 @@ def test_agents_of_several_files_may_share_a_name_there(folder):
     served = run(folder, "worker", "--drain").stderr
     assert "x-main, y-main" in served.replace("main, y-main", "x-main, y-main", 1) and "xjobs, yjobs" in served
     (folder / "y" / "agents.py").write_text((folder / "x" / "agents.py").read_text())
-    assert "y/agents.py both declare 'x-main'" in run(folder, "run", ":x-main").stderr
+    texts.check(run(folder, "run", ":x-main").stderr)
 
 
 def declared(folder, **files):
@@ -339,7 +339,7 @@ def declared(folder, **files):
 def test_the_same_queue_in_two_files_is_one(folder):
     same = 'mail = Queue("mail")\n@agent\ndef {0}(task): return "{0}"'
     declared(folder, one=same.format("first"), two=same.format("second"))
-    assert "queues mail, default" in run(folder, "worker", "--drain").stderr
+    assert "mail, default" in run(folder, "worker", "--drain").stderr
 
 
 def test_versions_of_an_agent_may_live_in_two_files(folder):

@@ -135,7 +135,7 @@ def all_are(app, status, *ids):
 # At work
 
 
-def test_a_worker_serves_a_file_says_what_it_does_and_stops_when_asked(folder, app, start):
+def test_a_worker_serves_a_file_says_what_it_does_and_stops_when_asked(folder, app, start, texts):
     app.start(agents.quick, {"x": 21}, id="q")
     app.start(agents.quick, {"x": 4}, id="m", queue="mail")
     app.start(agents.failer, id="f")
@@ -145,12 +145,11 @@ def test_a_worker_serves_a_file_says_what_it_does_and_stops_when_asked(folder, a
     assert worker.ends() == 0
     assert app.get("q").result == 42 and worker.out == ""
     first = worker.err.splitlines()[0]
-    assert "on holdfast.db (the default)" in first and "agents slow, stuck, quick, failer" in first
-    assert "queues mail, default" in first and "concurrency 7" in first
+    assert "slow, stuck, quick, failer" in first and "mail, default" in first
+    texts.check(first)
     assert re.search(r"completed +q \(quick\)  \d+", worker.err) and "this is no data" in worker.err
     assert re.search(r"failed +f \(failer\) .* ValueError: no such city", worker.err)
-    last = worker.err.splitlines()[-1]
-    assert re.search(r"stopped after .*: 3 tasks worked on \(2 completed, 1 failed\); none is held$", last)
+    texts.check(worker.err.splitlines()[-1])
 
 
 def test_schedules_of_a_file_are_served(folder, app, start):
@@ -187,16 +186,15 @@ def test_programs_read_lines_or_one_document(folder, app, start):
     assert json.loads(worker.out)["counts"]["completed"] == 1
 
 
-def test_living_workers_are_listed_and_so_is_what_nobody_serves(folder, app, start):
+def test_living_workers_are_listed_and_so_is_what_nobody_serves(folder, app, start, texts):
     app.start(agents.quick, id="q", queue="mail")
     assert json.loads(run(folder, "workers", "--json").stdout) == []
-    assert "no worker is alive in holdfast.db" in run(folder, "workers").stderr
+    texts.check(run(folder, "workers").stderr)
     listed = run(folder, "list")
-    assert (
-        "pending, no worker" in listed.stdout
-        and "no worker is alive; start one: holdfast worker FILE\n" in listed.stderr
-    )
-    assert "pending, no worker" in run(folder, "show", "q").stdout
+    assert "holdfast worker FILE\n" in listed.stderr
+    texts.check(listed.stdout)
+    texts.check(listed.stderr)
+    texts.check(run(folder, "show", "q").stdout)
     worker = start("worker", "agents.py:slow")
     worker.says("concurrency 100")
     app.start(agents.slow, {"steps": 3000}, id="s")
@@ -206,20 +204,21 @@ def test_living_workers_are_listed_and_so_is_what_nobody_serves(folder, app, sta
     assert row["agents"] == {"slow": [""]} and row["queues"] == ["mail", "default"]
     assert re.search(r"-\d+ +1/100 +slow +mail, default +(now|\d+ s ago)", run(folder, "workers").stdout)
     [why] = [one["why"] for one in json.loads(run(folder, "list", "--json").stdout) if one["id"] == "q"]
-    assert "knows agent 'quick'; they know 'slow'" in why
+    texts.check(why)
     stats = run(folder, "stats")
     assert re.search(r"mail +1 +0 +0", stats.stdout) and re.search(r"default +0 +1 +0", stats.stdout)
     queues = json.loads(run(folder, "stats", "--json").stdout)["queues"]
     assert {one["queue"]: (one["ready"], one["running"]) for one in queues} == {"default": (0, 1), "mail": (1, 0)}
-    assert worker.ends() == 0 and "no worker is alive" in run(folder, "workers").stderr
+    assert worker.ends() == 0 and run(folder, "workers").stderr
 
 
-def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start):
+def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start, texts):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = run(folder, "worker", "agents.py", "--health", str(port), "--json", code=USAGE)
         error = json.loads(refused.stderr)["error"]
-        assert error["code"] == "invalid-value" and "the port cannot be had" in error["message"]
+        assert error["code"] == "invalid-value"
+        texts.check(error["message"])
     worker = start("worker", "agents.py", "--health", str(port))
     worker.says(f"health http://127.0.0.1:{port}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -232,7 +231,7 @@ def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start
 # Stopping and dying
 
 
-def test_a_stop_leaves_nothing_held_and_no_step_is_done_twice(folder, url, start):
+def test_a_stop_leaves_nothing_held_and_no_step_is_done_twice(folder, url, start, texts):
     with holdfast.open(url) as app:
         ids = [f"s{n}" for n in range(5)]
         for id in ids:
@@ -240,7 +239,7 @@ def test_a_stop_leaves_nothing_held_and_no_step_is_done_twice(folder, url, start
         worker = start("worker", "agents.py", "--store", url)
         until(lambda: (folder / "steps").exists() and len((folder / "steps").read_text().splitlines()) > 12)
         assert worker.ends() == 0
-        assert "5 let go of); none is held" in worker.err
+        texts.check(worker.err.splitlines()[-1])
         assert {row.status for row in app.list()} == {"pending"} and {row.holder for row in app.list()} == {None}
         second = start("worker", "agents.py", "--store", url, "--quiet")
         until(all_are(app, "completed", *ids))
@@ -268,7 +267,7 @@ def test_what_a_killed_worker_held_another_finishes(folder, url, start):
 
 
 @pytest.mark.parametrize("how", ["twice", "grace"])
-def test_what_does_not_stop_is_ended_at_once_and_said_so(folder, app, start, how):
+def test_what_does_not_stop_is_ended_at_once_and_said_so(folder, app, start, how, texts):
     app.start(agents.stuck, id="s")
     worker = start("worker", "agents.py", "--grace", "1s" if how == "grace" else "60s")
     until(lambda: (folder / "stuck").exists())
@@ -278,7 +277,8 @@ def test_what_does_not_stop_is_ended_at_once_and_said_so(folder, app, start, how
         worker.process.send_signal(signal.SIGINT)
     assert worker.process.wait(LONG) == 130
     why = "a second SIGINT" if how == "twice" else "--grace 1s is over"
-    assert f"ended at once: {why}; 1 task held, which others take over" in worker.err
+    assert why in worker.err
+    texts.check(worker.err.splitlines()[-1])
     assert app.get("s").interrupted
 
 
@@ -299,12 +299,12 @@ def test_processes_that_die_are_started_anew_and_all_stop_with_their_parent(fold
     assert all(gone(pid) for pid in children)
 
 
-def test_a_parent_says_what_became_of_its_processes(folder, start):
+def test_a_parent_says_what_became_of_its_processes(folder, start, texts):
     worker = start("worker", "agents.py", "--processes", "2")
     worker.says("concurrency 100", times=2)
     os.kill(pids_of_children(worker.process.pid)[0], signal.SIGKILL)
     worker.says("concurrency 100", times=3)
-    assert re.search(r"process \d was killed by SIGKILL; it is started anew in 0\.\d s", worker.err)
+    texts.check(next(line for line in worker.err.splitlines() if "SIGKILL" in line))
     assert worker.ends(signal.SIGINT) == 0 and worker.err.endswith("stopped: 2 processes\n")
     worker = start("worker", "agents.py", "--processes", "2", "--json")
     until(lambda: len(json.loads(run(folder, "workers", "--json").stdout)) == 2)
@@ -344,26 +344,27 @@ def test_lines_fit_a_terminal_of_80_columns(folder, app, start):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        (["agents.py:nobody"], "agents.py has no agent 'nobody'"),
-        (["agents.py:quick,nobody"], "agents.py has no agent 'nobody'"),
-        (["empty.py"], "'empty.py' declares no agent"),
-        (["missing.py"], "there is no file 'missing.py'"),
-        ([], "no file was named, and no pyproject.toml here names one"),
-        (["agents.py", "--queue", "mial"], "agents.py declares no queue 'mial', but mail"),
-        (["agents.py", "--concurrency", "0"], "--concurrency 0 cannot be"),
-        (["agents.py", "--processes", "0"], "--processes 0 cannot be"),
-        (["agents.py", "--health", "70000"], "--health 70000 is not a port"),
-        (["agents.py", "--grace", "soon"], "soon"),
-        (["agents.py", "--store", "memory:", "--processes", "2"], "a memory: store of its own"),
-        (["agents.py", "--namespace", "a", "--all-namespaces"], "exclude each other"),
+        ["agents.py:nobody"],
+        ["agents.py:quick,nobody"],
+        ["empty.py"],
+        ["missing.py"],
+        [],
+        ["agents.py", "--queue", "mial"],
+        ["agents.py", "--concurrency", "0"],
+        ["agents.py", "--processes", "0"],
+        ["agents.py", "--health", "70000"],
+        ["agents.py", "--grace", "soon"],
+        ["agents.py", "--store", "memory:", "--processes", "2"],
+        ["agents.py", "--namespace", "a", "--all-namespaces"],
     ],
 )
-def test_what_cannot_be_done_is_refused_before_a_store_is_made(folder, given, told):
+def test_what_cannot_be_done_is_refused_before_a_store_is_made(folder, given, texts):
     (folder / "empty.py").write_text("x = 1\n")
     refused = run(folder, "worker", *given, code=USAGE)
-    assert refused.stdout == "" and "error[invalid-value]" in refused.stderr and told in refused.stderr
+    assert refused.stdout == "" and "error[invalid-value]" in refused.stderr
+    texts.check(refused.stderr)
     assert not (folder / "holdfast.db").exists()
 
 
@@ -405,29 +406,31 @@ def test_a_host_that_is_not_there_ends_the_command(folder):
 # People
 
 
-def test_what_was_set_aside_is_in_the_inbox_with_what_to_type(folder, app, start):
+def test_what_was_set_aside_is_in_the_inbox_with_what_to_type(folder, app, start, texts):
     app.start(agents.quick, {"x": 5}, id="k")
     for n in range(5):
         app.append("k", ev.TaskClaimed(holder=f"nobody-{n}", lease_seconds=30.0, taken="dead"))
     worker = start("worker", "agents.py")
-    worker.says("set aside")
-    worker.says("holdfast resume k agents.py:quick   when it is mended")
+    worker.says("holdfast resume k agents.py:quick")
     assert worker.ends() == 0
     [entry] = json.loads(run(folder, "inbox", "--json").stdout)
-    assert (entry["task"], entry["kind"]) == ("k", "quarantined") and "holders in a row died" in entry["asks"]
+    assert (entry["task"], entry["kind"]) == ("k", "quarantined")
+    texts.check(entry["asks"])
     assert "holdfast resume k FILE" in entry["commands"]
     for shown in (run(folder, "inbox", "--set-aside").stdout, run(folder, "show", "k").stdout):
-        assert "it was set aside, and nobody takes it before you say so" in shown and "holdfast resume k FILE" in shown
+        assert "holdfast resume k FILE" in shown
+        texts.check(shown)
     assert run(folder, "inbox", "--doubts").stdout == ""
     assert run(folder, "resume", "k", "agents.py").stdout == "10\n"
 
 
-def test_tenants_are_kept_apart_by_every_command(folder, start):
+def test_tenants_are_kept_apart_by_every_command(folder, start, texts):
     made = folder / "holdfast.db"
     run(folder, "run", "agents.py:quick", "--id", "q", "--namespace", "acme")
     assert json.loads(run(folder, "list", "--json").stdout) == []
     [row] = json.loads(run(folder, "list", "--json", HOLDFAST_NAMESPACE="acme").stdout)
-    assert row["id"] == "q" and "namespace bolt (--namespace)" in run(folder, "list", "--namespace", "bolt").stderr
+    assert row["id"] == "q"
+    texts.check(run(folder, "list", "--namespace", "bolt").stderr)
     assert run(folder, "show", "q", code=3).stdout == ""
     with holdfast.open(made, namespace="acme") as acme, holdfast.open(made, namespace="bolt") as bolt:
         acme.start(agents.quick, id="a")
@@ -447,7 +450,7 @@ def test_tenants_are_kept_apart_by_every_command(folder, start):
 # Servers
 
 
-def test_a_server_is_looked_at_by_migrate_and_doctor(folder, postgres_databases):
+def test_a_server_is_looked_at_by_migrate_and_doctor(folder, postgres_databases, texts):
     url = postgres_databases.new(empty=True)
     try:
         would = json.loads(run(folder, "migrate", "--dry-run", "--json", "--store", url).stdout)
@@ -455,11 +458,11 @@ def test_a_server_is_looked_at_by_migrate_and_doctor(folder, postgres_databases)
         assert "create table" in run(folder, "migrate", "--dump-sql", "--store", url).stdout.lower()
         assert json.loads(run(folder, "migrate", "--dry-run", "--json", "--store", url).stdout) == would
         assert json.loads(run(folder, "migrate", "--json", "--store", url).stdout)["steps"] == would["steps"]
-        assert "is up to date" in run(folder, "migrate", "--store", url).stdout
+        texts.check(run(folder, "migrate", "--store", url).stdout)
         done = run(folder, "doctor", "--json", "--store", url, code=FAILED)
         found = {one["what"]: one for one in json.loads(done.stdout)}
         assert found["server"]["said"].startswith("PostgreSQL ") and found["fsync"]["level"] == "fail"
-        assert found["schema"]["said"] == f"version {would['to']} of {would['to']}"
+        assert found["schema"]["said"].count(str(would["to"])) == 2
         named = ("full_page_writes", "commit", "standbys", "connections", "indexes", "skew", "integrity", "interrupted")
         assert {found[name]["level"] for name in named} == {"ok"}
         assert "alter system set fsync = on" in run(folder, "doctor", "--store", url, code=FAILED).stdout
@@ -487,7 +490,7 @@ def test_several_processes_drain_and_all_end(folder, app):
     assert ended.stderr.count("stopped after") == 2 and ended.stderr.endswith("stopped: 2 processes\n")
 
 
-def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(folder, app):
+def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(folder, app, texts):
     app.start(agents.quick, id="q")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -496,5 +499,5 @@ def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(f
         refused = run(
             folder, "worker", "agents.py", "--processes", "2", "--health", str(port - 1), "--drain", code=USAGE
         )
-    assert f"--health {port}: the port cannot be had" in refused.stderr and "worker " not in refused.stderr
+    texts.check(refused.stderr)
     assert app.get("q").status == "pending"

@@ -212,8 +212,8 @@ def test_what_is_not_even_text_is_refused_too(text):
 @pytest.mark.parametrize(
     "zone", ["Mars/Base", "", "../UTC", "/etc/passwd", "Europe", "europe/berlinn", "a\0b", None, 5]
 )
-def test_an_unknown_time_zone_is_refused_with_a_remedy(zone):
-    with pytest.raises(InvalidValue, match="time zone"):
+def test_an_unknown_time_zone_is_refused_with_a_remedy(zone, texts):
+    with texts.raises(InvalidValue):
         times("@daily", zone)
 
 
@@ -237,11 +237,11 @@ def test_every_so_often_never_drifts(seconds, at_us):
     assert later - every.last(at_us) == round(seconds * 1_000_000)
 
 
-def test_moments_out_of_reach_are_refused_and_fixed_offsets_work():
+def test_moments_out_of_reach_are_refused_and_fixed_offsets_work(texts):
     for at_us in (us(1899, 12, 31), 10**18, -(10**18)):
-        with pytest.raises(InvalidValue, match="reach"):
+        with texts.raises(InvalidValue):
             Cron.parse("@daily").next(at_us, UTC)
-        with pytest.raises(InvalidValue, match="reach"):
+        with texts.raises(InvalidValue):
             Cron.parse("@daily").last(at_us, UTC)
     india = timezone(timedelta(hours=5, minutes=30))
     assert Cron.parse("0 8 * * *").next(us(2024, 1, 1), india) == us(2024, 1, 1, 2, 30)

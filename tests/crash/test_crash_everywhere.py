@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -64,8 +65,7 @@ def test_a_good_agent_survives_a_crash_anywhere(crash_everywhere, world, tmp_pat
     assert report.survived + report.missed == report.tried == (sample or report.points) and report.points > 30
     assert {"append.before", "commit.after", "claim.after", "world.before", "world.after"} <= set(report.by_name)
     assert (report.in_doubt, report.duplicates) == (0, 0) and report.missed < 3 and report.doubts >= 1
-    assert f"{report.survived} of {report.tried} faults survived ({mode}, {store})" in str(report)
-    assert "world.after" in str(report) and "0 duplicates" in str(report)
+    assert f"{report.survived} of {report.tried} " in str(report) and "world.after" in str(report)
     assert list(tmp_path.iterdir()) == [], "what was survived leaves nothing behind"
 
 
@@ -111,14 +111,15 @@ def test_a_second_crash_while_recovering_is_survived_too(crash_everywhere, world
     assert report.survived == report.points and report.doubts > 6
 
 
-def test_a_task_that_waits_has_come_to_its_end_without_a_callback(crash_everywhere):
+def test_a_task_that_waits_has_come_to_its_end_without_a_callback(crash_everywhere, texts):
     @agent
     def trip(task):
         return task.ask("window or aisle?", name="seat")
 
     report = crash_everywhere(trip, check=lambda state, world: state.waiting.on[0]["name"] == "seat")
-    with pytest.raises(CrashFailed, match="check gave False"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(trip, check=lambda state, world: state.status == "completed")
+    check_problems(failed.value, texts)
     assert report.survived == report.points > 10
 
 
@@ -283,7 +284,14 @@ def test_what_cannot_be_crashed_is_refused(crash_everywhere, given):
 # Bad agents
 
 
-def test_a_tool_that_only_says_that_it_may_be_repeated_is_caught(crash_everywhere, world):
+def check_problems(error, texts):
+    """Check what a failure says, but not at which points: there are others with every change of the engine."""
+    texts.check(error.args[0].partition("\n")[0], failures=len(error.failures), points=error.failures[0].point.of)
+    for problem in (problem for failure in error.failures for problem in failure.problems):
+        texts.check(re.sub(r"\b[0-9a-f]{16}(-\d+)?\b", "<digest>", problem))
+
+
+def test_a_tool_that_only_says_that_it_may_be_repeated_is_caught(crash_everywhere, world, texts):
     @tool(effect="idempotent")
     def pay(*, idempotency_key: str) -> str:
         return world.request("pay", key=idempotency_key)["receipt"]
@@ -297,23 +305,22 @@ def test_a_tool_that_only_says_that_it_may_be_repeated_is_caught(crash_everywher
 
     with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop, world=world, check=paid_once)
-    text = str(failed.value)
-    assert "faults of shop were not survived (process, sqlite)" in text
-    assert "world.after, hit 1" in text and "check: AssertionError: paid 2 times" in text
-    assert "log of crash-test: 1 task_created · 2 task_claimed · ✂ crash · 3 task_claimed" in text
-    kept = failed.value.failures[0].kept
+    check_problems(failed.value, texts)
+    first, kept = failed.value.failures[0], failed.value.failures[0].kept
+    assert (first.point.name, first.point.hit) == ("world.after", 1)
+    assert "1 task_created · 2 task_claimed · ✂ crash · 3 task_claimed" in first.timeline[0]
     with holdfast.open(kept) as app:
         assert app.get("crash-test").status == "completed"
 
 
-def test_a_wrong_check_is_told_with_the_line_that_failed(crash_everywhere, world):
+def test_a_wrong_check_is_told_with_the_line_that_failed(crash_everywhere, world, texts):
     def wrong(state, world):
         assert state.result == "something else"
 
-    with pytest.raises(CrashFailed, match="does not end well even without a crash") as failed:
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, check=wrong)
-    assert len(failed.value.failures) == 1 and "without a crash\n  - check: AssertionError" in str(failed.value)
-    assert "something else" in str(failed.value)
+    check_problems(failed.value, texts)
+    assert len(failed.value.failures) == 1 and "something else" in str(failed.value)
 
 
 def test_only_the_first_five_of_many_failures_are_told_in_full(crash_everywhere, world):
@@ -332,40 +339,44 @@ def test_only_the_first_five_of_many_failures_are_told_in_full(crash_everywhere,
 
 
 @pytest.mark.parametrize("mode", ["process", "kill"])
-def test_an_agent_that_never_finishes_is_caught(crash_everywhere, mode, monkeypatch):
+def test_an_agent_that_never_finishes_is_caught(crash_everywhere, mode, monkeypatch, texts):
     @agent
     def waiter(task):
         task.wait("go")
 
-    with pytest.raises(CrashFailed, match="did not end in 25 rounds; each time it was waiting · signal again\\n"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(waiter, finish=lambda app, state: app.signal(state.id, "stop"), mode=mode)
+    check_problems(failed.value, texts)
 
     @agent(loop=True)
     def spinner(task):
         task.step(lambda: 1, name="spin")
 
     monkeypatch.setattr("holdfast.testing.crash.lives.MAX_HITS", 500)
-    with pytest.raises(CrashFailed, match="passed 500 crash points and did not end"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(spinner, mode=mode)
+    check_problems(failed.value, texts)
 
 
-def test_an_agent_that_hangs_is_killed(crash_everywhere):
+def test_an_agent_that_hangs_is_killed(crash_everywhere, texts):
     @agent
     def sleeper(task):
         task.step(time.sleep, 60)
 
-    with pytest.raises(CrashFailed, match=r"it hung for 0\.5 s and was killed"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(sleeper, mode="kill", timeout=0.5)
+    check_problems(failed.value, texts)
 
 
-def test_an_agent_that_depends_on_what_it_cannot_know_has_another_result(crash_everywhere, world):
+def test_an_agent_that_depends_on_what_it_cannot_know_has_another_result(crash_everywhere, world, texts):
     @agent
     def counter(task):
         asked = task.step(lambda: world.request("look")["number"], name="look")
         return {"looked": asked, "sure": True}
 
-    with pytest.raises(CrashFailed, match=r"its result is \{'looked': 2, .*without a crash it is \{'looked': 1,"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(counter, world=world, store="memory:")
+    check_problems(failed.value, texts)
     assert crash_everywhere(counter, world=world, same_result=False, store="memory:").survived > 0
     sure = crash_everywhere(counter, world=world, same_result=lambda state: state.result["sure"], store="memory:")
     assert sure.survived == sure.tried
@@ -406,7 +417,7 @@ def events_of(key, request, state):
     return {**same, "idempotency_key": step.idempotency_key(state, key, request)}
 
 
-def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows.requests import Append, Invoke
 
     def eager(surroundings, key, attempt, known, request):
@@ -416,11 +427,12 @@ def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world
         yield Invoke(key, request, 1, same["idempotency_key"])
 
     attempts(monkeypatch, eager)
-    with pytest.raises(CrashFailed, match=r"pay#1 is recorded as done, but its 'pay' never reached the world"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
+    check_problems(failed.value, texts)
 
 
-def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows.requests import Append, Invoke
 
     def silent(surroundings, key, attempt, known, request):
@@ -431,11 +443,10 @@ def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, mon
     attempts(monkeypatch, silent)
     with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
-    assert "pay#1 (once) reached the world as 'pay' before it was announced in the log" in str(failed.value)
-    assert "reached the world 2 times as 'pay', and no event flags it as in doubt" in str(failed.value)
+    check_problems(failed.value, texts)
 
 
-def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows import step
 
     tries = iter(range(10**6))
@@ -445,11 +456,12 @@ def test_an_engine_that_takes_a_new_key_for_each_try_is_caught(crash_everywhere,
         "idempotency_key",
         lambda state, key, request: request.tool and f"{right(state, key, request)}-{next(tries)}",
     )
-    with pytest.raises(CrashFailed, match="which no log knows"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, same_result=False, store="memory:")
+    check_problems(failed.value, texts)
 
 
-def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows import step
     from holdfast.core.flows.requests import Append, Invoke
 
@@ -460,11 +472,12 @@ def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, worl
         yield Append((ev.StepCompleted(**same, result=outcome.value),))
 
     monkeypatch.setattr(step, "settle", bold)
-    with pytest.raises(CrashFailed, match="reached the world 2 times as 'pay', and no event flags it as in doubt"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
+    check_problems(failed.value, texts)
 
 
-def test_an_engine_that_finishes_early_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_finishes_early_is_caught(crash_everywhere, world, monkeypatch, texts):
     """The list says completed as soon as the task is claimed."""
     from holdfast.core.state import fold
 
@@ -475,11 +488,12 @@ def test_an_engine_that_finishes_early_is_caught(crash_everywhere, world, monkey
         return codec.load(codec.dump(row).replace(b'"status":"running"', b'"status":"completed"'), type(row))
 
     monkeypatch.setattr("holdfast.engine.logs.log.summarise", early)
-    with pytest.raises(CrashFailed, match="listed as completed, but nothing in its log says so"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
+    check_problems(failed.value, texts)
 
 
-def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world, monkeypatch):
+def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.engine.logs.log import Log
 
     monkeypatch.setattr(limits, "SNAPSHOT_MIN_BYTES", 200)
@@ -490,8 +504,9 @@ def test_an_engine_that_keeps_a_wrong_snapshot_is_caught(crash_everywhere, world
         return right(self, at_us)
 
     monkeypatch.setattr(Log, "_snapshot", wrong)
-    with pytest.raises(CrashFailed, match="is another when it is folded without snapshots"):
+    with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
+    check_problems(failed.value, texts)
 
 
 def test_an_engine_that_loses_what_it_acknowledged_is_caught(crash_everywhere, world, monkeypatch):
@@ -525,10 +540,10 @@ def test_the_world_records_every_request_and_gives_the_same_receipt_for_the_same
     assert world.requests() == []
 
 
-def test_the_world_refuses_and_hangs_when_it_is_told_to(world):
+def test_the_world_refuses_and_hangs_when_it_is_told_to(world, texts):
     world.refuse("pay", times=2)
     for _ in range(2):
-        with pytest.raises(ConnectionError, match="refused 'pay'"):
+        with texts.raises(ConnectionError):
             world.request("pay")
     assert world.requests() == []
     world.hang("pay", 0.5)
@@ -568,12 +583,12 @@ def test_the_world_survives_a_client_that_is_killed(world):
     assert world.request("pay", key="l")["number"] == 2
 
 
-def test_the_world_ends_with_its_context_and_with_its_parent():
+def test_the_world_ends_with_its_context_and_with_its_parent(texts):
     with World() as world:
         address = world.address
         assert World.at(address).request("pay")["number"] == 1
     assert not listens(address)
-    with pytest.raises(ConnectionError, match="was not started"):
+    with texts.raises(ConnectionError):
         world.requests()
     code = "import time; from holdfast.testing import World; w = World().__enter__(); print(w.address, flush=True)"
     parent = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(60)"], stdout=subprocess.PIPE, text=True)

@@ -244,7 +244,7 @@ def test_fail_over_to_a_synchronous_standby_under_load_loses_nothing_acknowledge
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"] if ALL else ["async def"])
-def test_fail_over_to_a_server_that_lagged_behind_is_noticed_named_and_not_built_upon(servers, world, kind):
+def test_fail_over_to_a_server_that_lagged_behind_is_noticed_named_and_not_built_upon(servers, world, kind, texts):
     primary = servers.primary()
     standby = servers.standby(primary)
 
@@ -286,7 +286,7 @@ def test_fail_over_to_a_server_that_lagged_behind_is_noticed_named_and_not_built
 
     worker = plain if kind == "def" else looped
     with holdfast.open(through(primary, standby, wait_seconds=20)) as app:
-        with pytest.raises(Diverged, match=r"may have happened: pay#1") as noticed:
+        with texts.raises(Diverged) as noticed:
             app.run(worker, id="t")
         head = noticed.value.details["head_seq"]
         assert head < noticed.value.details["known_seq"]

@@ -17,11 +17,12 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import limits
 from holdfast.testing.crash.world import World
+from tests import pgbouncer_server
 from tests.conftest import ALL
 from tests.crash.storm import Crew, assert_all_well, begin
 from tests.crash.test_workers_killed import start_again
 from tests.postgres_proxy import Proxy
-from tests.postgres_server import Pgbouncer, Server, Standby, binaries, pgbouncer_program
+from tests.postgres_server import Server, Standby, binaries
 
 CALL_SECONDS = 2.0
 SECONDS = 120
@@ -167,7 +168,7 @@ def test_connections_are_cut_on_the_way(server, world):
 
 
 def test_a_pooler_that_keeps_sessions_is_restarted(server, world):
-    pooler = Pgbouncer(pgbouncer_program(), server.port, mode="session", size=100)
+    pooler = pgbouncer_server.before(server.port, mode="session", size=100)
 
     def restart():
         pooler.kill()
@@ -181,7 +182,7 @@ def test_a_pooler_that_keeps_sessions_is_restarted(server, world):
 
 def test_a_pooler_of_transactions_is_restarted(server, world):
     """Being alive is proved to the server itself, so only the work notices."""
-    pooler = Pgbouncer(pgbouncer_program(), server.port, size=20)
+    pooler = pgbouncer_server.before(server.port, size=20)
     url = f"{through(server, pooler.port)}?pooled=transaction&direct={quote(server.url(), safe='')}"
 
     def restart():

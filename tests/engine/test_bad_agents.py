@@ -29,20 +29,19 @@ def either(request):
     return declarer(request.param)
 
 
-def test_an_agent_without_a_task_is_refused():
+def test_an_agent_without_a_task_is_refused(texts):
     for fn in (lambda: None, lambda *, task: None):
-        with pytest.raises(holdfast.InvalidValue, match="takes no task") as refused:
+        with texts.raises(holdfast.InvalidValue):
             agent(name="x")(fn)
-        assert "task: Task" in refused.value.hint
 
 
-def test_what_is_no_agent_or_no_tool_is_refused(app):
-    with pytest.raises(holdfast.HoldfastError, match="not an agent"):
+def test_what_is_no_agent_or_no_tool_is_refused(app, texts):
+    with texts.raises(holdfast.HoldfastError):
         app.run(lambda task: 1, id="t")
     failed = app.run(agent(name="x")(lambda task: task.call(print)), id="t")
-    assert "not a tool" in failed.failure.message
+    texts.check(failed.failure.message)
     failed = app.run(agent(name="x")(lambda task: task.spawn(print)), id="u")
-    assert "not an agent" in failed.failure.message
+    texts.check(failed.failure.message)
 
 
 def test_agents_and_tools_are_functions_that_a_plain_test_may_call():
@@ -64,20 +63,20 @@ def test_agents_and_tools_are_functions_that_a_plain_test_may_call():
 
 
 @pytest.mark.parametrize(
-    ("declare", "told"),
+    "declare",
     [
-        (lambda: agent(stages="abc", name="x")(lambda task: 1), "stages='abc' is one text"),
-        (lambda: agent(stages=["a", "a"], name="x")(lambda task: 1), "are not names"),
-        (lambda: agent(accepts="12", name="x")(lambda task: 1), "accepts='12' is not a list of versions"),
-        (lambda: agent(accepts=[1], name="x")(lambda task: 1), r"accepts=\[1\] is not a list of versions"),
-        (lambda: tool(effect="read", unique="k", name="x")(lambda: 1), "only reads"),
-        (lambda: tool(effect="read", reconcile=print, name="x")(lambda: 1), "can be repeated"),
-        (lambda: tool(unique="k-{x}", name="x")(lambda y: 1), "names 'x'"),
-        (lambda: agent(name="a")(lambda task: 1).read_state(7), "not a task's state"),
+        lambda: agent(stages="abc", name="x")(lambda task: 1),
+        lambda: agent(stages=["a", "a"], name="x")(lambda task: 1),
+        lambda: agent(accepts="12", name="x")(lambda task: 1),
+        lambda: agent(accepts=[1], name="x")(lambda task: 1),
+        lambda: tool(effect="read", unique="k", name="x")(lambda: 1),
+        lambda: tool(effect="read", reconcile=print, name="x")(lambda: 1),
+        lambda: tool(unique="k-{x}", name="x")(lambda y: 1),
+        lambda: agent(name="a")(lambda task: 1).read_state(7),
     ],
 )
-def test_a_declaration_that_means_nothing_is_refused(declare, told):
-    with pytest.raises(holdfast.InvalidValue, match=told) as refused:
+def test_a_declaration_that_means_nothing_is_refused(declare, texts):
+    with texts.raises(holdfast.InvalidValue) as refused:
         declare()
     assert refused.value.hint
 
@@ -101,7 +100,7 @@ def test_a_step_that_cannot_be_called_like_that_says_how(app, either):
     assert all("add" in told and "(a, *, b)" in told for told in done.result) and not done.steps
 
 
-def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app, either):
+def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app, either, texts):
     @either(stages=["a", "b"])
     def worker(task):
         caught = []
@@ -118,25 +117,27 @@ def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app
     done = app.run(worker, id="t")
     assert (done.stage, done.phase) == ("b", "planning")
     assert all(hint for _, hint in done.result) and len(done.result) == 3
-    assert "['a', 'b']" in done.result[0][0]
+    for said, _ in done.result:
+        texts.check(said)
 
 
 @pytest.mark.parametrize(
     ("value", "path"),
     [
         ({"a": [1, object()]}, "['a'][1]"),
-        ({1: 2}, "result of step"),
-        (float("nan"), "result of step"),
+        ({1: 2}, ""),
+        (float("nan"), ""),
         ([{"deep": {1, 2} | {object()}}], "[0]['deep']"),
     ],
 )
-def test_an_unserialisable_result_names_the_step_and_the_path(app, either, value, path):
+def test_an_unserialisable_result_names_the_step_and_the_path(app, either, value, path, texts):
     @either()
     def worker(task):
         yield task.step(lambda: value, name="make")
 
     failed = app.run(worker, id="t")
     assert "make#1" in failed.failure.message and path in failed.failure.message
+    texts.check(failed.failure.message)
 
 
 def test_an_unserialisable_argument_names_the_parameter(app, either):
@@ -548,7 +549,7 @@ def test_schemas_come_from_type_hints():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, times):
+def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, times, texts):
     script = tmp_path / "agents.py"
     is_async, awaited, nap = ("async ", "await ", "asyncio.sleep") if kind == "async" else ("", "", "time.sleep")
     script.write_text(
@@ -578,7 +579,7 @@ def test_ctrl_c_once_stops_after_the_step_and_twice_at_once(tmp_path, kind, time
         assert process.stdout.readline() == "began\n"
         process.send_signal(signal.SIGINT)
         if times == 2:
-            assert "stops after this step" in process.stderr.readline()
+            texts.check(process.stderr.readline())
             process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:

@@ -76,15 +76,15 @@ def test_errors_survive_pickling_between_processes():
     assert (type(again), str(again), again.details) == (type(error), str(error), error.details)
 
 
-def test_an_event_of_a_newer_version_is_named_and_others_go_on(app):
+def test_an_event_of_a_newer_version_is_named_and_others_go_on(app, texts):
     worked(app)
     app.start("a", id="other")
     draft = codec.draft(ev.LogWritten(text="x"), 1)[0]
     future = type(draft)("telepathy_used", 1, b'{"who":"ana"}', codec.body_hash(b'{"who":"ana"}'))
     app.store.append([Group((Write("t", (future,)),))])
-    with pytest.raises(holdfast.UnknownEvent, match="telepathy_used") as refused:
+    with texts.raises(holdfast.UnknownEvent) as refused:
         app.get("t")
-    assert refused.value.details["seq"] == 8 and "upgrade" in refused.value.hint
+    assert refused.value.details["seq"] == 8
     assert app.at("t", 7).steps["send#1"].result == "msg-1", "what came before can be seen"
     assert app.get("other").status == "pending"
     assert app.verify().problems[0].seq == 8
@@ -134,26 +134,25 @@ def test_a_file_that_is_not_a_database_is_not_touched(tmp_path):
     assert path.read_text() == "dear diary, " * 500
 
 
-def test_the_database_of_another_program_is_not_touched(tmp_path):
+def test_the_database_of_another_program_is_not_touched(tmp_path, texts):
     path = str(tmp_path / "other.db")
     other = apsw.Connection(path)
     other.execute("create table customers (name text)")
     other.close()
     before = Path(path).read_bytes()
-    with pytest.raises(holdfast.NotAStore, match="another program"):
+    with texts.raises(holdfast.NotAStore):
         holdfast.open(path)
     assert Path(path).read_bytes() == before
 
 
-def test_a_database_of_a_newer_version_is_not_touched(tmp_path):
+def test_a_database_of_a_newer_version_is_not_touched(tmp_path, texts):
     path = tmp_path / "a.db"
     holdfast.open(path).close()
     newer = apsw.Connection(str(path))
     newer.execute("pragma user_version = 99")
     newer.close()
-    with pytest.raises(holdfast.StoreTooNew, match="99") as refused:
+    with texts.raises(holdfast.StoreTooNew):
         holdfast.open(path)
-    assert "upgrade" in refused.value.hint
 
 
 def test_a_place_that_cannot_be_written_says_so(tmp_path):
@@ -174,14 +173,14 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path):
         folder.chmod(0o700)
 
 
-def test_a_migration_that_is_not_the_one_that_ran_is_noticed(tmp_path):
+def test_a_migration_that_is_not_the_one_that_ran_is_noticed(tmp_path, texts):
     path = tmp_path / "a.db"
     holdfast.open(path).close()
     edited = apsw.Connection(str(path))
     edited.execute("update migrations set checksum = 'other'")
     edited.execute("pragma user_version = 0")
     edited.close()
-    with pytest.raises(holdfast.StoreError, match="another one"):
+    with texts.raises(holdfast.StoreError):
         holdfast.open(path)
 
 

@@ -123,21 +123,21 @@ def test_declarations_that_cannot_be_meant_are_refused():
 def _without_a_task(city: str, n: int): ...
 
 
-def test_input_that_is_no_dict_and_options_that_are_none_are_named(app):
+def test_input_that_is_no_dict_and_options_that_are_none_are_named(app, texts):
     @agent
     def worker(task, n: int = 0):
         task.message("hi")
 
     for input in (5, "hello"):
-        with pytest.raises(InvalidValue, match="dict"):
+        with texts.raises(InvalidValue):
             app.run(worker, input)
     with pytest.raises(TypeError, match="'n'"):
         app.run(worker, n=3)
-    assert "is not a message" in app.run(worker, id="t").failure.message
+    texts.check(app.run(worker, id="t").failure.message)
     assert [one.id for one in app.list()] == ["t"]
 
 
-def test_a_finished_task_belongs_to_its_agent(app):
+def test_a_finished_task_belongs_to_its_agent(app, texts):
     @agent
     def one(task):
         return 1
@@ -147,5 +147,5 @@ def test_a_finished_task_belongs_to_its_agent(app):
         return 2
 
     app.run(one, id="t")
-    with pytest.raises(InvalidValue, match="belongs to the agent 'one'"):
+    with texts.raises(InvalidValue):
         app.run(two, id="t")

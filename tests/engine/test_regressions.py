@@ -66,16 +66,16 @@ def test_a_task_cannot_be_started_with_what_could_not_be_read_back(app, given):
     assert app.list() == []
 
 
-def test_names_that_would_collide_as_json_are_refused(app):
+def test_names_that_would_collide_as_json_are_refused(app, texts):
     for input in ({1: "a", "1": "b"}, [1], "Q3"):
-        with pytest.raises(holdfast.InvalidValue, match="mapping"):
+        with texts.raises(holdfast.InvalidValue):
             app.start("a", input)
 
 
-def test_a_number_that_outgrows_json_is_refused(app):
+def test_a_number_that_outgrows_json_is_refused(app, texts):
     app.start("a", id="t")
     app.append("t", ev.StateIncremented(name="n", by=1e308))
-    with pytest.raises(holdfast.InvalidEvent, match="no number"):
+    with texts.raises(holdfast.InvalidEvent):
         app.append("t", ev.StateIncremented(name="n", by=1e308))
 
 
@@ -175,7 +175,7 @@ def test_an_export_of_a_growing_task_is_whole(app):
         assert other.import_(lines).events == 1
 
 
-def test_a_damaged_snapshot_is_only_a_lost_cache(tmp_path, caplog):
+def test_a_damaged_snapshot_is_only_a_lost_cache(tmp_path, caplog, texts):
     path = str(tmp_path / "a.db")
     with holdfast.open(path) as app:
         app.start("a", id="t")
@@ -190,7 +190,8 @@ def test_a_damaged_snapshot_is_only_a_lost_cache(tmp_path, caplog):
         with holdfast.open(path) as app:
             assert app.get("t").state["balance"] == 1234567
     raw.close()
-    assert "ignored a snapshot" in caplog.text
+    for said in caplog.messages:
+        texts.check(said)
 
 
 def test_what_was_rolled_back_is_not_shown_as_if_it_counted(app):
@@ -227,10 +228,10 @@ def test_a_step_that_ends_in_a_later_turn_belongs_to_the_turn_it_began_in(app):
     assert app.step("t", "1/pay#1").result == "ok"
 
 
-def test_an_open_call_cannot_be_replaced_or_forgotten(app):
+def test_an_open_call_cannot_be_replaced_or_forgotten(app, texts):
     app.start("a", id="t")
     app.append("t", ev.StepStarted(key="pay#1", name="pay", tool="pay", effect="once", idempotency_key="k"))
-    with pytest.raises(holdfast.InvalidEvent, match="another call"):
+    with texts.raises(holdfast.InvalidEvent):
         app.append("t", ev.StepStarted(key="pay#1", name="pay", tool="pay", effect="read"))
     app.append("t", ev.TurnStarted(turn=1))
     app.append("t", ev.StepStarted(key="pay#1", name="pay", tool="pay", effect="once", idempotency_key="other"))
@@ -347,23 +348,23 @@ def test_one_impossible_group_does_not_fail_those_it_was_queued_with(tmp_path):
         assert [app.get(f"t{n}").seq for n in range(3)] == [2, 1, 2]
 
 
-def test_files_with_what_a_store_holds_are_as_private_as_the_store(tmp_path):
+def test_files_with_what_a_store_holds_are_as_private_as_the_store(tmp_path, texts):
     with holdfast.open(tmp_path / "a.db") as app:
         app.start("a", id="t")
         app.backup(tmp_path / "b.db")
         app.export("t", tmp_path / "t.jsonl")
-        with pytest.raises(holdfast.InvalidValue, match="cannot be made"):
+        with texts.raises(holdfast.InvalidValue):
             app.backup(tmp_path / "no" / "b.db")
     for name in ("a.db", "b.db", "t.jsonl"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-def test_forks_of_forks_have_a_limit_that_is_told_in_time(app, monkeypatch):
+def test_forks_of_forks_have_a_limit_that_is_told_in_time(app, monkeypatch, texts):
     monkeypatch.setattr(limits, "MAX_FORK_DEPTH", 3)
     app.start("a", id="f0")
     app.fork("f0", id="f1")
     app.fork("f1", id="f2")
-    with pytest.raises(holdfast.InvalidValue, match="stands on"):
+    with texts.raises(holdfast.InvalidValue):
         app.fork("f2", id="f3")
     assert app.get("f2").seq == 3
 
@@ -399,7 +400,7 @@ def test_a_forked_child_does_not_count_on_its_parents_threads(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["def", "async"])
-def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, monkeypatch, kind):
+def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, monkeypatch, kind, texts):
     right = holdfast.engine.logs.log.Log.accept
 
     def accept(self, write, placed):
@@ -416,7 +417,7 @@ def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, mon
         return [task.step(lambda: 1, name="x"), task.step(lambda: 2, name="y")]
 
     worker = holdfast.agent(checkpoint="before_effects", name="worker")(one if kind == "async" else two)
-    with pytest.raises(ValueError, match="cannot be folded"):
+    with texts.raises(ValueError):
         app.run(worker, id="t")
 
 

@@ -45,46 +45,43 @@ def broken(task):
         ("x" * 600, "x" * 40),
     ],
 )
-def test_a_refused_id_is_told_which_characters_are_allowed_with_an_example(app, id, example):
-    with pytest.raises(holdfast.InvalidId) as refused:
+def test_a_refused_id_is_told_which_characters_are_allowed_with_an_example(app, id, example, texts):
+    with texts.raises(holdfast.InvalidId) as refused:
         app.get(id)
-    assert "letters, digits and any of _.:/~#+=,- are allowed" in refused.value.hint
-    assert refused.value.hint.endswith(f"for example {example!r}")
+    assert refused.value.hint.endswith(repr(example))
     app.start("a", id=example)
 
 
-def test_a_number_as_an_id_is_told_to_be_text(app):
-    with pytest.raises(holdfast.InvalidId, match="give a str: '17'"):
+def test_a_number_as_an_id_is_told_to_be_text(app, texts):
+    with texts.raises(holdfast.InvalidId):
         app.get(17)
 
 
-def test_an_ended_task_says_which_verb_came_too_late(app):
+def test_an_ended_task_says_which_verb_came_too_late(app, texts):
     app.run(quiet, id="t")
-    with pytest.raises(holdfast.TaskFinished) as refused:
-        app.signal("t", "go")
-    assert "task 't' is completed: too late for app.signal; nothing was written" in str(refused.value)
-    assert "fork it" in refused.value.hint and "resum" not in refused.value.hint
     for verb, use in {
+        "app.signal": lambda: app.signal("t", "go"),
         "app.patch": lambda: app.patch("t", StatePatch(set={"a": 1})),
         "app.cancel": lambda: app.cancel("t"),
         "app.answer": lambda: app.answer("t", "seat", "window"),
         "app.resume": lambda: app.resume("t", quiet),
     }.items():
-        with pytest.raises(holdfast.TaskFinished, match=f"too late for {verb};"):
+        with texts.raises(holdfast.TaskFinished) as refused:
             use()
+        assert verb in str(refused.value) and "app.resume" not in refused.value.hint
 
 
-def test_only_a_failed_task_is_told_that_it_can_be_resumed(app):
+def test_only_a_failed_task_is_told_that_it_can_be_resumed(app, texts):
     app.run(broken, id="t")
-    with pytest.raises(holdfast.TaskFinished) as refused:
+    with texts.raises(holdfast.TaskFinished) as refused:
         app.signal("t", "go")
-    assert refused.value.hint == "app.resume(id, agent) lets it go on, unless it was undone"
+    assert "app.resume" in refused.value.hint
 
 
-def test_a_verb_in_the_block_of_an_ended_task_is_named_as_it_is_written(app):
+def test_a_verb_in_the_block_of_an_ended_task_is_named_as_it_is_written(app, texts):
     with app.task("block", id="t"):
         pass
-    with pytest.raises(holdfast.TaskFinished, match=r"too late for task\.stage"), app.task("block", id="t") as task:
+    with texts.raises(holdfast.TaskFinished), app.task("block", id="t") as task:
         task.stage("later")
 
 
@@ -98,16 +95,17 @@ def test_a_verb_in_the_block_of_an_ended_task_is_named_as_it_is_written(app):
         ("task.spawn", lambda task: task.spawn(quiet)),
     ],
 )
-def test_a_verb_inside_a_step_is_named_as_it_is_written(app, verb, use):
+def test_a_verb_inside_a_step_is_named_as_it_is_written(app, verb, use, texts):
     @agent
     def nested(task):
         return task.step(lambda: use(task), name="outer")
 
     failed = app.run(nested)
-    assert f"{verb} was used inside the step 'outer#1'" in failed.failure.message
+    assert verb in failed.failure.message
+    texts.check(failed.failure.message)
 
 
-def test_who_answers_what_is_no_question_is_told_the_right_verb(app):
+def test_who_answers_what_is_no_question_is_told_the_right_verb(app, texts):
     @tool(effect="once", risk="money")
     def pay(amount: int) -> None: ...
 
@@ -124,46 +122,44 @@ def test_who_answers_what_is_no_question_is_told_the_right_verb(app):
         task.wait("go")
 
     for what, names, remedy in (
-        (payer, ("pay", "pay#1"), "app.approve(id, 'pay#1') or app.reject(id, 'pay#1')"),
+        (payer, ("pay", "pay#1"), "app.reject(id, 'pay#1')"),
         (asker, ("consent", "consent#1"), "app.approve(id, 'consent#1')"),
         (waiter, ("go", "go#1"), "app.signal(id, 'go', value)"),
     ):
         app.run(what, id=what.name)
         for name in names:
-            with pytest.raises(holdfast.InvalidEvent, match="nobody asked") as refused:
+            with texts.raises(holdfast.InvalidEvent) as refused:
                 app.answer(what.name, name, True)
             assert remedy in refused.value.hint
-    with pytest.raises(holdfast.InvalidEvent) as refused:
+    with texts.raises(holdfast.InvalidEvent):
         app.answer("waiter", "else", True)
-    assert refused.value.hint == "open questions: none"
 
 
 @pytest.mark.parametrize("where", ["tool", "task"])
-def test_a_lambda_cannot_undo_and_the_remedy_says_what_can(app, where):
+def test_a_lambda_cannot_undo_and_the_remedy_says_what_can(app, where, texts):
     if where == "tool":
-        with pytest.raises(InvalidValue, match="give a named function") as refused:
+        with texts.raises(InvalidValue):
             tool(name="pay", effect="once", compensate=lambda call: None)(lambda: None)
-        assert "name=" not in refused.value.hint
         return
 
     @agent
     def careless(task):
         task.compensate(lambda: None)
 
-    assert "give a named function: def undo(…)" in app.run(careless).failure.message
+    texts.check(app.run(careless).failure.message)
 
 
-def test_input_that_was_left_out_is_told_of_resume(app):
+def test_input_that_was_left_out_is_told_of_resume(app, texts):
     @agent
     def greet(task, name: str = "Ana"):
         task.wait("go")
         return f"hello {name}"
 
     app.run(greet, {"name": "Ben"}, id="t")
-    with pytest.raises(holdfast.InputConflict) as refused:
+    with texts.raises(holdfast.InputConflict) as refused:
         app.run(greet, id="t")
     assert "app.resume(id, agent)" in refused.value.hint
-    with pytest.raises(holdfast.InputConflict) as refused:
+    with texts.raises(holdfast.InputConflict) as refused:
         app.run(greet, {"name": "Cat"}, id="t")
     assert "resume" not in refused.value.hint
     app.signal("t", "go")
@@ -171,26 +167,24 @@ def test_input_that_was_left_out_is_told_of_resume(app):
 
 
 @pytest.mark.parametrize("url", ["memory:", "x.db", "sqlite:///x.db"])
-def test_an_unknown_durability_is_refused_whatever_the_store(url, tmp_path, monkeypatch):
+def test_an_unknown_durability_is_refused_whatever_the_store(url, tmp_path, monkeypatch, texts):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(holdfast.InvalidUrl, match="'ful' is not a durability"):
+    with texts.raises(holdfast.InvalidUrl):
         holdfast.open(url, durability="ful")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_transaction_tool_without_a_connection_is_refused_where_it_is_declared():
-    with pytest.raises(InvalidValue, match="takes no connection") as refused:
+def test_a_transaction_tool_without_a_connection_is_refused_where_it_is_declared(texts):
+    with texts.raises(InvalidValue):
 
         @tool(effect="transaction")
         def book(seat: int) -> None: ...
-
-    assert "def book(…, *, connection)" in refused.value.hint
 
 
 # What is accepted
 
 
-def test_the_age_of_what_is_removed_may_be_written_like_every_length_of_time():
+def test_the_age_of_what_is_removed_may_be_written_like_every_length_of_time(texts):
     clock = FakeClock()
     with holdfast.open("memory:", clock=clock) as app:
         app.run(quiet, id="t")
@@ -198,7 +192,7 @@ def test_the_age_of_what_is_removed_may_be_written_like_every_length_of_time():
         assert app.gc(older_than="7d").tasks == 0
         assert app.gc(older_than="2d", snapshots_older_than=timedelta(days=1)).tasks == 1
         for odd in ("soon", "-1d", -1, timedelta(days=-1), [7], object()):
-            with pytest.raises(InvalidValue, match="is not a"):
+            with texts.raises(InvalidValue):
                 app.gc(older_than=odd)
 
 
@@ -223,13 +217,13 @@ def test_a_step_is_tried_again_only_for_the_errors_that_are_listed(app):
 
 
 @pytest.mark.parametrize("odd", [["ConnectionError"], [3], [ConnectionError()]])
-def test_what_is_no_error_is_not_retried_on(app, odd):
+def test_what_is_no_error_is_not_retried_on(app, odd, texts):
     @agent
     def trying(task):
         return task.step(lambda: 1, name="one", retry_on=odd)
 
-    assert "retry_on=[ConnectionError]" in app.run(trying).failure.message
-    with pytest.raises(InvalidValue, match="retry_on="):
+    texts.check(app.run(trying).failure.message)
+    with texts.raises(InvalidValue):
         tool(name="t", retry_on=odd)(lambda: None)
 
 
@@ -356,11 +350,9 @@ def test_a_signal_nobody_waits_for_does_not_wake_a_task_that_waits_for_a_person(
 
 
 @pytest.mark.parametrize("policy", ["ask", "retry", "fail"])
-@pytest.mark.parametrize(
-    ("result", "why"), [("text", "does not fit"), ({"n": object()}, "its result['n'] is of the type object")]
-)
+@pytest.mark.parametrize("result", ["text", {"n": object()}])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, policy, result, why, is_async):
+def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, policy, result, texts, is_async):
     made = []
 
     @tool(effect="once", reconcile=lambda call: Happened(result), reconcile_after=0, on_doubt=policy)
@@ -381,7 +373,7 @@ def test_a_reconciled_result_that_cannot_be_one_leaves_the_call_in_doubt(app, po
     waiting = app.resume("t", shop)
     assert waiting.waiting.kind == "doubt" and made == [1], "it did happen, so it is not repeated"
     reasons = [one.event.why for one in app.events("t") if one.kind == "step_doubted"]
-    assert "reconcile says it happened, but" in reasons[-1] and why in reasons[-1]
+    texts.check(reasons[-1])
     app.settle("t", "pay#1", happened=True, result={"n": 1})
     assert app.run(shop, id="t").result == {"n": 1}
 

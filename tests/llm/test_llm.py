@@ -107,25 +107,26 @@ def test_a_tool_that_fails_is_an_observation(app):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    "arguments",
     [
-        ('{"city": 3}', "Expected `str`"),
-        ("{}", "needs 'city'"),
-        ('{"town": "Rome"}', "no parameter 'town'"),
-        ('{"city": "Ro', "truncated"),
-        ("[1]", "not an object"),
+        '{"city": 3}',
+        "{}",
+        '{"town": "Rome"}',
+        '{"city": "Ro',
+        "[1]",
     ],
 )
-def test_arguments_that_do_not_fit_are_answered_back(app, arguments, why):
+def test_arguments_that_do_not_fit_are_answered_back(app, arguments, texts):
     reply = {"tool_calls": [{"id": "a", "function": {"name": "look_up", "arguments": arguments}}]}
     done = run(app, scripted(reply, use("look_up", city="Rome"), say("21")))
     assert done.status == "completed"
-    assert why in told(done)[0] and told(done)[1] == '{"degrees":21}'
+    assert told(done)[1] == '{"degrees":21}'
+    texts.check(told(done)[0])
 
 
-def test_a_tool_that_does_not_exist_is_answered_back(app):
+def test_a_tool_that_does_not_exist_is_answered_back(app, texts):
     done = run(app, scripted(use("fly"), say("I cannot fly.")))
-    assert "there is no tool 'fly'" in told(done)[0]
+    texts.check(told(done)[0])
 
 
 def test_a_tool_that_needs_approval_waits_and_a_refusal_is_an_observation(app):
@@ -270,31 +271,33 @@ def test_a_tools_schema_is_what_models_are_shown():
     assert tool_schema(add)["function"]["parameters"]["required"] == ["a"]
 
 
-def test_bad_declarations_are_refused_with_a_remedy():
+def test_bad_declarations_are_refused_with_a_remedy(texts):
     model = ScriptedModel([])
-    with pytest.raises(InvalidValue, match="declare it with @tool"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [print])
-    with pytest.raises(InvalidValue, match="one name"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [add, add])
-    with pytest.raises(InvalidValue, match="no model can call"):
+    with texts.raises(InvalidValue):
         loop_agent("x", model, [tool(name="send mail", effect="read")(lambda: 1)])
-    with pytest.raises(InvalidValue, match="is not a model"):
+    with texts.raises(InvalidValue):
         loop_agent("x", None, [add])
 
 
-def test_a_model_that_is_not_async_is_told(app):
+def test_a_model_that_is_not_async_is_told(app, texts):
     done = run(app, loop_agent("x", lambda messages, tools: say("hi")))
-    assert done.status == "failed" and "async def" in done.failure.message
+    assert done.status == "failed"
+    texts.check(done.failure.message)
 
 
-def test_a_script_that_is_too_short_says_so(app):
+def test_a_script_that_is_too_short_says_so(app, texts):
     done = run(app, scripted(use("add", a=1)))
-    assert done.status == "failed" and "the script has 1 replies" in done.failure.message
+    assert done.status == "failed"
+    texts.check(done.failure.message)
 
 
-def test_without_the_sdk_the_remedy_is_named(monkeypatch):
+def test_without_the_sdk_the_remedy_is_named(monkeypatch, texts):
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'path/to/holdfast\[llm\]'"):
+    with texts.raises(MissingExtra):
         loop_agent("x", "gpt-5")
 
 
@@ -347,7 +350,7 @@ def test_the_real_sdk_works_through_a_conversation(app, stream):
     with FakeOpenAI(replies) as server:
         done = run(app, real(server, stream=stream))
     assert (done.status, done.result, done.turn) == ("completed", "Rome is warmer.", 3)
-    assert told(done)[:2] == ['{"degrees":21}', '{"degrees":4}'] and told(done)[2].startswith("error: the arguments")
+    assert told(done)[:2] == ['{"degrees":21}', '{"degrees":4}'] and told(done)[2].startswith("error: ")
     assert [len(one.messages) for one in server.requests] == [2, 5, 7]
     assert server.requests[0].body["tools"] == [tool_schema(one) for one in TOOLS]
     assert done.state["input_tokens"] > done.state["output_tokens"] > 0
@@ -419,12 +422,12 @@ def test_the_key_is_nowhere_in_the_log(tmp_path):
     assert all(KEY.encode() not in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
 
 
-def test_a_refusal_of_the_endpoint_says_what_to_do():
+def test_a_refusal_of_the_endpoint_says_what_to_do(texts):
     async def ask():
         with FakeOpenAI([Fail(404, "no such model")]) as server:
             return await OpenAIModel("x", base_url=server.base_url)([{"role": "user", "content": "?"}], [])
 
-    with pytest.raises(ModelError, match=r"no such model.*look at the model's name") as caught:
+    with texts.raises(ModelError) as caught:
         asyncio.run(ask())
     assert caught.value.details["status"] == 404
 
@@ -445,19 +448,19 @@ def test_many_tasks_share_a_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("messages", "why"),
+    "messages",
     [
-        ([], "empty"),
-        ([{"role": "user", "content": "hi", "usage": {}}], "unknown field 'usage'"),
-        ([{"role": "tool", "content": "1", "tool_call_id": "a"}], "must follow"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "must be followed"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "user", "content": "hi"}], "must be followed"),
-        ([{"role": "assistant", "content": None}], "null"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "a"}]}], "one id"),
+        [],
+        [{"role": "user", "content": "hi", "usage": {}}],
+        [{"role": "tool", "content": "1", "tool_call_id": "a"}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}]}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}]}, {"role": "user", "content": "hi"}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "a"}]}],
     ],
 )
-def test_the_fake_endpoint_refuses_what_a_real_one_would(messages, why):
-    assert why in complaint(messages)
+def test_the_fake_endpoint_refuses_what_a_real_one_would(messages, texts):
+    texts.check(complaint(messages))
 
 
 # Crashes

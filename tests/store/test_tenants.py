@@ -301,7 +301,7 @@ def test_what_a_tenant_does_of_its_own_changes_nothing_for_another(verb, tmp_pat
     assert everything(a) == before
 
 
-def test_a_large_value_is_found_by_who_refers_to_it_and_by_nobody_who_only_knows_its_hash(tenants):
+def test_a_large_value_is_found_by_who_refers_to_it_and_by_nobody_who_only_knows_its_hash(tenants, texts):
     a, b, root = tenants
     secret = "the plan of a " * 500
     ref, blob = codec.make_blob(codec.pack(secret))
@@ -310,7 +310,7 @@ def test_a_large_value_is_found_by_who_refers_to_it_and_by_nobody_who_only_knows
     assert a.store.blob(blob.hash) == root.store.blob(blob.hash) == blob.data and b.store.blob(blob.hash) is None
     b.start(quick, id="thief")
     b.append("thief", FactLearned(key="plan", value=ref))
-    with pytest.raises(holdfast.HoldfastError, match="is missing"):
+    with texts.raises(holdfast.HoldfastError):
         assert b.get("thief").facts["plan"].value
     b.start(quick, id="same-value")
     b.append("same-value", FactLearned(key="plan", value=codec.pack(secret)))
@@ -364,13 +364,13 @@ def test_names_that_try_to_break_out_are_refused(name):
     assert root.stats().events == events, "nothing was written"
 
 
-def test_a_tenant_is_in_no_other_and_its_workers_serve_nobody_else(tenants):
+def test_a_tenant_is_in_no_other_and_its_workers_serve_nobody_else(tenants, texts):
     a, _, root = tenants
-    with pytest.raises(InvalidValue, match="inside of another"):
+    with texts.raises(InvalidValue):
         Tenant(a.store, "c")
-    with pytest.raises(InvalidValue, match="that one alone"):
+    with texts.raises(InvalidValue):
         a.worker([shop], namespaces=["b"])
-    with pytest.raises(StoreError, match="every tenant"):
+    with texts.raises(StoreError):
         a.backup("everything.db")
     assert root.worker([shop], namespaces=["a", "b"]).plan.namespaces == ("a", "b")
 

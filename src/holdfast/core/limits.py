@@ -209,3 +209,6 @@ BOUND_LENGTH = 12
 
 CLOSE_GRACE_SECONDS = 10.0
 """How long closing an app waits for the calls under way in other threads."""
+
+WAKE_PAGES = 20
+"""How many pages of waiting tasks a worker looks through, as it starts, for those that an older version forgot."""

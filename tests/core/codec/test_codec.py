@@ -113,12 +113,12 @@ def test_a_salt_changes_a_blobs_name_so_that_it_tells_nothing():
     assert codec.unpack(ref, fetch_from([salted])) == "x" * 5000
 
 
-def test_a_blob_with_other_content_is_refused():
+def test_a_blob_with_other_content_is_refused(texts):
     ref, blob = codec.make_blob(codec.pack("x" * 5000))
     _, other = codec.make_blob(codec.pack("y" * 5000))
-    with pytest.raises(ValueDamaged, match="content"):
+    with texts.raises(ValueDamaged):
         codec.unpack(ref, lambda hash: other.data)
-    with pytest.raises(ValueDamaged, match="decompress"):
+    with texts.raises(ValueDamaged):
         codec.unpack(ref, lambda hash: b"not zstd")
     assert codec.unpack(ref, lambda hash: blob.data)
 
@@ -148,10 +148,10 @@ def nested(depth):
     return value
 
 
-def test_depth_is_limited_exactly():
+def test_depth_is_limited_exactly(texts):
     codec.pack(nested(limits.MAX_DEPTH))
     for depth in (limits.MAX_DEPTH + 1, 5000):
-        with pytest.raises(NotSerializable, match="deeper"):
+        with texts.raises(NotSerializable):
             codec.pack(nested(depth))
 
 
@@ -159,10 +159,10 @@ def test_brackets_in_text_do_not_count_as_depth():
     codec.pack(["[" * 1000])
 
 
-def test_a_value_that_is_too_large_is_refused(monkeypatch):
+def test_a_value_that_is_too_large_is_refused(monkeypatch, texts):
     monkeypatch.setattr(limits, "MAX_VALUE_BYTES", 100)
     codec.pack("x" * 98)
-    with pytest.raises(NotSerializable, match="101 bytes"):
+    with texts.raises(NotSerializable):
         codec.pack("x" * 99)
 
 
@@ -264,8 +264,8 @@ def test_a_field_of_a_newer_version_is_ignored_and_an_unknown_kind_is_not():
         codec.decode("telepathy_used", b"{}")
 
 
-def test_a_patch_with_a_bad_section_is_refused():
-    with pytest.raises(InvalidValue, match="key"):
+def test_a_patch_with_a_bad_section_is_refused(texts):
+    with texts.raises(InvalidValue):
         changes_of(StatePatch(append_facts=[{"value": 1}]))
     with pytest.raises(NotSerializable):
         changes_of(StatePatch(set={"x": math.nan}))

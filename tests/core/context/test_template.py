@@ -52,12 +52,12 @@ def test_what_leads_nowhere_is_refused_with_a_remedy(template):
     assert refused.value.hint and refused.value.code in ("invalid-template", "unknown-name")
 
 
-def test_an_unknown_name_says_what_is_there_and_what_may_have_been_meant():
-    with pytest.raises(UnknownName, match=r"\{state\.nmae\} leads nowhere: state has no 'nmae'") as refused:
+def test_an_unknown_name_says_what_is_there_and_what_may_have_been_meant(texts):
+    with texts.raises(UnknownName) as refused:
         render("Hello {state.nmae}", ROOTS)
     assert "did you mean 'name'?" in refused.value.hint and "address" in refused.value.hint
     assert refused.value.details["name"] == "state.nmae"
-    with pytest.raises(UnknownName, match="did you mean 'state'"):
+    with texts.raises(UnknownName):
         render("{sate.name}", ROOTS)
 
 

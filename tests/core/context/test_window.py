@@ -231,20 +231,19 @@ def test_results_can_be_kept_short_always():
     assert window(tally, max_tokens=140, keep_last=2).left_out == (range(1, 3),)
 
 
-def test_shortening_leaves_ids_and_errors_and_says_how_much_is_missing():
+def test_shortening_leaves_ids_and_errors_and_says_how_much_is_missing(texts):
     long = Message("tool", (ToolResult("c1", (Text("x" * 1_000), Image("https://e.com/a.png")), is_error=True),))
     cut = shorten(long, 60)
     assert cut.result.call_id == "c1" and cut.result.is_error
-    assert "of 1,000 characters left out; the whole is the result of call c1" in cut.text
+    texts.check(cut.text)
     assert shorten(answer(ToolCall("c1", "df"), "91 %"), 60).text == "91 %"
 
 
-def test_what_cannot_fit_is_refused_and_says_by_how_much():
+def test_what_cannot_fit_is_refused_and_says_by_how_much(texts):
     conversation = [say("Be brief. " * 100, "system"), say("one")]
-    with pytest.raises(InvalidValue) as caught:
+    with texts.raises(InvalidValue) as caught:
         windowed(conversation, max_tokens=100)
     assert caught.value.details == {"needed": total(conversation), "over": total(conversation) - 100}
-    assert f"{total(conversation) - 100:,} more than the 100 there are" in str(caught.value)
 
 
 def test_room_can_be_set_aside_for_tools():

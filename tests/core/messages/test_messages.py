@@ -189,23 +189,23 @@ def test_neutral_messages_survive_being_stored(conversation):
     assert codec.load(stored, list[Message]) == conversation
 
 
-def test_reasoning_goes_back_to_its_own_provider_only_and_byte_for_byte():
+def test_reasoning_goes_back_to_its_own_provider_only_and_byte_for_byte(texts):
     thought = ANTHROPIC[1]["content"][0]
     said = parse_all([{"role": "user", "content": "hi"}, {"role": "assistant", "content": [thought]}], "anthropic")
     assert said[1].parts[0].text == "hm"
     assert render(said, "anthropic")[1]["content"] == [thought]
     assert render(said, "chat") == [{"role": "user", "content": "hi"}]
-    assert losses(said, "chat") == ["message 1: reasoning of another provider is left out"]
+    [lost] = losses(said, "chat")
+    texts.check(lost)
     assert losses(said, "anthropic") == []
 
 
-def test_losses_name_everything_that_a_form_says_in_words_or_leaves_out():
+def test_losses_name_everything_that_a_form_says_in_words_or_leaves_out(texts):
     error = Message("tool", (ToolResult("c1", (Image("https://e.com/a.png"),), is_error=True),))
     lost = losses([*parse(CHAT[1]), call, error], "responses")
     assert len(lost) == 3
-    assert lost[0] == "message 0: the fields ['name'] of another provider are left out"
-    assert "input_audio" in lost[1] and "error" in lost[2]
-    assert "an image" in losses([call, error], "chat")[1]
+    for said in (*lost, *losses([call, error], "chat")):
+        texts.check(said)
 
 
 def test_an_error_is_said_in_words_where_there_is_no_field_for_it():
@@ -276,74 +276,72 @@ def test_an_object_whose_key_begins_with_a_dollar_is_not_taken_for_an_envelope()
 
 @every_form
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    "broken",
     [
-        ([user, result], "which no message before it calls"),
-        ([user, call, user], "before the results of 'c1'"),
-        ([user, call], "before the results of 'c1'"),
-        ([user, call, result, result], "another result of 'c1'"),
-        ([user, call, result, call, result], "again"),
+        [user, result],
+        [user, call, user],
+        [user, call],
+        [user, call, result, result],
+        [user, call, result, call, result],
     ],
     ids=["orphan", "interrupted", "missing", "twice", "same-id"],
 )
-def test_the_validators_find_what_providers_refuse(form, broken, said):
-    assert any(said in problem for problem in problems(conversation._MODULES[form].render(broken), form))
+def test_the_validators_find_what_providers_refuse(form, broken, texts):
+    found = problems(conversation._MODULES[form].render(broken), form)
+    assert found
+    for problem in found:
+        texts.check(problem)
 
 
-def test_the_validators_know_each_providers_own_rules():
-    assert problems([], "chat") == ["there is no message"]
-    assert (
-        "role 'system'"
-        in problems([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "anthropic")[0]
-    )
-    assert "not the user's" in problems([{"role": "assistant", "content": "a"}], "anthropic")[0]
-    assert "like the one before" in problems([{"role": "user", "content": "a"}] * 2, "anthropic")[0]
-    assert "no content" in problems([{"role": "user", "content": []}], "anthropic")[0]
-    assert "empty text" in problems([{"role": "user", "content": [{"type": "text", "text": " "}]}], "anthropic")[0]
-    assert "no content" in problems([{"role": "assistant", "content": None}], "chat")[0]
-    assert "empty list" in problems([{"role": "assistant", "content": "a", "tool_calls": []}], "chat")[0]
-    assert "role 'function'" in problems([{"role": "function", "content": "a"}], "chat")[0]
-    assert "reasoning" in problems([RESPONSES[2]], "responses")[0]
-    assert "reasoning" in problems([RESPONSES[2], RESPONSES[1]], "responses")[0]
+def test_the_validators_know_each_providers_own_rules(texts):
+    texts.check(problems([], "chat")[0])
+    texts.check(problems([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "anthropic")[0])
+    texts.check(problems([{"role": "assistant", "content": "a"}], "anthropic")[0])
+    texts.check(problems([{"role": "user", "content": "a"}] * 2, "anthropic")[0])
+    texts.check(problems([{"role": "user", "content": []}], "anthropic")[0])
+    texts.check(problems([{"role": "user", "content": [{"type": "text", "text": " "}]}], "anthropic")[0])
+    texts.check(problems([{"role": "assistant", "content": None}], "chat")[0])
+    texts.check(problems([{"role": "assistant", "content": "a", "tool_calls": []}], "chat")[0])
+    texts.check(problems([{"role": "function", "content": "a"}], "chat")[0])
+    texts.check(problems([RESPONSES[2]], "responses")[0])
+    texts.check(problems([RESPONSES[2], RESPONSES[1]], "responses")[0])
     late = {"role": "user", "content": [{"type": "text", "text": "so?"}, ANTHROPIC[2]["content"][1]]}
     called = {"role": "assistant", "content": [ANTHROPIC[1]["content"][2]]}
-    assert "after something else" in problems([ANTHROPIC[0], called, late], "anthropic")[0]
+    texts.check(problems([ANTHROPIC[0], called, late], "anthropic")[0])
 
 
 @pytest.mark.parametrize(
-    ("form", "wrong", "said"),
+    ("form", "wrong"),
     [
-        ("chat", {"role": "assistant", "tool_calls": [{"type": "function"}]}, "a call without an id"),
-        ("chat", {"role": "user", "content": "a", "tool_calls": [{"id": "c"}]}, "calls, but is of the role 'user'"),
-        ("chat", {"role": "system", "content": [{"type": "image_url"}]}, "only a user's message may have"),
-        ("responses", {"type": "message", "role": "tool", "content": "a"}, "the role 'tool'"),
-        ("responses", {"type": "message", "role": "user", "content": []}, "no content"),
-        ("responses", {"role": "user", "content": [{"type": "output_text", "text": "a"}]}, "type 'output_text'"),
-        ("anthropic", {"role": "user", "content": "a", "name": "ana"}, "fields ['name'], which are not taken"),
-        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "a b", "input": {}}]}, "'a b'"),
-        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]}, "not an object"),
-        ("anthropic", {"role": "assistant", "content": [{"type": "image"}]}, "has a image, which only a user's"),
-        ("anthropic", {"role": "user", "content": [{"type": "tool_use", "id": "c"}]}, "which only the assistant's"),
+        ("chat", {"role": "assistant", "tool_calls": [{"type": "function"}]}),
+        ("chat", {"role": "user", "content": "a", "tool_calls": [{"id": "c"}]}),
+        ("chat", {"role": "system", "content": [{"type": "image_url"}]}),
+        ("responses", {"type": "message", "role": "tool", "content": "a"}),
+        ("responses", {"type": "message", "role": "user", "content": []}),
+        ("responses", {"role": "user", "content": [{"type": "output_text", "text": "a"}]}),
+        ("anthropic", {"role": "user", "content": "a", "name": "ana"}),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "a b", "input": {}}]}),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]}),
+        ("anthropic", {"role": "assistant", "content": [{"type": "image"}]}),
+        ("anthropic", {"role": "user", "content": [{"type": "tool_use", "id": "c"}]}),
     ],
 )
-def test_the_validators_look_into_every_message(form, wrong, said):
+def test_the_validators_look_into_every_message(form, wrong, texts):
     found = problems([wrong], form)
-    assert any(said in problem for problem in found), found
+    assert found
+    for problem in found:
+        texts.check(problem)
 
 
 @pytest.mark.parametrize(
-    ("form", "wrong", "said"),
+    ("form", "wrong"),
     [
-        ("chat", {"role": "assistant", "tool_calls": [{"id": "c", "type": "magic"}]}, "is 'magic'"),
-        ("responses", {"type": "message", "role": "tool", "content": "a"}, "function_call_output"),
-        ("responses", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": 7}]}, "int"),
-        ("anthropic", {"role": "tool", "content": "a"}, "results are blocks of a user message"),
-        (
-            "anthropic",
-            {"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a"}]},
-            "a tool result in a message of the role 'assistant'",
-        ),
-        ("anthropic", {"role": "user", "content": [{"type": "image", "source": {"type": "fax"}}]}, "is 'fax'"),
+        ("chat", {"role": "assistant", "tool_calls": [{"id": "c", "type": "magic"}]}),
+        ("responses", {"type": "message", "role": "tool", "content": "a"}),
+        ("responses", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": 7}]}),
+        ("anthropic", {"role": "tool", "content": "a"}),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a"}]}),
+        ("anthropic", {"role": "user", "content": [{"type": "image", "source": {"type": "fax"}}]}),
         (
             "anthropic",
             {
@@ -356,14 +354,12 @@ def test_the_validators_look_into_every_message(form, wrong, said):
                     }
                 ],
             },
-            "holds a call, a result or reasoning",
         ),
     ],
 )
-def test_what_no_form_knows_is_refused_where_it_stands(form, wrong, said):
-    with pytest.raises(InvalidValue) as refused:
+def test_what_no_form_knows_is_refused_where_it_stands(form, wrong, texts):
+    with texts.raises(InvalidValue):
         parse(wrong, form)
-    assert said in str(refused.value), refused.value
 
 
 def test_a_picture_kept_by_the_provider_is_read_and_written_by_its_name():
@@ -444,11 +440,13 @@ def test_a_missing_result_comes_from_the_record_of_calls_or_the_model_is_told():
     assert len(notes) == 2 and "'c1'" in notes[0] and "'c2'" in notes[1]
 
 
-def test_nothing_is_left_out_without_a_word():
+def test_nothing_is_left_out_without_a_word(texts):
     stray = answer(ToolCall("c9", "pay"), "paid 500 €")
     mended, notes = repair([user, stray, call, result, result])
     assert mended == [user, call, result]
-    assert "c9" in notes[0] and "paid 500 €" in notes[0] and "which has one already" in notes[1]
+    assert "c9" in notes[0] and "paid 500 €" in notes[0]
+    for note in notes:
+        texts.check(note)
 
 
 def test_a_result_that_came_after_all_takes_the_place_of_the_word_that_there_was_none():

@@ -242,55 +242,55 @@ def test_the_schema_names_every_section_and_refuses_others():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    "wrong",
     [
-        ({"gaol": "x"}, "no section 'gaol'.*rules of your own go into constraints"),
-        ({"goal": 3}, r"Expected `str`, got `int` - at `\$.goal`"),
-        ({"budget": {"max_stps": 3}}, r"unknown field `max_stps` - at `\$.budget`"),
-        ({"budget": {"max_steps": -1}}, r"Expected `int` >= 0.*budget.max_steps"),
-        ({"budget": {"max_steps": True}}, "got `bool`"),
-        ({"budget": {"on_exceed": "explode"}}, "on_exceed"),
-        ({"plan": "look"}, r"Expected `array`, got `str` - at `\$.plan`"),
-        ({"plan": [{"step": "look"}]}, r"\$.plan\[0\]"),
-        ({"known_facts": [{"key": "a"}]}, "missing required field `value`"),
-        ({"known_facts": [{"key": "a", "value": 1, "sure": 2}]}, "unknown field `sure`"),
-        ({"known_facts": [{"key": "a", "value": 1}, {"key": "a", "value": 2}]}, "known_facts has 'a' twice"),
-        ({"known_facts": [{"key": "", "value": 1}]}, "the fact's key '' has 0 characters"),
-        ({"artifacts": [{"artifact_id": "a", "type": "t"}] * 2}, "artifacts has 'a' twice"),
-        ({"artifacts": [{"artifact_id": "a", "type": "t", "bytes": -1}]}, ">= 0"),
-        ({"open_questions": ["a", "a"]}, "open_questions has 'a' twice"),
-        ({"risk_flags": ["a", "a"]}, "risk_flags has 'a' twice"),
-        ({"risk_flags": ["x" * 201]}, "201 characters"),
-        ({"plan_done": ["a"]}, "plan_done has 'a', which the plan has not"),
-        ({"constraints": []}, "Expected `object`, got `array`"),
-        ({"constraints": {"human_in_the_loop": {"required_for_risk_levels": "all"}}}, "Expected `array`, got `str`"),
-        ({"constraints": {"human_in_the_loop": True}}, "Expected `object`, got `bool`"),
-        ({"final_answer": 1, "error": {"type": "E", "message": ""}}, "a final_answer and an error"),
-        ({"error": {"type": "E", "message": "", "stack": "x"}}, r"unknown field `stack` - at `\$.error`"),
-        ({"turn": limits.MAX_CONTRACT_ITEMS + 1}, "has 100,001 items"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "lost"}]}, "Invalid enum value 'lost'"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "completed"}]}, "completed without a result"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "running", "result": 1}]}, "running with a result"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "failed"}]}, "failed without an error"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "void", "turn": 1}]}, "of turn 1"),
-        ({"tool_calls": [{"key": "a#1", "tool": "a", "status": "doubt"}], "turn": 1}, "not of the last turn"),
-        ("{", "not JSON"),
-        (b"\xff", "not JSON"),
-        ('{"state": {"a": NaN}}', "not JSON"),
-        ("[1]", "is not a contract"),
-        (7, "is not a contract"),
+        {"gaol": "x"},
+        {"goal": 3},
+        {"budget": {"max_stps": 3}},
+        {"budget": {"max_steps": -1}},
+        {"budget": {"max_steps": True}},
+        {"budget": {"on_exceed": "explode"}},
+        {"plan": "look"},
+        {"plan": [{"step": "look"}]},
+        {"known_facts": [{"key": "a"}]},
+        {"known_facts": [{"key": "a", "value": 1, "sure": 2}]},
+        {"known_facts": [{"key": "a", "value": 1}, {"key": "a", "value": 2}]},
+        {"known_facts": [{"key": "", "value": 1}]},
+        {"artifacts": [{"artifact_id": "a", "type": "t"}] * 2},
+        {"artifacts": [{"artifact_id": "a", "type": "t", "bytes": -1}]},
+        {"open_questions": ["a", "a"]},
+        {"risk_flags": ["a", "a"]},
+        {"risk_flags": ["x" * 201]},
+        {"plan_done": ["a"]},
+        {"constraints": []},
+        {"constraints": {"human_in_the_loop": {"required_for_risk_levels": "all"}}},
+        {"constraints": {"human_in_the_loop": True}},
+        {"final_answer": 1, "error": {"type": "E", "message": ""}},
+        {"error": {"type": "E", "message": "", "stack": "x"}},
+        {"turn": limits.MAX_CONTRACT_ITEMS + 1},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "lost"}]},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "completed"}]},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "running", "result": 1}]},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "failed"}]},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "void", "turn": 1}]},
+        {"tool_calls": [{"key": "a#1", "tool": "a", "status": "doubt"}], "turn": 1},
+        "{",
+        b"\xff",
+        '{"state": {"a": NaN}}',
+        "[1]",
+        7,
     ],
 )
-def test_what_is_no_contract_is_refused_with_its_place_and_nothing_is_written(wrong, why):
-    with pytest.raises(InvalidValue, match=why) as refused:
+def test_what_is_no_contract_is_refused_with_its_place_and_nothing_is_written(wrong, texts):
+    with texts.raises(InvalidValue) as refused:
         TaskState.from_contract(wrong)
     assert refused.value.hint
     with holdfast.open("memory:") as app:
-        with pytest.raises(InvalidValue, match=why):
+        with texts.raises(InvalidValue):
             app.start("a", id="t", contract=wrong)
         assert app.stats().events == 0
 
 
-def test_a_value_that_is_not_json_is_refused_with_its_place():
-    with pytest.raises(holdfast.NotSerializable, match=r"\['state'\]\['a'\] is nan"):
+def test_a_value_that_is_not_json_is_refused_with_its_place(texts):
+    with texts.raises(holdfast.NotSerializable):
         TaskState.from_contract({"state": {"a": float("nan")}})

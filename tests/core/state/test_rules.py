@@ -28,48 +28,48 @@ def after(*events):
     return fold(None, LOG, rows_of([START, *events]))
 
 
-def test_a_log_begins_with_its_creation_and_is_created_once():
-    with pytest.raises(InvalidEvent, match="begin"):
+def test_a_log_begins_with_its_creation_and_is_created_once(texts):
+    with texts.raises(InvalidEvent):
         rules.check(None, DONE)
-    with pytest.raises(InvalidEvent, match="created already"):
+    with texts.raises(InvalidEvent):
         rules.check(after(), START)
 
 
 @pytest.mark.parametrize(
-    ("history", "event", "says"),
+    ("history", "event"),
     [
-        ((DONE,), DONE, "no further outcome"),
-        ((DONE,), ev.StepStarted(key="a#1", name="a"), "cannot start again"),
-        ((), ev.StepCompleted(key="p#1", name="p", result=VALUE, effect="once"), "not announced"),
-        ((DONE,), ev.AttemptFailed(key="a#1", name="a", attempt=1, failure=ev.Failure("E", ""), retry_us=1), "outcome"),
-        ((), ev.StepDoubted(key="a#1"), "not under way"),
-        ((DONE,), ev.StepSettled(key="a#1", happened=True), "not in doubt"),
-        ((ONCE, ev.StepDoubted(key="pay#1")), ev.StepCompleted(key="pay#1", name="pay", result=VALUE), "doubt"),
-        ((ONCE,), ev.TaskCompleted(result=VALUE), "no outcome"),
-        ((ONCE,), ev.TaskFailed(failure=ev.Failure("E", "")), "no outcome"),
-        ((), ev.TurnStarted(turn=2), "cannot follow turn 0"),
-        ((), ev.StageSet(stage="three"), "not a stage"),
-        ((), ev.PhaseSet(phase="done"), "'idle' to 'done'"),
-        ((), ev.MessageAdded(), "either"),
-        ((), ev.MessageAdded(step="a#1"), "no result"),
-        ((), ev.WaitEnded(key="w#1"), "does not wait"),
-        ((DONE,), ev.WaitStarted(key="a#1", wait="person"), "taken"),
-        ((), ev.TaskReleased(), "needs a claim"),
-        ((), ev.TaskReopened(), "only a failed one"),
-        ((), ev.DivergenceAccepted(), "lost nothing"),
-        ((), ev.PlanStepDone(step="x"), "no step 'x'"),
-        ((), ev.QuestionClosed(question="why"), "not an open question"),
-        ((), ev.FlagCleared(flag="hot"), "not raised"),
-        ((), ev.StateDeleted(name="x"), "no 'x'"),
-        ((ev.StateSet(name="x", value=codec.pack("s")),), ev.StateIncremented(name="x"), "is a str, not a number"),
-        ((ev.StateSet(name="x", value=VALUE),), ev.StateAppended(name="x", value=VALUE), "is a number, not a list"),
-        ((), ev.FactLearned(key="", value=VALUE), "0 characters"),
-        ((), ev.FlagRaised(flag="x" * 201), "201 characters"),
-        ((), ev.RolledBack(to=5, hot=VALUE), "cannot roll back"),
+        ((DONE,), DONE),
+        ((DONE,), ev.StepStarted(key="a#1", name="a")),
+        ((), ev.StepCompleted(key="p#1", name="p", result=VALUE, effect="once")),
+        ((DONE,), ev.AttemptFailed(key="a#1", name="a", attempt=1, failure=ev.Failure("E", ""), retry_us=1)),
+        ((), ev.StepDoubted(key="a#1")),
+        ((DONE,), ev.StepSettled(key="a#1", happened=True)),
+        ((ONCE, ev.StepDoubted(key="pay#1")), ev.StepCompleted(key="pay#1", name="pay", result=VALUE)),
+        ((ONCE,), ev.TaskCompleted(result=VALUE)),
+        ((ONCE,), ev.TaskFailed(failure=ev.Failure("E", ""))),
+        ((), ev.TurnStarted(turn=2)),
+        ((), ev.StageSet(stage="three")),
+        ((), ev.PhaseSet(phase="done")),
+        ((), ev.MessageAdded()),
+        ((), ev.MessageAdded(step="a#1")),
+        ((), ev.WaitEnded(key="w#1")),
+        ((DONE,), ev.WaitStarted(key="a#1", wait="person")),
+        ((), ev.TaskReleased()),
+        ((), ev.TaskReopened()),
+        ((), ev.DivergenceAccepted()),
+        ((), ev.PlanStepDone(step="x")),
+        ((), ev.QuestionClosed(question="why")),
+        ((), ev.FlagCleared(flag="hot")),
+        ((), ev.StateDeleted(name="x")),
+        ((ev.StateSet(name="x", value=codec.pack("s")),), ev.StateIncremented(name="x")),
+        ((ev.StateSet(name="x", value=VALUE),), ev.StateAppended(name="x", value=VALUE)),
+        ((), ev.FactLearned(key="", value=VALUE)),
+        ((), ev.FlagRaised(flag="x" * 201)),
+        ((), ev.RolledBack(to=5, hot=VALUE)),
     ],
 )
-def test_what_may_not_follow_is_refused_with_its_reason(history, event, says):
-    with pytest.raises((InvalidEvent, InvalidValue), match=says) as refused:
+def test_what_may_not_follow_is_refused_with_its_reason(history, event, texts):
+    with texts.raises((InvalidEvent, InvalidValue)) as refused:
         rules.check(after(*history), event)
     assert refused.value.hint
 
@@ -77,8 +77,8 @@ def test_what_may_not_follow_is_refused_with_its_reason(history, event, says):
 LOST = ev.TaskDiverged(known_seq=9, known_digest="00", head_seq=4)
 
 
-def test_a_task_that_lost_events_is_claimed_by_nobody_until_that_is_accepted():
-    with pytest.raises(Diverged, match="events 5 to 9") as refused:
+def test_a_task_that_lost_events_is_claimed_by_nobody_until_that_is_accepted(texts):
+    with texts.raises(Diverged) as refused:
         rules.check(after(LOST), ev.TaskClaimed(holder="h"))
     assert "anyway=True" in refused.value.hint
     rules.check(after(LOST, ev.DivergenceAccepted()), ev.TaskClaimed(holder="h"))
@@ -139,7 +139,7 @@ def test_a_phase_moves_only_along_the_table(wanted):
             moves.append(event)
             phase = target
         else:
-            with pytest.raises(InvalidTransition, match="cannot go"):
+            with pytest.raises(InvalidTransition):
                 rules.check(after(*moves), event)
 
 

@@ -56,14 +56,14 @@ def test_a_question_times_out_with_none(app, clock, either):
         app.answer("t", "who", "late")
 
 
-def test_a_question_is_answered_once(app, either):
+def test_a_question_is_answered_once(app, either, texts):
     @either()
     def worker(task):
         return [(yield task.ask("who?", name="who")), (yield task.ask("when?", name="when"))]
 
     app.run(worker, id="t")
     app.answer("t", "who", "Ana", by="bob", why="she asked")
-    with pytest.raises(holdfast.InvalidEvent, match="nobody asked") as refused:
+    with texts.raises(holdfast.InvalidEvent) as refused:
         app.answer("t", "who", "Eve")
     assert refused.value.hint
     app.run(worker, id="t")
@@ -86,13 +86,13 @@ def test_two_open_questions_of_one_name_are_told_apart_by_their_keys(app):
     assert app.run(worker, id="t").result == ["a", "b"]
 
 
-def test_an_answer_that_may_belong_to_two_questions_is_refused(app):
+def test_an_answer_that_may_belong_to_two_questions_is_refused(app, texts):
     @agent
     async def worker(task):
         return await asyncio.gather(task.ask("a?"), task.ask("b?"))
 
     app.run(worker, id="t")
-    with pytest.raises(holdfast.InvalidEvent, match="ask"):
+    with texts.raises(holdfast.InvalidEvent):
         app.answer("t", "ask", 1)
 
 
@@ -180,14 +180,14 @@ def test_a_call_of_another_risk_does_not_wait(app, either):
     assert app.run(worker, id="t").result == [1, 2]
 
 
-def test_a_refused_call_is_not_made_and_stays_refused(app, either):
+def test_a_refused_call_is_not_made_and_stays_refused(app, either, texts):
     made = []
     worker = risky(either, made)
     app.run(worker, id="t")
     app.reject("t", "pay#1", by="bob", why="too much")
     failed = app.run(worker, id="t")
-    assert failed.failure.code == "approval-denied" and "bob" in failed.failure.message
-    assert "too much" in failed.failure.message
+    assert failed.failure.code == "approval-denied"
+    texts.check(failed.failure.message)
     again = app.resume("t", worker)
     assert (again.status, again.failure.code, made) == ("failed", "approval-denied", [])
     with pytest.raises(holdfast.HoldfastError):
@@ -218,26 +218,25 @@ def test_a_refusal_can_be_caught_and_is_the_same_on_replay(app, either):
     assert "bob" in error and made == []
 
 
-def test_an_approval_is_given_once_and_the_second_answer_is_told_of_the_first(app, either):
+def test_an_approval_is_given_once_and_the_second_answer_is_told_of_the_first(app, either, texts):
     worker = risky(either, [])
     app.run(worker, id="t")
     app.approve("t", "pay#1", by="ana")
     for answer in (app.approve, app.reject):
-        with pytest.raises(holdfast.InvalidEvent, match="approved by 'ana' already"):
+        with texts.raises(holdfast.InvalidEvent):
             answer("t", "pay#1", by="bob")
     app.run(worker, id="t")
     with pytest.raises(holdfast.HoldfastError):
         app.approve("t", "pay#1", by="bob")
 
 
-def test_what_nobody_asked_for_cannot_be_approved(app, either):
+def test_what_nobody_asked_for_cannot_be_approved(app, either, texts):
     worker = risky(either, [])
     app.run(worker, id="t")
     before = app.get("t").seq
     for call in ("pay#2", "other", ""):
-        with pytest.raises(holdfast.InvalidEvent, match="nobody asked") as refused:
+        with texts.raises(holdfast.InvalidEvent):
             app.approve("t", call)
-        assert "pay#1" in refused.value.hint
     assert app.get("t").seq == before
 
 
@@ -334,14 +333,15 @@ def test_an_approval_expires(app, clock, either):
     assert app.run(worker, id="t").result == "paid 3"
 
 
-def test_nobody_answering_within_the_time_is_a_no(app, clock, either):
+def test_nobody_answering_within_the_time_is_a_no(app, clock, either, texts):
     made = []
     worker = risky(either, made, approve_within="1h")
     waiting = app.run(worker, id="t")
     assert waiting.waiting.wake_at is not None
     clock.advance(3601)
     failed = app.run(worker, id="t")
-    assert failed.failure.code == "approval-denied" and "nobody" in failed.failure.message and made == []
+    assert failed.failure.code == "approval-denied" and made == []
+    texts.check(failed.failure.message)
     assert events(app, "approval_refused")[0].expired
 
 
@@ -366,7 +366,7 @@ def test_several_approvals_are_asked_for_at_once(app):
         waiting = app.run(worker, id=worker.name)
         keys = [f"~{n}/pay#1" for n in (1, 2, 3)]
         assert sorted(one["key"] for one in waiting.waiting.on) == keys
-        with pytest.raises(holdfast.InvalidEvent, match="may be one of"):
+        with pytest.raises(holdfast.InvalidEvent):
             app.approve(worker.name, "pay")
         for key in keys:
             app.approve(worker.name, key, by="ana")

@@ -111,7 +111,7 @@ def kinds(app, id, after=0):
 # Noticing
 
 
-def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diverged(app, past):
+def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diverged(app, past, texts):
     worked = []
 
     @agent
@@ -123,11 +123,10 @@ def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diver
         task.step(past.restore)
         task.step(worked.append, "four", name="four")
 
-    with pytest.raises(Diverged, match=r"events 4 to 6 of task 't'.*up to 3 is safe") as noticed:
+    with texts.raises(Diverged) as noticed:
         app.run(worker, id="t")
     assert worked == ["one", "two", "three"], "nothing is done after it"
     assert (noticed.value.details["known_seq"], noticed.value.details["head_seq"]) == (6, 3)
-    assert "anyway=True" in noticed.value.hint
     state = app.get("t")
     assert (state.status, state.waiting.kind) == ("waiting", "diverged")
     assert kinds(app, "t", after=3) == ["task_diverged"], "nothing but the mark is written over the loss"
@@ -135,7 +134,8 @@ def test_a_holder_whose_log_moved_back_stops_at_once_and_the_task_waits_as_diver
     assert (mark.known_seq, mark.head_seq, len(mark.known_digest)) == (6, 3, 64)
     assert app.verify().ok
     (entry,) = inbox.items_of(app.logs, "t")
-    assert (entry.kind, entry.prompt) == ("diverged", "events 4 to 6 are gone")
+    assert entry.kind == "diverged"
+    texts.check(entry.prompt)
 
 
 def test_an_async_holder_notices_too_and_its_branches_stop(app, past):
@@ -221,13 +221,13 @@ def test_a_transaction_of_a_task_that_lost_events_is_not_made(app, past):
     assert "step_completed" not in kinds(app, "t", after=3)
 
 
-def test_whoever_only_told_the_task_something_notices_before_telling_it_more(app, past):
+def test_whoever_only_told_the_task_something_notices_before_telling_it_more(app, past, texts):
     app.start("worker", id="t")
     past.keep()
     app.signal("t", "one", 1)
     app.signal("t", "two", 2)
     past.restore()
-    with pytest.raises(Diverged, match="events 2 to 3"):
+    with texts.raises(Diverged):
         app.signal("t", "three", 3)
     assert kinds(app, "t") == ["task_created", "task_diverged"]
     assert app.get("t").waiting.kind == "diverged"
@@ -248,7 +248,7 @@ def test_others_writing_to_a_log_is_no_loss(app, url):
 # Going on
 
 
-def test_a_frozen_task_is_refused_until_somebody_says_anyway(app, past):
+def test_a_frozen_task_is_refused_until_somebody_says_anyway(app, past, texts):
     @agent
     def worker(task):
         task.step(past.keep)
@@ -259,7 +259,7 @@ def test_a_frozen_task_is_refused_until_somebody_says_anyway(app, past):
     with pytest.raises(Diverged):
         app.run(worker, id="t")
     for refused in (lambda: app.run(worker, id="t"), lambda: app.resume("t", worker)):
-        with pytest.raises(Diverged, match="anyway=True"):
+        with texts.raises(Diverged):
             refused()
     app.signal("t", "news", 1)
     assert app.get("t").waiting.kind == "diverged", "no signal wakes it"
@@ -282,7 +282,7 @@ def lost_call(app, past, pay, till):
         task.step(past.restore, name="restore")
         return answer
 
-    with pytest.raises(Diverged, match=r"may have happened: pay#1") as noticed:
+    with pytest.raises(Diverged) as noticed:
         app.run(shop, id="t")
     assert noticed.value.details["calls"] == ["pay#1"]
     return shop
@@ -395,7 +395,7 @@ def test_a_process_that_finished_a_task_which_is_gone_later_does_not_do_it_again
 
 
 @pytest.mark.parametrize("noticed", ["while it works", "afterwards"])
-def test_a_task_of_which_nothing_is_left_does_not_begin_anew(app, past, noticed):
+def test_a_task_of_which_nothing_is_left_does_not_begin_anew(app, past, noticed, texts):
     till = Till()
     pay = till.tool()
 
@@ -409,7 +409,7 @@ def test_a_task_of_which_nothing_is_left_does_not_begin_anew(app, past, noticed)
     app.start("another", id="other")
     past.keep()
     if noticed == "while it works":
-        with pytest.raises(Diverged, match="nothing is left"):
+        with texts.raises(Diverged):
             app.run(shop, {"order": 17}, id="t")
     else:
         app.run(shop, {"order": 17}, id="t")
@@ -565,12 +565,12 @@ def test_somebody_who_saw_a_claim_that_is_lost_reads_what_is_there_instead(app, 
     assert kinds(app, "t") == ["task_created", "note_set"]
 
 
-def test_more_than_a_claim_is_lost_with_everything_that_entails(app, past):
+def test_more_than_a_claim_is_lost_with_everything_that_entails(app, past, texts):
     past_of_all = app.logs.create("t", [ev.TaskCreated(agent="nobody", seed="s")])
     past.keep()
     past_of_all.append([ev.NoteSet(key="k", value=codec.pack(1))])
     app.logs.load("t").claim()
     seen = app.logs.load("t")
     past.restore()
-    with pytest.raises(Diverged, match="events 2 to 3"):
+    with texts.raises(Diverged):
         seen.refresh()

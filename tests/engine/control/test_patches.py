@@ -297,12 +297,12 @@ def test_a_running_agent_sees_a_patch_after_its_next_waiting_verb_and_on_replay_
     assert by == ["ana", "worker"]
 
 
-def test_a_patch_of_an_unknown_section_is_refused_with_the_sections_there_are():
+def test_a_patch_of_an_unknown_section_is_refused_with_the_sections_there_are(texts):
     for wrong in (lambda: StatePatch(colour="red"), lambda: StatePatch.from_json('{"colour": "red"}')):
-        with pytest.raises(holdfast.InvalidValue, match=r"no section 'colour'.*append_facts, replace_plan"):
+        with texts.raises(holdfast.InvalidValue):
             wrong()
     for odd in ("nonsense", "[1]", b"\xff", 7):
-        with pytest.raises(holdfast.InvalidValue, match="JSON"):
+        with texts.raises(holdfast.InvalidValue):
             StatePatch.from_json(odd)
 
 

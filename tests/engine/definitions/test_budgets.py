@@ -68,10 +68,11 @@ def test_recorded_usage_counts_once_with_its_step(app: App):
     assert app.run(talker, {"times": 2}, id="t").budget.used["tokens"] == 300
 
 
-def test_a_task_that_reaches_a_limit_fails_before_the_next_step(app: App):
+def test_a_task_that_reaches_a_limit_fails_before_the_next_step(app: App, texts):
     done = app.run(talker, {"times": 9}, id="t")
     assert done.status == "failed" and done.failure is not None
-    assert done.failure.code == "budget-exceeded" and "450 of 400 tokens" in done.failure.message
+    assert done.failure.code == "budget-exceeded"
+    texts.check(done.failure.message)
     assert len(done.steps) == 3
 
 
@@ -96,7 +97,7 @@ def test_a_task_may_ask_for_more_and_goes_on_when_somebody_allows_it(app: App):
     assert app.resume("t", talker).status == "completed"
 
 
-def test_steps_calls_and_turns_have_limits_of_their_own(app: App):
+def test_steps_calls_and_turns_have_limits_of_their_own(app: App, texts):
     @agent
     def busy(task: Task) -> str:
         task.step(silent, "a")
@@ -106,19 +107,21 @@ def test_steps_calls_and_turns_have_limits_of_their_own(app: App):
         return "done"
 
     assert app.run(busy, id="free").status == "completed"
-    for budget, reached in ((Budget(steps=3), "3 of 3 steps"), (Budget(calls=1), "1 of 1 calls")):
-        done = app.run(busy, id=f"t-{reached[-5:]}", budget=budget)
-        assert done.failure is not None and reached in done.failure.message
+    for id, budget in {"t-steps": Budget(steps=3), "t-calls": Budget(calls=1)}.items():
+        done = app.run(busy, id=id, budget=budget)
+        assert done.failure is not None
+        texts.check(done.failure.message)
 
     @agent(loop=True, budget=Budget(turns=2))
     def looping(task: Task) -> None:
         task.step(silent, "x")
 
     done = app.run(looping, id="loop")
-    assert done.failure is not None and "2 of 2 turns" in done.failure.message and done.turn == 2
+    assert done.failure is not None and done.turn == 2
+    texts.check(done.failure.message)
 
 
-def test_wall_time_counts_time_held_and_not_time_waited():
+def test_wall_time_counts_time_held_and_not_time_waited(texts):
     clock = FakeClock()
 
     def slow() -> None:
@@ -137,13 +140,14 @@ def test_wall_time_counts_time_held_and_not_time_waited():
         clock.advance(3_600)
         app.signal("p", "go", None)
         done = app.resume("p", patient)
-        assert done.status == "failed" and done.failure is not None and "80 of 60 wall_time" in done.failure.message
+        assert done.status == "failed" and done.failure is not None
+        texts.check(done.failure.message)
         assert "two#1" in done.steps and "silent#2" not in done.steps
         clock.advance(1_000)
         assert app.get("p").budget.used["wall_time"] == pytest.approx(80, abs=0.001)
 
 
-def test_usage_can_be_reported_from_inside_a_step_also_when_it_fails(app: App):
+def test_usage_can_be_reported_from_inside_a_step_also_when_it_fails(app: App, texts):
     def streams() -> str:
         holdfast.report_usage(input_tokens=5, output_tokens=6, model="m")
         holdfast.report_usage(output_tokens=1)
@@ -163,7 +167,7 @@ def test_usage_can_be_reported_from_inside_a_step_also_when_it_fails(app: App):
     usage = done.budget.usage
     assert (usage.input_tokens, usage.output_tokens) == (5 + 70 + 70, 7)
     assert usage.cost == pytest.approx(5 * 10 / 1e6 + 7 * 20 / 1e6)
-    with pytest.raises(InvalidValue, match="outside a step"):
+    with texts.raises(InvalidValue):
         holdfast.report_usage(input_tokens=1)
 
 
@@ -268,7 +272,7 @@ def test_a_call_that_takes_long_is_not_taken_for_a_lost_one(app: App, kind: str,
     assert [record.kind for record in app.events("t")].count("step_started") == 2
 
 
-def test_an_estimate_that_cannot_fit_is_refused_before_the_call(app: App):
+def test_an_estimate_that_cannot_fit_is_refused_before_the_call(app: App, texts):
     called: list[int] = []
 
     def costly() -> None:
@@ -280,10 +284,10 @@ def test_an_estimate_that_cannot_fit_is_refused_before_the_call(app: App):
 
     done = app.run(spender, id="s")
     assert done.status == "failed" and not called and done.failure is not None
-    assert "0 of 100 tokens, and the next step takes 101" in done.failure.message
+    texts.check(done.failure.message)
 
 
-def test_money_needs_prices_and_says_so_before_the_call(app: App):
+def test_money_needs_prices_and_says_so_before_the_call(app: App, texts):
     @agent(budget=Budget(cost=0.0045))
     def payer(task: Task, name: str) -> None:
         for _ in range(5):
@@ -293,12 +297,13 @@ def test_money_needs_prices_and_says_so_before_the_call(app: App):
     assert unknown.failure is not None and unknown.failure.code == UnknownPrice.code
     assert "model#1" not in unknown.steps
     done = app.run(payer, {"name": "m"}, id="k")
-    assert done.failure is not None and done.failure.code == BudgetExceeded.code and "cost" in done.failure.message
+    assert done.failure is not None and done.failure.code == BudgetExceeded.code
+    texts.check(done.failure.message)
     assert len(done.steps) == 3
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_a_tree_of_tasks_shares_the_budget_of_its_root(app: App, asks: bool):
+def test_a_tree_of_tasks_shares_the_budget_of_its_root(app: App, asks: bool, texts):
     @agent
     def child(task: Task, number: int) -> int:
         task.step(model, f"child {number}", estimate=10)
@@ -315,7 +320,8 @@ def test_a_tree_of_tasks_shares_the_budget_of_its_root(app: App, asks: bool):
         done = app.run(parent, id="p")
         assert done.result == [0, 1, 2, 3] and done.budget.used["tokens"] == 600
     else:
-        assert done.status == "failed" and done.failure is not None and "450 of 400 tokens" in done.failure.message
+        assert done.status == "failed" and done.failure is not None
+        texts.check(done.failure.message)
         assert done.budget.used["tokens"] == 450
 
 
@@ -484,13 +490,13 @@ def test_budgets_that_are_none_are_refused(wrong: dict[str, Any]):
         Budget(**wrong)
 
 
-def test_a_raise_must_raise_something(app: App):
+def test_a_raise_must_raise_something(app: App, texts):
     app.run(talker, {"times": 1}, id="t", budget=Budget(tokens=500, on_exceed="ask"))
     app.start(talker, {"times": 1}, id="u")
     for wrong in (Budget(tokens=400), Budget(tokens=300), Budget()):
-        with pytest.raises(InvalidValue, match="raises nothing"):
+        with texts.raises(InvalidValue):
             app.raise_budget("u", wrong)
-    with pytest.raises(InvalidValue, match="not a budget"):
+    with texts.raises(InvalidValue):
         app.raise_budget("u", {"tokens": 9})  # pyright: ignore[reportArgumentType]
     assert app.get("u").seq == 1
 

@@ -278,7 +278,7 @@ def test_what_others_patch_meanwhile_is_migrated_too(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("checkpoint", ["every_step", "before_effects", "on_state_change", "every_iteration"])
-def test_what_others_break_before_the_migration_is_an_error_and_can_be_mended(tmp_path, kind, checkpoint):
+def test_what_others_break_before_the_migration_is_an_error_and_can_be_mended(tmp_path, kind, checkpoint, texts):
     path = tmp_path / "a.db"
     with holdfast.open(path) as app, holdfast.open(path) as stranger:
         first_life(app, declarer(kind))
@@ -296,7 +296,7 @@ def test_what_others_break_before_the_migration_is_an_error_and_can_be_mended(tm
             return [task.state.first, task.state.last]
 
         worker = of_version_two(declarer(kind), body, checkpoint=checkpoint)
-        with pytest.raises(StateNotMigrated, match="raised AttributeError: 'int' object has no attribute 'partition'"):
+        with texts.raises(StateNotMigrated):
             app.run(worker, id="t")
         assert app.get("t").state == {"name": 5, "count": 5, "visits": 1} and app.get("t").state_version == 1
         stranger.patch("t", StatePatch(set={"name": "Bob Ray"}))
@@ -362,17 +362,17 @@ def refusals():
     def odd(worker):
         worker.upcast(1, 2)(lambda state: {"first": object()})
 
-    yield lambda worker: None, StateNotMigrated, r"version 1, and nothing leads from there to 2.*upcast\(1, 2\)"
-    yield lost, StateNotMigrated, r"state\.extra is not a field of Two.*lost.*upcaster"
-    yield raises, StateNotMigrated, r"upcast\(1, 2\) of 'worker' raised KeyError: 'nope'.*resume"
-    yield no_dict, StateNotMigrated, "gave a NoneType.*return the new dict"
-    yield no_names, StateNotMigrated, "gave a dict.*names as keys"
-    yield wrong, InvalidState, r"state\.first does not fit: Expected `str`, got `int`"
-    yield odd, holdfast.NotSerializable, r"state\.first is of the type object"
+    yield lambda worker: None, StateNotMigrated
+    yield lost, StateNotMigrated
+    yield raises, StateNotMigrated
+    yield no_dict, StateNotMigrated
+    yield no_names, StateNotMigrated
+    yield wrong, InvalidState
+    yield odd, holdfast.NotSerializable
 
 
-@pytest.mark.parametrize(("prepare", "error", "match"), list(refusals()))
-def test_a_state_that_cannot_be_migrated_is_an_error_and_never_a_loss(app, prepare, error, match):
+@pytest.mark.parametrize(("prepare", "error"), list(refusals()))
+def test_a_state_that_cannot_be_migrated_is_an_error_and_never_a_loss(app, prepare, error, texts):
     first_life(app, declarer("def"))
     before = app.get("t").to_dict()
     raised = []
@@ -392,7 +392,7 @@ def test_a_state_that_cannot_be_migrated_is_an_error_and_never_a_loss(app, prepa
             lambda: task.patch(StatePatch(set={"first": "x"})),
             lambda: task.render("{state.first}"),
         ):
-            with pytest.raises(error, match=match) as refused:
+            with texts.raises(error) as refused:
                 use()
             raised.append(refused.value)
         assert task.render("{id}") == "t"
@@ -405,15 +405,15 @@ def test_a_state_that_cannot_be_migrated_is_an_error_and_never_a_loss(app, prepa
     assert len(raised) == 11 and all(one.hint for one in raised)
     assert (app.get("t").state, app.get("t").state_version) == (before["state"], 1)
     seq = app.get("t").seq
-    with pytest.raises(error, match=match):
+    with texts.raises(error):
         app.patch("t", StatePatch(set={"first": "x"}))
-    with pytest.raises(error, match=match):
+    with texts.raises(error):
         worker.read_state(app.get("t"))
     assert app.get("t").seq == seq
     app.patch("t", StatePatch(raise_flags=["fine"]))
 
 
-def test_a_newer_state_than_the_agents_is_refused(app, either):
+def test_a_newer_state_than_the_agents_is_refused(app, either, texts):
     first_life(app, either)
 
     def two(task):
@@ -436,7 +436,7 @@ def test_a_newer_state_than_the_agents_is_refused(app, either):
 
     failed = app.run(old, id="t")
     assert failed.status == "failed" and failed.failure.code == "state-not-migrated"
-    assert "version 2, and agent 'worker' knows 1 (run the newer agent" in failed.failure.message
+    texts.check(failed.failure.message)
 
 
 def test_a_cause_is_kept_with_the_failure(app):
@@ -453,7 +453,7 @@ def test_a_cause_is_kept_with_the_failure(app):
     assert failure.type == "StateNotMigrated" and failure.cause.type == "ZeroDivisionError"
 
 
-def test_a_patch_waits_for_an_older_agent_that_is_at_work(tmp_path):
+def test_a_patch_waits_for_an_older_agent_that_is_at_work(tmp_path, texts):
     path = tmp_path / "a.db"
     refused = []
     with holdfast.open(path) as app:
@@ -466,7 +466,7 @@ def test_a_patch_waits_for_an_older_agent_that_is_at_work(tmp_path):
 
             def patch():
                 app._dispatcher.register(newer)
-                with pytest.raises(StateNotMigrated, match="at work on it") as error:
+                with texts.raises(StateNotMigrated) as error:
                     app.patch("t", StatePatch(set={"first": "Bob"}))
                 refused.append(error.value.hint)
 
@@ -627,7 +627,7 @@ def test_a_migrated_state_that_was_erased_keeps_its_version():
 # Samples
 
 
-def test_samples_of_every_version_are_read_with_what_the_agent_has_become(app, tmp_path):
+def test_samples_of_every_version_are_read_with_what_the_agent_has_become(app, tmp_path, texts):
     folder = tmp_path / "samples"
     saved = save_sample(first_life(app, declarer("def")), folder)
     assert saved == save_sample(app.get("t"), folder) and len(list(folder.iterdir())) == 1
@@ -637,7 +637,7 @@ def test_samples_of_every_version_are_read_with_what_the_agent_has_become(app, t
         "state": {"name": "Ana Lee", "visits": 1, "count": 5},
     }
     worker = of_version_three(declarer("def"), lambda task: None)
-    with pytest.raises(UpcastFailed, match="version 2 has no sample") as refused:
+    with texts.raises(UpcastFailed) as refused:
         check_upcasts(worker, folder)
     assert len(refused.value.problems) == 2
     given = [
@@ -647,26 +647,25 @@ def test_samples_of_every_version_are_read_with_what_the_agent_has_become(app, t
     ]
     assert check_upcasts(worker, given) == 3
     bad = [{"version": 2, "state": {"last": "x"}}, {"version": 3, "state": {"names": [1]}}, {"state": {}}, 3]
-    with pytest.raises(UpcastFailed) as refused:
+    with texts.raises(UpcastFailed) as refused:
         check_upcasts(worker, [*given, *bad])
-    assert [problem.split(" ")[:2] for problem in refused.value.problems] == [["sample", str(n)] for n in (4, 5, 6, 7)]
-    assert "KeyError" in str(refused.value) and "state.names[0]" in str(refused.value)
+    assert len(refused.value.problems) == 4
     (folder / "other.json").write_text('{"agent": "another", "version": 9, "state": {"x": 1}}')
     with pytest.raises(UpcastFailed) as refused:
         check_upcasts(worker, folder)
     assert len(refused.value.problems) == 2, "another agent's samples are not ours"
     (folder / "broken.json").write_text("{")
-    with pytest.raises(InvalidValue, match=r"broken\.json is not JSON"):
+    with texts.raises(InvalidValue):
         check_upcasts(worker, folder)
-    with pytest.raises(InvalidValue, match="not a folder"):
+    with texts.raises(InvalidValue):
         check_upcasts(worker, tmp_path / "nowhere")
-    with pytest.raises(InvalidValue, match="declares no state"):
+    with texts.raises(InvalidValue):
         check_upcasts(agent(name="w")(lambda task: None), folder)
 
 
-def test_events_of_the_ground_floor_cannot_go_back_in_versions(app):
+def test_events_of_the_ground_floor_cannot_go_back_in_versions(app, texts):
     app.start("worker", id="t")
     app.append("t", ev.StateMigrated(version=2, bag={"a": holdfast.pack(1)}))
-    with pytest.raises(holdfast.InvalidEvent, match="version 2 already"):
+    with texts.raises(holdfast.InvalidEvent):
         app.append("t", ev.StateMigrated(version=2))
     assert app.get("t").state == {"a": 1}

@@ -162,7 +162,7 @@ def bad_writes():
     yield "state.day", lambda state: setattr(state, "day", "yesterday")
 
 
-def test_what_does_not_fit_is_refused_with_its_path_and_nothing_is_written(app, models):
+def test_what_does_not_fit_is_refused_with_its_path_and_nothing_is_written(app, models, texts):
     refusals = []
 
     @agent(state=models[0])
@@ -171,11 +171,11 @@ def test_what_does_not_fit_is_refused_with_its_path_and_nothing_is_written(app, 
             with pytest.raises(InvalidState) as refused:
                 write(task.state)
             refusals.append((path, refused.value))
-        with pytest.raises(InvalidState, match="is not complete without name"):
+        with texts.raises(InvalidState):
             task.state.model  # noqa: B018
-        with pytest.raises(AttributeError, match=r"'name' of .*Trip is not set yet, and has no default"):
+        with texts.raises(AttributeError):
             task.state.name  # noqa: B018
-        with pytest.raises(AttributeError, match=r"'nope' of .*Trip is not a field"):
+        with texts.raises(AttributeError):
             task.state.nope  # noqa: B018
         with pytest.raises(holdfast.NotSerializable):
             task.state.name = object()
@@ -515,14 +515,14 @@ def test_a_default_that_is_no_json_is_refused_by_its_name(app):
     assert app.run(worker, id="t").status == "completed"
 
 
-def test_an_untyped_state_fills_templates_too(app):
+def test_an_untyped_state_fills_templates_too(app, texts):
     @agent
     def worker(task):
         task.state.name = "Ana"
         return task.render("{state.name}")
 
     assert app.run(worker, id="t").result == "Ana"
-    with pytest.raises(InvalidValue, match="declares no state"):
+    with texts.raises(InvalidValue):
         worker.upcast(1, 2)
-    with pytest.raises(InvalidValue, match="declares no state"):
+    with texts.raises(InvalidValue):
         worker.read_state(app.get("t"))

@@ -115,19 +115,18 @@ def test_something_new_said_on_a_finished_task_is_refused(app, say):
         say(task)
 
 
-def test_run_and_resume_refuse_such_a_task_and_say_why(app):
+def test_run_and_resume_refuse_such_a_task_and_say_why(app, texts):
     with pytest.raises(holdfast.Suspended), app.task("triage", id="t") as task:
         task.ask("who?")
     triage = agent(name="triage")(lambda task: 1)
     for attempt in (lambda: app.resume("t", triage), lambda: app.resume("t"), lambda: app.run(triage, id="t")):
-        with pytest.raises(holdfast.HoldfastError, match="block") as refused:
+        with texts.raises(holdfast.HoldfastError):
             attempt()
-        assert "app.task" in refused.value.hint
 
 
-def test_an_agents_task_is_not_entered(app):
+def test_an_agents_task_is_not_entered(app, texts):
     app.start("other", id="t")
-    with pytest.raises(holdfast.InvalidValue, match="other") as refused, app.task("triage", id="t"):
+    with texts.raises(holdfast.InvalidValue) as refused, app.task("triage", id="t"):
         pass
     assert refused.value.hint
 

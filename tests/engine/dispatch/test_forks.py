@@ -420,7 +420,7 @@ def test_a_fork_of_a_fork_goes_back_as_far_as_it_must(app, either):
 # Rollbacks
 
 
-def test_a_rollback_is_refused_while_a_call_is_in_doubt(app):
+def test_a_rollback_is_refused_while_a_call_is_in_doubt(app, texts):
     @tool(effect="once")
     def pay() -> None:
         raise Crash
@@ -433,7 +433,7 @@ def test_a_rollback_is_refused_while_a_call_is_in_doubt(app):
     with contextlib.suppress(Crash):
         app.run(worker, id="t")
     app.run(worker, id="t")
-    with pytest.raises(holdfast.InvalidEvent, match="in doubt"):
+    with texts.raises(holdfast.InvalidEvent):
         app.rollback("t")
 
 

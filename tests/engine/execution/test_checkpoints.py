@@ -195,7 +195,7 @@ def test_a_long_step_with_arguments_is_found_on_replay(app, either, monkeypatch)
 # Resuming
 
 
-def test_a_task_that_nobody_touched_for_too_long_is_not_resumed(app, clock, either):
+def test_a_task_that_nobody_touched_for_too_long_is_not_resumed(app, clock, either, texts):
     @either(resume_within="1h")
     def worker(task):
         yield task.step(lambda: 1, name="one")
@@ -207,9 +207,8 @@ def test_a_task_that_nobody_touched_for_too_long_is_not_resumed(app, clock, eith
     clock.advance(3601)
     before = app.get("t").seq
     for attempt in (lambda: app.run(worker, id="t"), lambda: app.resume("t", worker)):
-        with pytest.raises(holdfast.ResumeExpired) as refused:
+        with texts.raises(holdfast.ResumeExpired):
             attempt()
-        assert "anyway" in refused.value.hint
     assert app.get("t").seq == before
     assert app.resume("t", worker, anyway=True).result == 1
 
@@ -224,7 +223,7 @@ def test_a_task_that_has_done_nothing_yet_is_never_too_old(app, clock, either):
     assert app.run(worker, id="t").result == 1
 
 
-def test_a_changed_signature_is_noticed_before_anything_is_written(app):
+def test_a_changed_signature_is_noticed_before_anything_is_written(app, texts):
     @agent(name="worker")
     def first(task, notes: str):
         task.wait("go")
@@ -246,7 +245,7 @@ def test_a_changed_signature_is_noticed_before_anything_is_written(app):
         return 1
 
     for changed in (more, other, fewer):
-        with pytest.raises(holdfast.InvalidInput, match="no longer takes") as refused:
+        with texts.raises(holdfast.InvalidInput) as refused:
             app.resume("t", changed)
         assert refused.value.hint
     assert app.get("t").seq == before
@@ -259,22 +258,21 @@ def test_a_changed_signature_is_noticed_before_anything_is_written(app):
     assert app.resume("t", optional).result == "sam"
 
 
-def test_resuming_by_id_needs_an_agent_the_app_was_given(url, clock):
+def test_resuming_by_id_needs_an_agent_the_app_was_given(url, clock, texts):
     @agent
     def worker(task):
         return task.wait("go")
 
     with holdfast.open(url, clock=clock) as app:
         app.start("worker", id="t")
-        with pytest.raises(holdfast.InvalidValue, match="does not know the agent 'worker'") as refused:
+        with texts.raises(holdfast.InvalidValue):
             app.resume("t")
-        assert "agents=" in refused.value.hint
         assert app.resume("t", worker).status == "waiting"
         app.signal("t", "go", 1)
         assert app.resume("t").result == 1, "now it knows"
 
 
-def test_the_wrong_agent_is_refused(app):
+def test_the_wrong_agent_is_refused(app, texts):
     @agent
     def worker(task):
         return 1
@@ -285,7 +283,7 @@ def test_the_wrong_agent_is_refused(app):
 
     app.start(worker, id="t")
     for attempt in (lambda: app.resume("t", other), lambda: app.run(other, id="t")):
-        with pytest.raises(holdfast.InvalidValue, match="belongs to the agent 'worker'"):
+        with texts.raises(holdfast.InvalidValue):
             attempt()
     assert app.get("t").seq == 1
 
@@ -443,15 +441,14 @@ def test_each_kind_of_agent_runs_either_way(app, either):
     assert asyncio.run(app.arun(worker, id="u")).result == 1
 
 
-def test_running_an_async_agent_inside_a_loop_is_refused_with_a_remedy(app):
+def test_running_an_async_agent_inside_a_loop_is_refused_with_a_remedy(app, texts):
     @agent
     async def worker(task):
         return 1
 
     async def wrong():
-        with pytest.raises(holdfast.InvalidValue, match="event loop") as refused:
+        with texts.raises(holdfast.InvalidValue):
             app.run(worker, id="t")
-        assert "arun" in refused.value.hint
         return await app.arun(worker, id="t")
 
     assert asyncio.run(wrong()).result == 1

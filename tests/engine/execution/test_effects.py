@@ -329,7 +329,7 @@ def test_a_call_that_a_person_says_did_not_happen_is_made_again(app, either, lat
     assert app.run(worker, id="t").result == "receipt 2" and len(paid) == 2
 
 
-def test_only_a_call_in_doubt_is_settled(app, late):
+def test_only_a_call_in_doubt_is_settled(app, late, texts):
     @tool(effect="once", timeout="20ms")
     def pay() -> str:
         late.wait(20)
@@ -343,9 +343,8 @@ def test_only_a_call_in_doubt_is_settled(app, late):
     app.run(worker, id="t")
     before = app.get("t").seq
     for call in ("one#1", "pay#2", "nothing"):
-        with pytest.raises(holdfast.InvalidEvent, match="not in doubt") as refused:
+        with texts.raises(holdfast.InvalidEvent):
             app.settle("t", call, happened=True)
-        assert "pay#1" in refused.value.hint
     assert app.get("t").seq == before
     app.settle("t", "pay#1", happened=True, result="seen")
     assert app.run(worker, id="t").result == "seen"
@@ -639,7 +638,7 @@ def test_not_done_frees_the_key(app, either):
 
 
 @pytest.mark.parametrize("happened", [True, False])
-def test_a_unique_call_that_raised_is_waited_for_by_the_next_caller(app, clock, happened):
+def test_a_unique_call_that_raised_is_waited_for_by_the_next_caller(app, clock, happened, texts):
     """It may have happened: it is not made again before it is settled."""
     paid = []
 
@@ -655,21 +654,22 @@ def test_a_unique_call_that_raised_is_waited_for_by_the_next_caller(app, clock, 
         return task.call(pay, order=17)
 
     assert [app.run(shop, id=id).waiting.kind for id in ("t", "u")] == ["doubt", "doubt"] and len(paid) == 1
-    assert app.get("u").waiting.why == "call 'pay#1' of task 't', which has the key 'order-17', is in doubt"
+    texts.check(app.get("u").waiting.why)
     app.settle("t", "pay#1", happened=happened, result="receipt" if happened else None, by="ana")
     clock.advance(3600)
     results = [app.run(shop, id=id).result for id in ("t", "u")]
     assert results == (["receipt", "receipt"] if happened else [None, "paid"]) and len(paid) == 2 - happened
 
 
-def test_a_unique_key_outlives_its_owner(app, clock):
+def test_a_unique_key_outlives_its_owner(app, clock, texts):
     paid = []
     shop = unique_agent(declarer("def"), paid)
     app.run(shop, {"order": 17}, id="t")
     clock.advance(100)
     assert app.gc(older_than=timedelta(seconds=1)).tasks
     failed = app.run(shop, {"order": 17}, id="u")
-    assert failed.failure.code == "effect-conflict" and "removed" in failed.failure.message and len(paid) == 1
+    assert failed.failure.code == "effect-conflict" and len(paid) == 1
+    texts.check(failed.failure.message)
 
 
 def test_a_unique_call_in_a_fork_is_the_parents(app):
@@ -1150,9 +1150,10 @@ def test_a_unique_call_with_the_same_secret_is_the_same_call_in_every_task(app):
         lambda task: Secret(TOKEN),
     ],
 )
-def test_a_secret_anywhere_else_is_refused_with_a_remedy(app, url, use):
+def test_a_secret_anywhere_else_is_refused_with_a_remedy(app, url, use, texts):
     failed = app.run(agent(name="worker")(lambda task: use(task)), id="t")
-    assert failed.status == "failed" and "ecret" in failed.failure.message
+    assert failed.status == "failed"
+    texts.check(failed.failure.message)
     assert TOKEN.encode() not in spied(app, url)
 
 
@@ -1188,7 +1189,7 @@ def reply_with(*calls):
     }
 
 
-def test_the_tool_calls_of_a_reply_are_made_at_once_and_become_messages_in_order(app, either):
+def test_the_tool_calls_of_a_reply_are_made_at_once_and_become_messages_in_order(app, either, texts):
     at_once = threading.Barrier(2)
 
     @tool(effect="read")
@@ -1226,12 +1227,11 @@ def test_the_tool_calls_of_a_reply_are_made_at_once_and_become_messages_in_order
     assert messages[1:] == given and [one["tool_call_id"] for one in given] == ["c1", "c2", "c3", "c4", "c5", "c6"]
     contents = [one["content"] for one in given]
     assert [json.loads(one) for one in contents[:2]] == [{"n": 1}, {"n": 2}]
-    assert "ValueError: no such thing" in contents[2]
-    assert "no tool 'nothing'" in contents[3] and "slow" in contents[3]
-    assert "do not fit" in contents[4] and "needs 'n'" in contents[5]
+    for said in contents[2:]:
+        texts.check(said)
 
 
-def test_calls_without_an_id_of_their_own_are_refused(app):
+def test_calls_without_an_id_of_their_own_are_refused(app, texts):
     reply = reply_with(("x", "{}"), ("x", "{}"))
     reply["tool_calls"][1]["id"] = "c1"
 
@@ -1239,7 +1239,7 @@ def test_calls_without_an_id_of_their_own_are_refused(app):
     def worker(task):
         task.call_tools(reply, [])
 
-    assert "tool calls have the ids ['c1', 'c1']" in app.run(worker, id="t").failure.message
+    texts.check(app.run(worker, id="t").failure.message)
 
 
 def test_a_message_made_of_a_steps_result_is_stored_once(app, either):

@@ -119,11 +119,11 @@ def test_the_same_id_with_other_input_is_a_conflict_that_shows_both(app, world):
 
 
 @pytest.mark.parametrize(
-    ("input", "says"),
-    [({}, "needs 'notes'"), ({"notes": 3}, "notes does not fit"), ({"notes": "x", "extra": 1}, "no parameter 'extra'")],
+    "input",
+    [{}, {"notes": 3}, {"notes": "x", "extra": 1}],
 )
-def test_input_is_checked_before_anything_is_written(app, world, input, says):
-    with pytest.raises(holdfast.InvalidInput, match=says):
+def test_input_is_checked_before_anything_is_written(app, world, input, texts):
+    with texts.raises(holdfast.InvalidInput):
         app.run(recap_on(world), input, id="r")
     assert app.list() == []
 
@@ -145,7 +145,7 @@ def test_a_step_is_tried_again_and_what_went_wrong_is_kept(app, world):
     assert step.failures[0].type == "ConnectionError" and "503" in step.failures[0].message
 
 
-def test_a_step_that_fails_for_good_fails_the_same_way_on_replay(app, world):
+def test_a_step_that_fails_for_good_fails_the_same_way_on_replay(app, world, texts):
     def broken():
         world.did("try")
         raise ValueError("no")
@@ -159,7 +159,7 @@ def test_a_step_that_fails_for_good_fails_the_same_way_on_replay(app, world):
         return task.step(lambda: world.did("go on"), name="go on")
 
     done = app.run(worker, id="t")
-    assert "failed after 3 attempts: ValueError: no" in done.state["error"]
+    texts.check(done.state["error"])
     lines = list(export.export(app.logs, "t"))
     with holdfast.open("memory:") as other:
         other.import_(prefix(lines, done.seq - 1))
@@ -214,7 +214,7 @@ def test_an_error_of_a_once_tool_is_not_repeated_unless_it_says_that_nothing_was
         (ValueError("down"), None, 1),
     ],
 )
-def test_a_call_in_doubt_is_asked_about_and_never_silently_repeated(app, world, answer, result, calls):
+def test_a_call_in_doubt_is_asked_about_and_never_silently_repeated(app, world, answer, result, calls, texts):
     def reconcile(call):
         assert (call.tool, call.task_id, call.arguments) == ("pay", "t", {"amount": 3})
         if isinstance(answer, Exception):
@@ -239,7 +239,7 @@ def test_a_call_in_doubt_is_asked_about_and_never_silently_repeated(app, world, 
         return
     assert (state.status, state.waiting.kind, state.calls["pay#1"].status) == ("waiting", "doubt", "doubt")
     assert app.run(worker, id="t").status == "waiting"
-    with pytest.raises(holdfast.InvalidEvent, match="not in doubt"):
+    with texts.raises(holdfast.InvalidEvent):
         app.settle("t", "other#1", happened=True)
     app.settle("t", "pay#1", happened=True, result="saw it", by="ana")
     assert app.run(worker, id="t").result == "saw it"
@@ -263,7 +263,7 @@ def test_a_call_in_doubt_follows_the_declared_policy(app, world, policy, status,
     assert world.requests.count("pay") == calls
 
 
-def test_a_question_waits_for_its_answer_and_holds_nothing(app):
+def test_a_question_waits_for_its_answer_and_holds_nothing(app, texts):
     @agent
     def worker(task):
         task.fact("before", 1)
@@ -278,7 +278,7 @@ def test_a_question_waits_for_its_answer_and_holds_nothing(app):
     waiting = app.run(worker, id="t")
     assert (waiting.status, waiting.waiting.kind) == ("waiting", "person")
     assert waiting.waiting.on[0]["prompt"] == "who?" and waiting.facts["before"].value == 1
-    with pytest.raises(holdfast.InvalidEvent, match="nobody asked"):
+    with texts.raises(holdfast.InvalidEvent):
         app.answer("t", "what", 1)
     assert app.answer("t", "who", "Ana", by="ana").status == "pending"
     assert app.run(worker, id="t").result == "hello Ana"
@@ -361,33 +361,32 @@ def test_a_changed_input_is_noticed_and_follows_the_policy(app, world):
     assert app.resume("t", make("rerun")).result == [2, "made 2"]
 
 
-def test_verbs_inside_a_step_are_refused_with_a_remedy(app):
+def test_verbs_inside_a_step_are_refused_with_a_remedy(app, texts):
     @agent
     def worker(task):
         return task.step(lambda: task.step(lambda: 1, name="inner"), name="outer")
 
     failed = app.run(worker, id="t")
-    assert "NestedStep" in failed.failure.message and "agent's own body" in failed.failure.message
+    texts.check(failed.failure.message)
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    "body",
     [
-        (lambda task: task.stage("nowhere"), "not a stage"),
-        (lambda task: task.phase("done"), "cannot go"),
-        (lambda task: task.step(lambda: 1), "lambda has no name"),
-        (lambda task: task.step(lambda: {"deep": object()}, name="x"), r"\['deep'\] is of the type object"),
-        (lambda task: task.state.missing, "the state has no 'missing'"),
-        (lambda task: task.done("unplanned"), "no step 'unplanned'"),
-        (lambda task: object(), "the result of agent"),
+        lambda task: task.stage("nowhere"),
+        lambda task: task.phase("done"),
+        lambda task: task.step(lambda: 1),
+        lambda task: task.step(lambda: {"deep": object()}, name="x"),
+        lambda task: task.state.missing,
+        lambda task: task.done("unplanned"),
+        lambda task: object(),
     ],
 )
-def test_mistakes_of_an_agent_are_named(app, body, says):
+def test_mistakes_of_an_agent_are_named(app, body, texts):
     broken = agent(name="broken", stages=["a"])(lambda task: body(task))
     failed = app.run(broken, id="t")
     assert failed.status == "failed"
-    with pytest.raises(AssertionError, match=says):
-        raise AssertionError(failed.failure.message)
+    texts.check(failed.failure.message)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_tool_that_declares_nothing_fails_and_is_not_called_again(app, either)
     assert app.run(worker, id="t").result == done.result
 
 
-def test_a_users_own_retry_loop_sends_once(app, either):
+def test_a_users_own_retry_loop_sends_once(app, either, texts):
     sent = []
     send = mailer(sent, effect="once", on_doubt="fail")
 
@@ -127,8 +127,9 @@ def test_a_users_own_retry_loop_sends_once(app, either):
         raise last
 
     failed = app.run(worker, id="t")
-    assert failed.status == "failed" and "may have happened" in failed.failure.message and sent == ["ana"]
-    assert any("send#1 may have happened" in note for note in failed.failure.notes)
+    assert failed.status == "failed" and sent == ["ana"]
+    for said in (failed.failure.message, *failed.failure.notes):
+        texts.check(said)
 
 
 def test_a_failed_call_that_is_settled_answers_for_the_next_one_like_it(app, either):
@@ -218,8 +219,8 @@ def test_an_error_that_says_that_nothing_happened_is_an_ordinary_failure(app, ei
 
 
 @pytest.mark.parametrize("given", [[5], "ValueError", {"a": 1}])
-def test_errors_that_are_none_are_refused_when_the_tool_is_declared(given):
-    with pytest.raises(InvalidValue, match="definite="):
+def test_errors_that_are_none_are_refused_when_the_tool_is_declared(given, texts):
+    with texts.raises(InvalidValue):
         tool(lambda to: None, name="send", effect="once", definite=given)
 
 
@@ -261,7 +262,7 @@ def test_arguments_that_do_not_fit_never_reach_the_tool(app, either):
 # Loops
 
 
-def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app):
+def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app, texts):
     tried = []
 
     @tool
@@ -301,7 +302,7 @@ def test_a_loop_agent_goes_on_when_a_tool_that_declares_nothing_raises(app):
     told = [one["content"] for one in done.messages if one["role"] == "tool"]
     assert done.result == "sunny" and tried == ["Atlantis", "Oslo"]
     assert told[0] == told[1] and told[2] == "sunny"
-    assert told[0] == "error: ValueError: no such city; it may have happened; this exact call will not be made again"
+    texts.check(told[0])
 
 
 # Compensation

@@ -87,7 +87,7 @@ def test_a_tool_that_gives_none_is_mocked_by_none(app):
     assert app.run(pinger, mock=True).result == [None]
 
 
-def test_a_tool_without_a_mock_is_refused_before_anything_is_called(app, outside):
+def test_a_tool_without_a_mock_is_refused_before_anything_is_called(app, outside, texts):
     @tool(effect="read")
     def look() -> str:
         outside.append("looked")
@@ -98,7 +98,8 @@ def test_a_tool_without_a_mock_is_refused_before_anything_is_called(app, outside
         return task.call(look)
 
     failed = app.run(looker, id="look", mock=True)
-    assert failed.failure.type == "NoMock" and "mock={'look': …}" in failed.failure.message
+    assert failed.failure.type == "NoMock"
+    texts.check(failed.failure.message)
     assert outside == [] and not failed.steps
     assert not [one for one in app.events("look") if one.kind.startswith("step_")]
     again = app.run(looker, id="again", mock={"loook": 1})
@@ -143,15 +144,15 @@ def test_lists_tell_mock_tasks_from_real_ones(app, outside):
     assert app.get("mock").to_dict()["mock"] is True and "mock" not in app.get("real").to_dict()
 
 
-def test_a_real_task_cannot_become_a_mock_one(app, outside):
+def test_a_real_task_cannot_become_a_mock_one(app, outside, texts):
     shop, _ = paying(outside, mock={"receipt": "pretended"})
     app.run(shop, {"amount": 1}, id="real")
     head = app.get("real").seq
-    with pytest.raises(InvalidValue, match=r"no mock task .*another id"):
+    with texts.raises(InvalidValue):
         app.run(shop, {"amount": 1}, id="real", mock=True)
     with app.task("block", id="block"):
         pass
-    with pytest.raises(InvalidValue, match="no mock task"), app.task("block", id="block", mock=True):
+    with texts.raises(InvalidValue), app.task("block", id="block", mock=True):
         pass
     assert app.get("real").seq == head and len(outside) == 1
 
@@ -165,9 +166,10 @@ def test_a_mocked_call_does_not_take_the_real_unique_key(app, outside):
     assert len(outside) == 1
 
 
-def test_nobody_can_choose_a_unique_key_of_the_mock_tasks(app, outside):
+def test_nobody_can_choose_a_unique_key_of_the_mock_tasks(app, outside, texts):
     shop, _ = paying(outside, unique="@mock/order-{amount}")
-    assert "belongs to mock tasks" in app.run(shop, {"amount": 1}).failure.message and outside == []
+    texts.check(app.run(shop, {"amount": 1}).failure.message)
+    assert outside == []
 
 
 def test_a_mock_that_raises_is_a_tool_that_raised(app, outside):
@@ -183,11 +185,11 @@ def test_a_mock_that_raises_is_a_tool_that_raised(app, outside):
     assert len(tries) == 3 and outside == []
 
 
-def test_approvals_are_asked_for_in_mock_tasks_too(app, outside):
+def test_approvals_are_asked_for_in_mock_tasks_too(app, outside, texts):
     shop, _ = paying(outside, mock={"receipt": "pretended"}, risk="payment")
     assert app.run(shop, {"amount": 1}, id="a", mock=True).waiting.on[0]["arguments"] == {"amount": 1}
     app.reject("a", "pay#1", by="ana", why="too much")
-    assert "ana refused: too much" in app.run(shop, {"amount": 1}, id="a", mock=True).failure.message
+    texts.check(app.run(shop, {"amount": 1}, id="a", mock=True).failure.message)
 
 
 def test_a_transaction_tool_is_mocked_without_a_connection(app):
@@ -339,10 +341,10 @@ def test_a_mock_that_takes_too_long_is_in_doubt_and_nobody_outside_is_asked(app)
     assert app.run(waiter, id="slow").result == "settled"
 
 
-@pytest.mark.parametrize(("given", "why"), [("yes", "neither"), ({3: 1}, "no tool"), ({"": 1}, "0 characters")])
-def test_a_mock_that_makes_no_sense_is_refused_and_nothing_is_written(app, outside, given, why):
+@pytest.mark.parametrize("given", ["yes", {3: 1}, {"": 1}])
+def test_a_mock_that_makes_no_sense_is_refused_and_nothing_is_written(app, outside, given, texts):
     shop, _ = paying(outside)
-    with pytest.raises(InvalidValue, match=why):
+    with texts.raises(InvalidValue):
         app.run(shop, {"amount": 1}, id="a", mock=given)
     assert app.list() == []
 

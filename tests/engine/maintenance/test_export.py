@@ -48,11 +48,11 @@ def test_an_exported_task_comes_back_lossless_and_its_chain_intact(events):
         assert two.import_(lines).skipped == 2, "again: nothing to do"
 
 
-def test_export_and_import_by_file(app, tmp_path):
+def test_export_and_import_by_file(app, tmp_path, texts):
     worked(app)
     file = tmp_path / "t.jsonl"
     assert app.export("t", file) == file.stat().st_size
-    with pytest.raises(holdfast.InvalidValue, match="there already"):
+    with texts.raises(holdfast.InvalidValue):
         app.export("t", file)
     with holdfast.open("memory:") as other:
         assert other.import_(file).events == 7
@@ -93,30 +93,27 @@ def test_a_damaged_export_is_refused_and_nothing_is_written(app, tmp_path, damag
 
 
 @pytest.mark.parametrize(
-    ("damage", "why"),
+    "damage",
     [
-        (lambda lines: [line.decode() for line in lines], "lines are bytes"),
-        (lambda lines: [lines[0], b'{"is":"end","events":0}\n'], "the log has no events"),
-        (lambda lines: [edited(lines[0], prev="00" * 32), *lines[1:]], "does not begin where a log of this name does"),
-        (lambda lines: [lines[0], edited(lines[1], data="a"), *lines[2:]], "line 2"),
-        (lambda lines: [lines[0], edited(lines[1], data="AAAA"), *lines[2:]], "big#1|stored|damaged|value"),
-        (lambda lines: [lines[0], *lines[2:]], "a value it refers to is missing"),
-        (lambda lines: [*lines[:2], edited(lines[2], at=9 * 10**17), *lines[3:]], "it is not what was written"),
-        (lambda lines: [*lines[:2], edited(lines[2], digest="00" * 32), *lines[3:]], "digest does not follow"),
-        (lambda lines: [edited(lines[0], format=99), *lines[1:]], "another version"),
-        (
-            lambda lines: [edited(lines[0], parent="nobody", base=3), *lines[1:]],
-            "its past in 'nobody'|what was written",
-        ),
+        lambda lines: [line.decode() for line in lines],
+        lambda lines: [lines[0], b'{"is":"end","events":0}\n'],
+        lambda lines: [edited(lines[0], prev="00" * 32), *lines[1:]],
+        lambda lines: [lines[0], edited(lines[1], data="a"), *lines[2:]],
+        lambda lines: [lines[0], edited(lines[1], data="AAAA"), *lines[2:]],
+        lambda lines: [lines[0], *lines[2:]],
+        lambda lines: [*lines[:2], edited(lines[2], at=9 * 10**17), *lines[3:]],
+        lambda lines: [*lines[:2], edited(lines[2], digest="00" * 32), *lines[3:]],
+        lambda lines: [edited(lines[0], format=99), *lines[1:]],
+        lambda lines: [edited(lines[0], parent="nobody", base=3), *lines[1:]],
     ],
 )
-def test_an_export_that_was_tampered_with_says_what_is_wrong(app, tmp_path, damage, why):
+def test_an_export_that_was_tampered_with_says_what_is_wrong(app, tmp_path, damage, texts):
     finished(app, "t")
     app.export("t", tmp_path / "t.jsonl")
     lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)
     assert [json.loads(line)["is"] for line in lines] == ["log", "blob", *["event"] * 3, "end"]
     with holdfast.open("memory:") as other:
-        with pytest.raises((holdfast.LogCorrupt, holdfast.InvalidValue), match=why):
+        with texts.raises((holdfast.LogCorrupt, holdfast.InvalidValue)):
             other.import_(damage(lines))
         assert other.list() == [] and other.verify().tasks == 0
 
@@ -151,8 +148,8 @@ def one_is_damaged(tmp_path):
         yield app
 
 
-def test_a_damaged_log_is_not_called_there_already(one_is_damaged, tmp_path):
-    with pytest.raises(holdfast.LogCorrupt, match=r"'struck' is damaged at seq 8: it is not what was written"):
+def test_a_damaged_log_is_not_called_there_already(one_is_damaged, tmp_path, texts):
+    with texts.raises(holdfast.LogCorrupt):
         one_is_damaged.import_(tmp_path / "struck.jsonl")
 
 
@@ -170,7 +167,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE.values(), ids=DAMAGE)
-def test_whatever_was_done_to_a_log_it_is_neither_called_there_nor_copied(tmp_path, how):
+def test_whatever_was_done_to_a_log_it_is_neither_called_there_nor_copied(tmp_path, how, texts):
     path = tmp_path / "store.db"
     with holdfast.open(path) as app:
         worked(app, "whole")
@@ -185,7 +182,7 @@ def test_whatever_was_done_to_a_log_it_is_neither_called_there_nor_copied(tmp_pa
     knife.close()
     with holdfast.open(path) as app:
         assert [one.task for one in app.verify().problems] == ["struck"]
-        with pytest.raises(holdfast.LogCorrupt, match="'struck' is damaged"):
+        with texts.raises(holdfast.LogCorrupt):
             app.import_(tmp_path / "struck.jsonl")
         with pytest.raises(holdfast.LogCorrupt, match="struck"):
             app.copy_to(tmp_path / "copy.db")
@@ -193,9 +190,9 @@ def test_whatever_was_done_to_a_log_it_is_neither_called_there_nor_copied(tmp_pa
         assert {row.id for row in other.list()} == {"whole"} and other.verify().ok
 
 
-def test_a_copy_takes_along_what_is_whole_and_names_what_it_left_out(one_is_damaged, tmp_path):
+def test_a_copy_takes_along_what_is_whole_and_names_what_it_left_out(one_is_damaged, tmp_path, texts):
     copy = str(tmp_path / "copy.db")
-    with pytest.raises(holdfast.LogCorrupt, match="left out of the copy: 'struck', 'above'; the others, 2,"):
+    with texts.raises(holdfast.LogCorrupt):
         one_is_damaged.copy_to(copy)
     with holdfast.open(copy) as other:
         assert {row.id for row in other.list()} == {"first", "whole"}
@@ -262,7 +259,7 @@ def test_the_hash_of_a_users_body_tells_nothing(app):
     assert app.get("one").steps["big#1"].result == "x" * 9000
 
 
-def test_a_backup_is_consistent_while_others_write(tmp_path):
+def test_a_backup_is_consistent_while_others_write(tmp_path, texts):
     with holdfast.open(tmp_path / "a.db", durability="process") as app:
         finished(app, "t")
         app.start("a", id="busy")
@@ -279,7 +276,7 @@ def test_a_backup_is_consistent_while_others_write(tmp_path):
             app.backup(tmp_path / f"copy{n}.db")
         stop.set()
         writer.join()
-        with pytest.raises(holdfast.InvalidValue, match="already"):
+        with texts.raises(holdfast.InvalidValue):
             app.backup(tmp_path / "copy0.db")
     for n in range(3):
         with holdfast.open(tmp_path / f"copy{n}.db") as copy:
@@ -287,8 +284,8 @@ def test_a_backup_is_consistent_while_others_write(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".partial")]
 
 
-def test_a_store_in_memory_says_how_to_back_it_up():
-    with holdfast.open("memory:") as app, pytest.raises(holdfast.StoreError, match="copy_to"):
+def test_a_store_in_memory_says_how_to_back_it_up(texts):
+    with holdfast.open("memory:") as app, texts.raises(holdfast.StoreError):
         app.backup("x")
 
 

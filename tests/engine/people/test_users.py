@@ -25,7 +25,7 @@ def look(value: Any) -> Any:
     return value
 
 
-def test_a_users_state_reads_like_attributes_and_has_a_history(app: App):
+def test_a_users_state_reads_like_attributes_and_has_a_history(app: App, texts):
     ana = app.user("ana")
     assert ana.get().seq == 0 and "city" not in ana.state and ana.state.all() == {} and list(ana.events()) == []
     ana.state.city = "Oslo"
@@ -38,7 +38,7 @@ def test_a_users_state_reads_like_attributes_and_has_a_history(app: App):
     assert app.user("ana").state.all() == {"city": "Rome", "seats": ["aisle", "window"], "visits": 3}
     del ana.state.city
     assert "city" not in ana.state and ana.state.get("city", "nowhere") == "nowhere"
-    with pytest.raises(AttributeError, match=r"has no .city.; there is \['seats', 'visits'\]"):
+    with texts.raises(AttributeError):
         _ = ana.state.city
 
 
@@ -58,7 +58,7 @@ def test_users_are_no_tasks(app: App):
     assert app.verify().problems == []
 
 
-def test_a_task_sees_its_users_state_as_it_was_and_changes_it_for_good(app: App):
+def test_a_task_sees_its_users_state_as_it_was_and_changes_it_for_good(app: App, texts):
     ana = app.user("ana")
     ana.state.city = "Oslo"
     seen: list[Any] = []
@@ -84,7 +84,9 @@ def test_a_task_sees_its_users_state_as_it_was_and_changes_it_for_good(app: App)
     assert ana.state.all() == {"city": "Rome", "seat": "aisle", "bookings": 1}
     assert [one.id for one in ana.tasks()] == ["b"] and ana.tasks(status="failed") == []
     told = [record.event.by for record in ana.events() if getattr(record.event, "by", "")]
-    assert told == ["booking in task b", "booking in task b"]
+    assert len(told) == 2
+    for by in told:
+        texts.check(by)
 
 
 def test_a_new_turn_sees_what_the_user_has_come_to(app: App):
@@ -106,13 +108,14 @@ def test_a_new_turn_sees_what_the_user_has_come_to(app: App):
     assert seen == ["Oslo", "Oslo", "Rome", "Rome"] and ana.state.turns == 2
 
 
-def test_a_task_of_nobody_has_no_user(app: App):
+def test_a_task_of_nobody_has_no_user(app: App, texts):
     @agent
     def lonely(task: Task) -> str:
         return task.user.state.city
 
     done = app.run(lonely, id="x")
-    assert done.failure is not None and "has no user" in done.failure.message and "user=" in str(done.failure)
+    assert done.failure is not None
+    texts.check(done.failure.message)
 
 
 def test_erasing_a_user_forgets_values_and_keeps_the_chain(tmp_path: Path):
@@ -144,13 +147,13 @@ def test_erasing_a_user_forgets_values_and_keeps_the_chain(tmp_path: Path):
     assert secret.encode() not in stored
 
 
-def test_a_user_with_open_tasks_is_not_erased(app: App):
+def test_a_user_with_open_tasks_is_not_erased(app: App, texts):
     @agent
     def waits(task: Task) -> None:
         task.wait("never")
 
     app.run(waits, id="w", user="ana")
-    with pytest.raises(InvalidEvent, match=r"1 tasks that have not ended: w.*cancel"):
+    with texts.raises(InvalidEvent):
         app.user("ana").erase()
     app.cancel("w")
     assert app.user("ana").erase() >= 3
@@ -162,9 +165,9 @@ def test_odd_ids_are_refused(app: App, odd: str):
         app.user(odd)
 
 
-def test_what_is_no_patch_is_refused_and_nothing_is_written(app: App):
+def test_what_is_no_patch_is_refused_and_nothing_is_written(app: App, texts):
     ana = app.user("ana")
-    with pytest.raises(InvalidValue, match="not a StatePatch"):
+    with texts.raises(InvalidValue):
         ana.patch({"set": {}})  # pyright: ignore[reportArgumentType]
     with pytest.raises(holdfast.NotSerializable):
         ana.state.bad = float("nan")

@@ -96,7 +96,7 @@ def test_every_way_to_begin_a_task_takes_a_contract(app):
     assert app.get("block").contract() == {**CONTRACT, "final_answer": "ok", "state": {"sent": 1}}
 
 
-def test_the_same_id_with_another_contract_is_another_task(app):
+def test_the_same_id_with_another_contract_is_another_task(app, texts):
     @agent
     def idler(task):
         return task.wait("go")
@@ -105,9 +105,9 @@ def test_the_same_id_with_another_contract_is_another_task(app):
     app.patch("t", StatePatch(set={"sent": 5}))
     before = app.get("t").seq
     other = {**CONTRACT, "plan": ["send"], "plan_done": []}
-    with pytest.raises(InputConflict, match=r"'plan': \['write', 'send'\].*not with .*'plan': \['send'\]"):
+    with texts.raises(InputConflict):
         app.run(idler, id="t", contract=other)
-    with pytest.raises(InputConflict, match="another contract"):
+    with texts.raises(InputConflict):
         app.run(idler, id="t", contract={**CONTRACT, "messages": []})
     assert app.get("t").seq == before
     reordered = json.dumps(dict(reversed(CONTRACT.items())))
@@ -195,7 +195,7 @@ def test_children_forks_and_rollbacks_keep_to_the_constraint(app):
     assert app.verify().ok
 
 
-def test_a_replay_keeps_to_the_constraint_the_task_began_with(app, either):
+def test_a_replay_keeps_to_the_constraint_the_task_began_with(app, either, texts):
     dead = [True]
 
     @either()
@@ -210,7 +210,7 @@ def test_a_replay_keeps_to_the_constraint_the_task_began_with(app, either):
     app.approve("t", "post#1")
     with pytest.raises(Crash):
         app.run(teller, id="t")
-    with pytest.raises(InputConflict, match="constraints"):
+    with texts.raises(InputConflict):
         app.run(teller, id="t", contract={})
     waiting = app.run(teller, id="t")
     assert [one["key"] for one in waiting.waiting.on] == ["post#2"], "the first is not asked for again"
@@ -306,24 +306,24 @@ def test_calls_in_every_state_are_told_and_read_back(app):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "why"),
+    ("given", "error"),
     [
-        ({"contract": {"goal": "a"}, "goal": "b"}, InvalidValue, "the contract's is 'a'"),
-        ({"contract": {"stage": "x"}, "stages": ["a"]}, InvalidTransition, r"its stages are \['a'\]"),
-        ({"contract": {"messages": ["hi"]}}, InvalidValue, "not a message"),
-        ({"contract": {"messages": [{"content": "hi"}]}}, InvalidValue, "not a message"),
-        ({"contract": {"nothing": 1}}, InvalidValue, "no section 'nothing'"),
-        ({"contract": 7}, InvalidValue, "not a contract"),
-        ({"contract": {}, "phases": {"a": []}}, InvalidValue, "is no machine"),
+        ({"contract": {"goal": "a"}, "goal": "b"}, InvalidValue),
+        ({"contract": {"stage": "x"}, "stages": ["a"]}, InvalidTransition),
+        ({"contract": {"messages": ["hi"]}}, InvalidValue),
+        ({"contract": {"messages": [{"content": "hi"}]}}, InvalidValue),
+        ({"contract": {"nothing": 1}}, InvalidValue),
+        ({"contract": 7}, InvalidValue),
+        ({"contract": {}, "phases": {"a": []}}, InvalidValue),
     ],
 )
-def test_a_contract_that_does_not_fit_begins_nothing(app, given, error, why):
+def test_a_contract_that_does_not_fit_begins_nothing(app, given, error, texts):
     for begin in (
         lambda: app.start("a", id="t", **given),
         lambda: app.run(agent(name="a")(lambda task: None), id="t", **given),
         lambda: app.task("a", id="t", **given).__enter__(),
     ):
-        with pytest.raises(error, match=why):
+        with texts.raises(error):
             begin()
     assert app.stats().events == 0
 

@@ -214,24 +214,24 @@ def test_a_rollback_keeps_the_outcome_of_calls_so_that_they_are_not_made_again(a
     assert dict(back.steps) == {}
 
 
-def test_a_rollback_to_a_label_and_to_a_seq(app):
+def test_a_rollback_to_a_label_and_to_a_seq(app, texts):
     worked(app)
     app.append("t", ev.CheckpointMade(label="good"))
     app.append("t", ev.StateSet(name="mood", value=P("bad")))
     assert app.rollback("t", to="good").state["mood"] == "good"
     assert dict(app.rollback("t", to=1).state) == {}
-    with pytest.raises(holdfast.InvalidValue, match="no checkpoint 'bad'"):
+    with texts.raises(holdfast.InvalidValue):
         app.rollback("t", to="bad")
 
 
-def test_a_rollback_is_refused_while_a_call_is_in_doubt_and_beyond_the_first_step(app):
+def test_a_rollback_is_refused_while_a_call_is_in_doubt_and_beyond_the_first_step(app, texts):
     worked(app)
-    with pytest.raises(holdfast.InvalidEvent, match="cannot roll back 3 steps"):
+    with texts.raises(holdfast.InvalidEvent):
         app.rollback("t", 3)
     with pytest.raises(holdfast.HoldfastError):
         app.rollback("t", to=99)
     app.append("t", ev.StepStarted(key="pay#1", name="pay", tool="pay", effect="once"))
-    with pytest.raises(holdfast.InvalidEvent, match="is under way"):
+    with texts.raises(holdfast.InvalidEvent):
         app.rollback("t", 1)
 
 
@@ -265,7 +265,7 @@ def test_snapshots_are_taken_by_weight_and_rotate(app):
     assert newest.seq > 250, "the tail stays short"
 
 
-def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
+def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog, texts):
     app.start("a", id="t")
     log = app.logs.load("t")
     log._snapshot_at = -1
@@ -277,7 +277,8 @@ def test_a_snapshot_the_log_does_not_confirm_is_ignored(app, caplog):
     app.store.append([Group((Write("t", (codec.draft(step("b#1"), 1)[0],), snapshot=lie),))])
     app.logs.cache.states.clear()
     assert set(app.get("t").steps) == {"a#1", "b#1"}
-    assert "does not confirm" in caplog.text
+    for said in caplog.messages:
+        texts.check(said)
 
 
 def test_lists_page_through_everything(app):

@@ -163,7 +163,7 @@ def test_a_short_conversation_asks_nobody(app, either):
     assert "step_completed" not in kinds(app)
 
 
-def test_a_summary_that_fails_is_a_failed_step_and_can_be_done_without(app, either):
+def test_a_summary_that_fails_is_a_failed_step_and_can_be_done_without(app, either, texts):
     def broken(messages):
         raise OSError("no line")
 
@@ -177,19 +177,20 @@ def test_a_summary_that_fails_is_a_failed_step_and_can_be_done_without(app, eith
             return [failed.message, tokens(sent)]
 
     message, size = app.run(worker, id="t").result
-    assert "summary#1" in message and "OSError: no line" in message and "2 attempts" in message
+    texts.check(message)
     assert size <= LIMIT and app.step("t", "summary#1").status == "failed"
 
 
 @pytest.mark.parametrize("given", ["", "  ", None, 7, {"content": None}, {"role": "assistant"}], ids=repr)
-def test_what_is_no_summary_is_refused(app, given):
+def test_what_is_no_summary_is_refused(app, given, texts):
     @agent
     def worker(task):
         talk(task, 12)
         task.summarise(lambda messages: given, max_tokens=LIMIT, retry=1)
 
     failure = app.run(worker, id="t").failure
-    assert "gave no summary" in failure.message and "messages_summarised" not in kinds(app)
+    texts.check(failure.message)
+    assert "messages_summarised" not in kinds(app)
 
 
 def test_a_message_with_usage_tells_model_and_tokens(app):
@@ -273,7 +274,7 @@ def test_a_fork_and_a_rollback_keep_the_summary_of_their_time(app):
     assert app.run(worker, id="t").result[0] == 0
 
 
-def test_bad_options_are_refused_before_anything_is_done(app):
+def test_bad_options_are_refused_before_anything_is_done(app, texts):
     @agent
     def worker(task):
         talk(task, 12)
@@ -285,7 +286,7 @@ def test_bad_options_are_refused_before_anything_is_done(app):
                 task.summarise(Notes(), **wrong)
             with pytest.raises(InvalidValue):
                 task.messages.window(**wrong | ({"max_tokens": 0} if wrong.get("max_tokens") is None else {}))
-        with pytest.raises(InvalidValue, match="cannot be called"):
+        with texts.raises(InvalidValue):
             task.summarise("gpt", max_tokens=LIMIT)
 
     assert app.run(worker, id="t").status == "completed"
@@ -363,12 +364,12 @@ def test_a_loop_shows_its_model_a_window(app, strategy):
     assert step.input["messages"]["$messages"]["to"] == len(done.messages) - 3
 
 
-def test_the_tools_have_their_share_of_a_loops_limit():
-    with pytest.raises(InvalidValue, match="max_tokens is 20"):
+def test_the_tools_have_their_share_of_a_loops_limit(texts):
+    with texts.raises(InvalidValue):
         looking(20, "drop_oldest")
-    with pytest.raises(InvalidValue, match="nothing is left out"):
+    with texts.raises(InvalidValue):
         loop_agent("x", looking, strategy="summarise")
-    with pytest.raises(InvalidValue, match="no strategy"):
+    with texts.raises(InvalidValue):
         looking(LIMIT, "magic")
 
 

@@ -151,7 +151,7 @@ def test_a_worker_without_room_begins_tasks_for_others(app, clock):
         gate.set()
 
 
-def test_a_full_queue_is_tried_again_and_said_once(url, clock, caplog):
+def test_a_full_queue_is_tried_again_and_said_once(url, clock, caplog, texts):
     with holdfast.open(url, clock=clock, queues=[Queue("few", max_ready=1)]) as app:
         app.start(report, id="before", queue="few")
         schedule = Schedule("tick", report, "every 1h", late="1h", queue="few")
@@ -160,39 +160,39 @@ def test_a_full_queue_is_tried_again_and_said_once(url, clock, caplog):
             looks(app)
             assert ids(app) == ["before"] and worker.counts["scheduled"] == 0
             [said] = [one.getMessage() for one in caplog.records if "schedule tick" in one.getMessage()]
-            assert "queue 'few'" in said and "keeps trying" in said
+            texts.check(said)
             assert app.run(report, id="before").status == "completed"
             until(lambda: worker.counts["scheduled"] == 1)
         assert ids(app) == ["before", "tick/2026-11-16T06:00:00Z"]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"agent": slow}, "which this worker does not know"),
-        ({"input": {"sort": 1}}, "report has no parameter 'sort'"),
-        ({"input": {"kind": 7}}, "kind"),
-        ({"deadline": "soon"}, "'soon'"),
+        {"agent": slow},
+        {"input": {"sort": 1}},
+        {"input": {"kind": 7}},
+        {"deadline": "soon"},
     ],
 )
-def test_a_schedule_that_could_begin_nothing_is_refused_with_its_worker(app, given, told):
+def test_a_schedule_that_could_begin_nothing_is_refused_with_its_worker(app, given, texts):
     schedule = Schedule(**{"name": "tick", "agent": report, "when": "every 1m", **given})
-    with pytest.raises(InvalidValue, match=told):
+    with texts.raises(InvalidValue):
         app.worker([report], schedules=[schedule])
     assert ids(app) == [] and repr(schedule) == "<schedule tick: every 1m>"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"agent": report.fn}, "is not an agent"),
-        ({"name": "a b"}, "a b"),
-        ({"when": "every 0s"}, "one second or longer"),
-        ({"when": "at noon"}, "five fields"),
-        ({"zone": "Oslo"}, "there is no time zone 'Oslo'"),
-        ({"late": "a while"}, "a while"),
+        {"agent": report.fn},
+        {"name": "a b"},
+        {"when": "every 0s"},
+        {"when": "at noon"},
+        {"zone": "Oslo"},
+        {"late": "a while"},
     ],
 )
-def test_a_schedule_that_means_nothing_is_refused_at_once(given, told):
-    with pytest.raises(InvalidValue, match=told):
+def test_a_schedule_that_means_nothing_is_refused_at_once(given, texts):
+    with texts.raises(InvalidValue):
         Schedule(**{"name": "tick", "agent": report, "when": "every 1m", **given})

@@ -102,14 +102,14 @@ def test_thousands_of_tasks_that_are_due_at_the_same_moment_do_not_stampede(url,
         assert sum(one.counts["lease_lost"] + one.counts["errors"] for one in crew) == 0
 
 
-def test_a_full_queue_pushes_back_and_nothing_is_written(url):
+def test_a_full_queue_pushes_back_and_nothing_is_written(url, texts):
     queues = [Queue("small", max_ready=3), Queue("large")]
     visit = counting(Places())
     with holdfast.open(url, queues=queues) as app:
         for n in range(3):
             app.start(visit, {"n": n}, id=f"t{n}", queue="small")
         before = app.stats().events
-        with pytest.raises(QueueFull, match=r"queue 'small' is full: it lets 3 tasks wait"):
+        with texts.raises(QueueFull):
             app.start(visit, {"n": 3}, id="t3", queue="small", user="ana", thread="talk")
         assert app.stats().events == before and len(app.list()) == 3
         with pytest.raises(TaskNotFound):
@@ -202,7 +202,7 @@ def process(*command):
             started.kill()
 
 
-def test_a_task_that_kills_its_workers_is_set_aside_and_the_others_finish(url, tmp_path, monkeypatch):
+def test_a_task_that_kills_its_workers_is_set_aside_and_the_others_finish(url, tmp_path, monkeypatch, texts):
     program, cure = tmp_path / "poison_program.py", tmp_path / "cure"
     program.write_text(POISON)
     names = {"__name__": "poison_program"}
@@ -223,9 +223,8 @@ def test_a_task_that_kills_its_workers_is_set_aside_and_the_others_finish(url, t
             assert worker.wait(20) == 0, "it lives on, and ends as it should"
         assert app.get("bad").status == "waiting"
         told = [record.event for record in app.events("bad")]
-        assert [one.note for one in told if isinstance(one, ev.TaskSuspended)] == [
-            "3 holders in a row died while they worked on it, without a step being done"
-        ]
+        [note] = [one.note for one in told if isinstance(one, ev.TaskSuspended)]
+        texts.check(note)
         assert [one.taken for one in told if isinstance(one, ev.TaskClaimed) and one.taken] == ["proven"] * 3
         cure.touch()
         done = app.resume("bad", names["poison"], by="ana")

@@ -266,13 +266,14 @@ def test_an_agent_that_leaves_by_the_back_door_does_not_take_the_worker_along(ap
 # Queues
 
 
-def test_a_worker_serves_the_queues_it_names_and_no_others(app):
+def test_a_worker_serves_the_queues_it_names_and_no_others(app, texts):
     app.start(double, id="mail", queue="mail")
     app.start(double, id="other", queue="other")
     with working(app, double, queues=["mail"]):
         until(ended(app, "mail"))
         waiting = app.get("other").waiting
-        assert waiting.kind == "no_worker" and "no worker serves queue 'other'; workers serve 'mail'" in waiting.why
+        assert waiting.kind == "no_worker"
+        texts.check(waiting.why)
     assert app.get("other").status == "pending"
 
 
@@ -284,11 +285,11 @@ def test_a_worker_of_no_queue_in_particular_serves_those_declared_and_the_defaul
             until(ended(app, "mail", "default"))
 
 
-def test_a_full_queue_refuses_more_until_somebody_takes_some(url):
+def test_a_full_queue_refuses_more_until_somebody_takes_some(url, texts):
     with holdfast.open(url, queues=[Queue("mail", max_ready=2)]) as app:
         app.start(double, id="a", queue="mail")
         app.start(double, id="b", queue="mail")
-        with pytest.raises(QueueFull, match="queue 'mail' is full: it lets 2 tasks wait") as full:
+        with texts.raises(QueueFull) as full:
             app.start(double, id="c", queue="mail")
         assert full.value.details == {"queue": "mail", "most": 2} and len(app.list()) == 2
         app.start(double, id="elsewhere")
@@ -334,34 +335,32 @@ def test_a_rate_lets_no_more_begin_than_it_says(url):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    "given",
     [
-        ({"name": "@block"}, "'@block'"),
-        ({"name": ""}, "queue's name"),
-        ({"concurrency": 0}, "concurrency=0 of queue 'q' lets nothing happen"),
-        ({"per_key": 1.5}, "per_key=1.5 of queue 'q'"),
-        ({"max_ready": -1}, "max_ready=-1 of queue 'q'"),
-        ({"rate": "fast"}, "rate='fast' of queue 'q' is not understood"),
-        ({"rate": "0/m"}, "rate='0/m' of queue 'q' is not understood"),
+        {"name": "@block"},
+        {"name": ""},
+        {"concurrency": 0},
+        {"per_key": 1.5},
+        {"max_ready": -1},
+        {"rate": "fast"},
+        {"rate": "0/m"},
     ],
 )
-def test_a_queue_that_lets_nothing_happen_is_refused(given, told):
-    with pytest.raises(InvalidValue, match=re.escape(told)):
+def test_a_queue_that_lets_nothing_happen_is_refused(given, texts):
+    with texts.raises(InvalidValue):
         Queue(**{"name": "q", **given})
 
 
-@pytest.mark.parametrize(
-    ("queues", "told"), [(["mail"], "'mail' is not a queue"), ([Queue("a")] * 2, "declared twice")]
-)
-def test_queues_are_declared_once_and_as_queues(queues, told):
-    with pytest.raises(InvalidValue, match=told):
+@pytest.mark.parametrize("queues", [["mail"], [Queue("a")] * 2])
+def test_queues_are_declared_once_and_as_queues(queues, texts):
+    with texts.raises(InvalidValue):
         holdfast.open("memory:", queues=queues)
 
 
 # What nobody takes
 
 
-def test_a_task_begun_by_another_version_waits_and_says_for_which(app):
+def test_a_task_begun_by_another_version_waits_and_says_for_which(app, texts):
     @agent(name="writer", version="1")
     def first(task):
         return "by the first"
@@ -380,17 +379,17 @@ def test_a_task_begun_by_another_version_waits_and_says_for_which(app):
         until(ended(app, "new"))
         waiting = app.get("old").waiting
         assert waiting.kind == "no_worker"
-        assert "begun by version '1' of agent 'writer'; workers have '2'" in waiting.why
+        texts.check(waiting.why)
     with working(app, third):
         until(ended(app, "old"))
     assert app.get("old").result == "by the third" and app.get("new").result == "by the second"
 
 
-def test_a_pending_task_says_who_is_missing(app):
-    assert "no worker is alive" in app.start(double, id="d").waiting.why
+def test_a_pending_task_says_who_is_missing(app, texts):
+    texts.check(app.start(double, id="d").waiting.why)
     with working(app, treble):
         until(app.workers)
-        assert "knows agent 'double'; they know 'treble'" in app.get("d").waiting.why
+        texts.check(app.get("d").waiting.why)
     with working(app, double):
         until(ended(app, "d"))
     assert app.get("d").waiting is None
@@ -402,7 +401,7 @@ def died(app, id, times):
         app.append(id, ev.TaskClaimed(holder=f"nobody-{n}", lease_seconds=30.0, taken="dead"))
 
 
-def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(app):
+def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(app, texts):
     app.start(double, {"x": 4}, id="killer")
     died(app, "killer", 3)
     with working(app, double, max_deaths=3) as worker:
@@ -411,7 +410,7 @@ def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(a
         until(ended(app, "well"))
     state = app.get("killer")
     assert (state.status, state.waiting.kind) == ("waiting", "quarantined")
-    assert re.search(r"\d holders in a row died while they worked on it", state.waiting.why)
+    texts.check(state.waiting.why)
     with working(app, double):
         app.start(double, id="again")
         until(ended(app, "again"))
@@ -419,7 +418,7 @@ def test_a_task_that_kills_its_holders_is_set_aside_visibly_and_can_be_resumed(a
     assert app.resume("killer", double).result == 8
 
 
-def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(app):
+def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(app, texts):
     @agent(name="mailer")
     def before(task, to: str):
         return to
@@ -434,7 +433,8 @@ def test_an_agent_that_no_longer_takes_what_a_task_was_given_has_it_set_aside(ap
         app.start(after, {"to": "ana", "subject": "hi"}, id="new")
         until(ended(app, "new"))
     waiting = app.get("old").waiting
-    assert waiting.kind == "quarantined" and "no longer takes what task 'old' was started with" in waiting.why
+    assert waiting.kind == "quarantined"
+    texts.check(waiting.why)
     assert app.resume("old", before).result == "ana"
 
 
@@ -484,27 +484,27 @@ def test_living_workers_are_known_by_what_they_serve(app):
     assert app.workers() == []
 
 
-def test_a_worker_that_nothing_could_come_of_is_refused(app):
-    for wrong, told in (
-        (lambda: app.worker([]), "a worker without agents"),
-        (lambda: app.worker(), "a worker without agents"),
-        (lambda: app.worker(double), "is one agent"),
-        (lambda: app.worker(["double"]), "'double' is not an agent"),
-        (lambda: app.worker([double], concurrency=0), "concurrency=0 lets nothing happen"),
-        (lambda: app.worker([double], max_deaths=0), "max_deaths=0 lets nothing happen"),
-        (lambda: app.worker([double], queues="mail"), "queues='mail' is text"),
-        (lambda: app.worker([double], queues=[]), "a worker without queues"),
-        (lambda: app.worker([double], namespaces=[]), "namespaces=[] is not a list of names"),
-        (lambda: app.worker([double], namespaces="acme"), "namespaces='acme' is not a list of names"),
+def test_a_worker_that_nothing_could_come_of_is_refused(app, texts):
+    for wrong in (
+        lambda: app.worker([]),
+        lambda: app.worker(),
+        lambda: app.worker(double),
+        lambda: app.worker(["double"]),
+        lambda: app.worker([double], concurrency=0),
+        lambda: app.worker([double], max_deaths=0),
+        lambda: app.worker([double], queues="mail"),
+        lambda: app.worker([double], queues=[]),
+        lambda: app.worker([double], namespaces=[]),
+        lambda: app.worker([double], namespaces="acme"),
     ):
-        with pytest.raises(InvalidValue, match=re.escape(told)):
+        with texts.raises(InvalidValue):
             wrong()
     assert app.list() == []
 
 
-def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url):
+def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url, texts):
     with holdfast.open(url, queues=[Queue("mail")]) as app:
-        with pytest.raises(InvalidValue, match="there is no queue 'mial'") as wrong:
+        with texts.raises(InvalidValue) as wrong:
             app.worker([double], queues=["mial"])
         assert "did you mean 'mail'" in wrong.value.hint
 
@@ -512,7 +512,7 @@ def test_a_worker_of_declared_queues_refuses_a_name_it_does_not_know(url):
 # Tenants
 
 
-def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path):
+def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path, texts):
     if url == "memory:":
         pytest.skip("a store in memory is seen by one app alone")
     with holdfast.open(url) as whole:
@@ -526,7 +526,7 @@ def test_one_worker_works_for_some_tenants_or_for_all_of_them(url, tmp_path):
         with working(whole, double, namespaces="*"):
             until(ended(at["core"], "t"))
         for one in at.values():
-            with pytest.raises(InvalidValue, match="works for that one alone"):
+            with texts.raises(InvalidValue):
                 one.worker([double], namespaces="*")
             one.close()
 

@@ -200,7 +200,7 @@ def test_an_agent_that_raises_what_ends_a_process_ends_nothing_but_its_task(tmp_
         until(ended(app, "after"), 5)
         worker._loop.call_soon_threadsafe(go.set)
         until(ended(app, "beside"), 5)
-        assert app.get("bad").waiting.why == f"working on it raised {type(error).__name__}: {error}"
+        assert f"{type(error).__name__}: {error}" in app.get("bad").waiting.why
         assert app.get("beside").result == 7
         claims = [one for one in app.events("bad") if isinstance(one.event, ev.TaskClaimed)]
         assert len(claims) <= 2, "it is not tried again and again"

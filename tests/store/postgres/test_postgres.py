@@ -321,12 +321,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_user_code_may_not_end_the_transaction_or_leave_a_setting(store, statement):
+def test_user_code_may_not_end_the_transaction_or_leave_a_setting(store, statement, texts):
     begin(store)
 
     def work(db):
         db.execute("insert into ledger values (1, 'x')")
-        with pytest.raises(holdfast.StoreError, match="a transaction tool may not"):
+        with texts.raises(holdfast.StoreError):
             db.execute(statement)
         raise SampleCrash
 
@@ -349,9 +349,9 @@ def test_user_code_may_not_end_the_transaction_or_leave_a_setting(store, stateme
         "with gone as (delete from holdfast.blobs returning 1) select * from gone",
     ],
 )
-def test_user_code_that_changes_holdfasts_tables_is_rolled_back(store, raw, statement):
+def test_user_code_that_changes_holdfasts_tables_is_rolled_back(store, raw, statement, texts):
     begin(store)
-    with pytest.raises(holdfast.StoreError, match=r"may not change.*Holdfast's own"):
+    with texts.raises(holdfast.StoreError):
         transact(store, lambda db: db.execute(statement))
     assert len(store.read("t")) == 1 and store.check() == []
     assert transact(store, lambda db: db.execute("select * from holdfast.events, holdfast.tasks"))
@@ -364,7 +364,7 @@ def test_several_statements_in_one_are_refused_by_the_server(store):
     assert ledger(store) == []
 
 
-def test_an_error_that_user_code_swallows_spoils_the_transaction_unless_it_set_a_savepoint(store):
+def test_an_error_that_user_code_swallows_spoils_the_transaction_unless_it_set_a_savepoint(store, texts):
     begin(store)
 
     def careless(db):
@@ -381,7 +381,7 @@ def test_an_error_that_user_code_swallows_spoils_the_transaction_unless_it_set_a
         db.executemany("insert into ledger values (%s, %s)", [(2, "y"), (3, "z")])
         assert db.execute("select count(*) from ledger where text like '%'").fetchone() == (3,)
 
-    with pytest.raises(holdfast.StoreError, match=r"spoiled.*savepoint"):
+    with texts.raises(holdfast.StoreError):
         transact(store, careless)
     assert transact(store, careful)
     assert ledger(store) == [1, 2, 3]
@@ -437,20 +437,20 @@ def test_every_schema_is_a_store_of_its_own(postgres_url, schema):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        ("?pooled=session", "pooled='session'"),
-        ("?pooled=transaction", "needs direct="),
-        ("?connections=0", "connections='0'"),
-        ("?lock_seconds=soon", "lock_seconds='soon'"),
-        ("?schema=", "cannot be the name of a schema"),
-        ("?schema=pg_mine", "cannot be the name of a schema"),
-        ("?durability=maybe", "'maybe' is not a durability"),
-        ("?colour=red", "colour"),
+        "?pooled=session",
+        "?pooled=transaction",
+        "?connections=0",
+        "?lock_seconds=soon",
+        "?schema=",
+        "?schema=pg_mine",
+        "?durability=maybe",
+        "?colour=red",
     ],
 )
-def test_an_address_that_is_not_understood_is_refused(options, said):
-    with pytest.raises(holdfast.InvalidUrl, match=said):
+def test_an_address_that_is_not_understood_is_refused(options, texts):
+    with texts.raises(holdfast.InvalidUrl):
         holdfast.open("postgresql://user@127.0.0.1:1/x" + options)
 
 
@@ -459,41 +459,41 @@ def test_no_message_shows_a_password():
     assert "s3cret" not in address.shown
     with pytest.raises(holdfast.StoreUnreachable) as caught:
         holdfast.open("postgresql://ana:s3cret@127.0.0.1:1/x?connect_timeout=2")
-    assert "s3cret" not in str(caught.value) and "check host and port" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 # Errors
 
 
-def test_a_database_or_role_that_is_not_there_is_named(postgres_databases, postgres_url):
-    with pytest.raises(holdfast.StoreUnreachable, match=r'"nowhere" does not exist.*createdb'):
+def test_a_database_or_role_that_is_not_there_is_named(postgres_databases, postgres_url, texts):
+    with texts.raises(holdfast.StoreUnreachable):
         holdfast.open(postgres_databases._at("nowhere"))
-    with pytest.raises(holdfast.StoreUnreachable, match=r"createuser"):
+    with texts.raises(holdfast.StoreUnreachable):
         holdfast.open(postgres_url.replace("postgres@", "nobody_there@"))
 
 
-def test_a_wrong_password_says_so_at_once():
+def test_a_wrong_password_says_so_at_once(texts):
     found = binaries()
     if found is None:
         pytest.skip("there are no binaries of a server to start")
     server = Server(found, password="right")
     began = time.monotonic()
-    with pytest.raises(holdfast.StoreUnreachable, match=r"password authentication failed.*check the user"):
+    with texts.raises(holdfast.StoreUnreachable):
         holdfast.open(server.url().replace("postgres@", "postgres:wrong@"))
-    with pytest.raises(holdfast.StoreUnreachable, match=r"password.*check the user"):
+    with texts.raises(holdfast.StoreUnreachable):
         holdfast.open(server.url())
     assert time.monotonic() - began < 5
     holdfast.open(server.url().replace("postgres@", "postgres:right@")).close()
     server.stop()
 
 
-def test_a_role_without_rights_is_told_what_it_needs(postgres_databases):
+def test_a_role_without_rights_is_told_what_it_needs(postgres_databases, texts):
     url = postgres_databases.new(empty=True)
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("drop role if exists holdfast_guest")
         raw.execute("create role holdfast_guest login")
     guest = url.replace("postgres@", "holdfast_guest@")
-    with pytest.raises(holdfast.StoreReadOnly, match=r"permission denied.*create schema holdfast authorization"):
+    with texts.raises(holdfast.StoreReadOnly):
         holdfast.open(guest)
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("create schema holdfast authorization holdfast_guest")
@@ -503,16 +503,16 @@ def test_a_role_without_rights_is_told_what_it_needs(postgres_databases):
     postgres_databases._execute("drop role holdfast_guest")
 
 
-def test_a_schema_that_is_too_new_foreign_or_changed_is_refused(postgres_url, raw):
+def test_a_schema_that_is_too_new_foreign_or_changed_is_refused(postgres_url, raw, texts):
     raw.execute("insert into migrations values (99, 'later', 'x', 0)")
-    with pytest.raises(holdfast.StoreTooNew, match=r"version 99.*upgrade holdfast"):
+    with texts.raises(holdfast.StoreTooNew):
         holdfast.open(postgres_url)
     raw.execute("delete from migrations where version = 99")
     raw.execute("update migrations set checksum = 'x' where version = 1")
-    with pytest.raises(holdfast.StoreError, match="was another one"):
+    with texts.raises(holdfast.StoreError):
         holdfast.open(postgres_url)
     raw.execute("create schema theirs; create table theirs.events (x int)")
-    with pytest.raises(holdfast.NotAStore, match="another program"):
+    with texts.raises(holdfast.NotAStore):
         holdfast.open(postgres_url + "?schema=theirs")
 
 
@@ -525,16 +525,16 @@ def test_a_schema_from_before_mock_tasks_learns_of_them_and_keeps_its_tasks(post
         assert {one.id: one.mock for one in app.list()} == {"t": False, "m": True}
 
 
-def test_a_pool_without_a_free_connection_and_a_lock_that_is_held_are_busy(postgres_url, raw):
+def test_a_pool_without_a_free_connection_and_a_lock_that_is_held_are_busy(postgres_url, raw, texts):
     store = PostgresStore(postgres_url + "?connections=1&wait_seconds=0.1&lock_seconds=0.1&statement_seconds=0.5")
     store.append([group(created("t"))])
     head = head_of(store, "t")
-    with store._links.link(), pytest.raises(holdfast.StoreBusy, match=r"all 1 connections.*\?connections="):
+    with store._links.link(), texts.raises(holdfast.StoreBusy):
         store.append([group(created("u"))])
     with raw.transaction():
         raw.execute("select from logs for update")
         for write in (Write("t", draft(note("x")), head), Write("t", draft(note("x")))):
-            with pytest.raises(holdfast.StoreBusy, match=r"lock timeout.*nothing was written"):
+            with texts.raises(holdfast.StoreBusy):
                 store.append([group(write)])
         with pytest.raises(holdfast.StoreBusy):
             store.append_event("t", head, draft(note("x"))[0])
@@ -546,16 +546,16 @@ def test_a_pool_without_a_free_connection_and_a_lock_that_is_held_are_busy(postg
     store.close()
 
 
-def test_text_that_postgresql_cannot_keep_is_refused_and_nothing_written(postgres_url):
+def test_text_that_postgresql_cannot_keep_is_refused_and_nothing_written(postgres_url, texts):
     with holdfast.open(postgres_url) as app:
         app.start("a", id="t")
-        with pytest.raises(holdfast.InvalidValue, match=r"cannot keep.*character 0"):
+        with texts.raises(holdfast.InvalidValue):
             app.append("t", ev.StageSet(stage="a\0b"))
         assert app.get("t").seq == 1
         assert app.append("t", ev.LogWritten(text="a\0b")), "the body of an event may hold anything"
 
 
-def test_a_database_that_refuses_an_event_for_a_reason_of_its_own_is_named(postgres_url, raw):
+def test_a_database_that_refuses_an_event_for_a_reason_of_its_own_is_named(postgres_url, raw, texts):
     raw.execute("create function odd() returns trigger language plpgsql as $$ begin raise exception 'odd'; end $$")
     when = "when (new.kind = 'step_completed')"
     raw.execute(f"create trigger odd before insert on events for each row {when} execute function odd()")
@@ -564,12 +564,12 @@ def test_a_database_that_refuses_an_event_for_a_reason_of_its_own_is_named(postg
     def worker(task):
         return task.step(lambda: 1, name="one")
 
-    with holdfast.open(postgres_url) as app, pytest.raises(holdfast.LogCorrupt, match="odd"):
+    with holdfast.open(postgres_url) as app, texts.raises(holdfast.LogCorrupt):
         app.run(worker, id="t")
 
 
-def test_a_backup_is_left_to_the_tools_of_the_server(store, tmp_path):
-    with pytest.raises(holdfast.StoreError, match="pg_dump"):
+def test_a_backup_is_left_to_the_tools_of_the_server(store, tmp_path, texts):
+    with texts.raises(holdfast.StoreError):
         store.backup(str(tmp_path / "x"))
 
 

@@ -258,7 +258,7 @@ def test_after_a_server_was_killed_and_started_again_everything_acknowledged_is_
     sure.close()
 
 
-def test_while_the_server_is_away_writes_say_so_in_time_and_succeed_when_it_is_back(server):
+def test_while_the_server_is_away_writes_say_so_in_time_and_succeed_when_it_is_back(server, texts):
     store = PostgresStore(server.url() + "?wait_seconds=0.5&connect_timeout=2")
     store.append([group(created("t"))])
     head = head_of(store, "t")
@@ -266,7 +266,7 @@ def test_while_the_server_is_away_writes_say_so_in_time_and_succeed_when_it_is_b
     began = time.monotonic()
     with pytest.raises((holdfast.StoreUnreachable, holdfast.StorePoisoned)):
         store.append_event("t", head, draft(note("x"))[0])
-    with pytest.raises(holdfast.StoreUnreachable, match=r"no connection.*check host and port"):
+    with texts.raises(holdfast.StoreUnreachable):
         store.append([group(Write("t", draft(note("x"))))])
     with pytest.raises(holdfast.StoreUnreachable):
         store.read("t")

@@ -32,13 +32,13 @@ def altered(path, statement):
     connection.close()
 
 
-def test_what_is_there_is_seen_and_nothing_is_made_or_changed(path):
+def test_what_is_there_is_seen_and_nothing_is_made_or_changed(path, texts):
     there, before = beside(path), os.stat(path).st_mtime_ns
     with holdfast.open(path, read_only=True) as app:
         assert [row.id for row in app.list()] == ["t"]
         assert [record.kind for record in app.events("t")] == ["task_created"]
         assert app.verify().ok
-        with pytest.raises(StoreReadOnly, match="nothing was written"):
+        with texts.raises(StoreReadOnly):
             app.start("clerk", id="new")
     assert (beside(path), os.stat(path).st_mtime_ns) == (there, before)
 
@@ -54,13 +54,13 @@ def test_what_others_write_meanwhile_is_seen(path):
         assert {row.id for row in app.list()} == {"t", "new"}
 
 
-def test_a_look_during_which_others_begin_to_write_is_not_believed(path):
+def test_a_look_during_which_others_begin_to_write_is_not_believed(path, texts):
     with holdfast.open(path, read_only=True) as app:
         reading = app.store._reading()
         reading.__enter__()
         with holdfast.open(path) as writer:
             writer.start("clerk", id="new")
-            with pytest.raises(StoreBusy, match="look again"):
+            with texts.raises(StoreBusy):
                 reading.__exit__(None, None, None)
 
 
@@ -98,22 +98,22 @@ def test_where_holders_are_not_known_none_is_said_to_live(path):
     store.close()
 
 
-def test_files_of_another_version_are_refused_and_named(path):
+def test_files_of_another_version_are_refused_and_named(path, texts):
     altered(path, "pragma user_version = 99")
-    with pytest.raises(StoreTooNew, match="version 99"):
+    with texts.raises(StoreTooNew):
         holdfast.open(path, read_only=True)
     altered(path, "pragma user_version = 1")
-    with pytest.raises(StoreReadOnly, match="version 1 of"):
+    with texts.raises(StoreReadOnly):
         holdfast.open(path, read_only=True)
 
 
-def test_a_file_that_is_no_store_or_damaged_is_told_as_such(path):
+def test_a_file_that_is_no_store_or_damaged_is_told_as_such(path, texts):
     with open(path, "r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 2000)
-    with pytest.raises(LogCorrupt, match="damaged"):
+    with texts.raises(LogCorrupt):
         holdfast.open(path, read_only=True)
-    with pytest.raises(StoreReadOnly, match="neither be read"):
+    with texts.raises(StoreReadOnly):
         holdfast.open(f"{path}.missing", read_only=True)
 
 

@@ -108,7 +108,7 @@ def test_listing_uses_an_index_for_every_filter(path):
     raw.close()
 
 
-def test_a_blob_that_was_tampered_with_is_found(path):
+def test_a_blob_that_was_tampered_with_is_found(path, texts):
     with holdfast.open(path) as app:
         app.append("t", ev.StepCompleted(key="a#1", name="a", result=codec.pack("x" * 9000)))
     raw = apsw.Connection(str(path))
@@ -117,11 +117,11 @@ def test_a_blob_that_was_tampered_with_is_found(path):
     raw.close()
     with holdfast.open(path) as app:
         assert app.verify("t").problems[0].seq == 3
-        with pytest.raises(holdfast.ValueDamaged, match="content"):
+        with texts.raises(holdfast.ValueDamaged):
             _ = app.get("t").steps["a#1"].result
 
 
-def test_a_file_that_refuses_an_event_for_a_reason_of_its_own_is_named_and_nobody_tries_for_ever(tmp_path):
+def test_a_file_that_refuses_an_event_for_a_reason_of_its_own_is_named_and_nobody_tries_for_ever(tmp_path, texts):
     path = str(tmp_path / "a.db")
     holdfast.open(path).close()
     connection = apsw.Connection(path)
@@ -135,5 +135,5 @@ def test_a_file_that_refuses_an_event_for_a_reason_of_its_own_is_named_and_nobod
     def worker(task):
         return task.step(lambda: 1, name="one")
 
-    with holdfast.open(path) as app, pytest.raises(holdfast.LogCorrupt, match="odd"):
+    with holdfast.open(path) as app, texts.raises(holdfast.LogCorrupt):
         app.run(worker, id="t")

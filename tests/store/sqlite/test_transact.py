@@ -92,11 +92,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_it_may_not_touch_the_transaction_the_connection_or_holdfasts_tables(store, path, statement):
+def test_it_may_not_touch_the_transaction_the_connection_or_holdfasts_tables(store, path, statement, texts):
     before = contents(path)
 
     def work(db):
-        with pytest.raises(apsw.AuthError, match="a transaction tool may not"):
+        with texts.raises(apsw.AuthError):
             db.execute(statement)
         assert db.execute("select count(*) from ledger where id <> 9").fetchall() == [(0,)], "it goes on"
         raise SampleCrash
@@ -117,19 +117,11 @@ def test_it_may_not_do_either_what_sqlite_itself_refuses(store, tmp_path, statem
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_a_refusal_says_what_is_not_allowed(store):
-    said = {
-        "commit": "begin or end a transaction: it is committed together with the record of the call",
-        "Delete From Events": "change 'events': it is Holdfast's own",
-        "pragma synchronous = off": "use the pragma 'synchronous'",
-        "create temp table x (y)": "make anything temporary: it would outlive the transaction",
-    }
-
+def test_a_refusal_says_what_is_not_allowed(store, texts):
     def work(db):
-        for statement, why in said.items():
-            with pytest.raises(apsw.AuthError) as caught:
+        for statement in ("commit", "Delete From Events", "pragma synchronous = off", "create temp table x (y)"):
+            with texts.raises(apsw.AuthError):
                 db.execute(statement)
-            assert str(caught.value) == f"a transaction tool may not {why}"
 
     assert transact(store, work)
 
@@ -174,9 +166,9 @@ def test_a_trigger_of_the_users_cannot_reach_holdfasts_tables_either(store):
 
 
 @pytest.mark.parametrize("statement", ["update sqlite_sequence set seq = 0", "delete from sqlite_sequence"])
-def test_the_numbers_of_logs_are_not_given_twice(store, statement):
+def test_the_numbers_of_logs_are_not_given_twice(store, statement, texts):
     before = head_of(store, "t")
-    with pytest.raises(holdfast.StoreError, match="numbering"):
+    with texts.raises(holdfast.StoreError):
         transact(store, lambda db: db.execute(statement))
     assert store.head("t") == before
 
@@ -268,21 +260,21 @@ def test_an_error_that_user_code_handles_costs_nothing(store):
 
 
 @pytest.mark.parametrize("then", ["insert into ledger values (3, 'alone')", "savepoint a", "select 1"])
-def test_after_an_error_that_rolls_back_nothing_more_can_be_written(store, then):
+def test_after_an_error_that_rolls_back_nothing_more_can_be_written(store, then, texts):
     def work(db):
         db.execute("insert into ledger values (1, 'x')")
         with pytest.raises(apsw.ConstraintError):
             db.execute("insert or rollback into ledger values (1, 'x')")
-        with pytest.raises(holdfast.StoreError, match="rolled the transaction back"):
+        with texts.raises(holdfast.StoreError):
             db.execute(then)
 
-    with pytest.raises(holdfast.StoreError, match="rolled the transaction back"):
+    with texts.raises(holdfast.StoreError):
         transact(store, work)
     assert (len(store.read("t")), ledger(store)) == (1, [])
 
 
 @pytest.mark.parametrize("statement", ["insert into ledger (text) values (?)", "savepoint a", "select ?"])
-def test_a_transaction_that_is_lost_between_two_rows_stays_lost(store, statement):
+def test_a_transaction_that_is_lost_between_two_rows_stays_lost(store, statement, texts):
     def work(db):
         def rows():
             yield "x" * statement.count("?")
@@ -293,7 +285,7 @@ def test_a_transaction_that_is_lost_between_two_rows_stays_lost(store, statement
         with suppress(apsw.ConstraintError):
             db.executemany(statement, rows())
 
-    with pytest.raises(holdfast.StoreError, match="rolled the transaction back"):
+    with texts.raises(holdfast.StoreError):
         transact(store, work)
     assert (len(store.read("t")), ledger(store)) == (1, [])
 
@@ -434,7 +426,7 @@ def test_another_process_that_writes_waits_for_it(store, path):
     other.close()
 
 
-def test_its_connection_belongs_to_the_thread_it_was_given_to(store):
+def test_its_connection_belongs_to_the_thread_it_was_given_to(store, texts):
     refused = []
 
     def elsewhere(db):
@@ -449,7 +441,8 @@ def test_its_connection_belongs_to_the_thread_it_was_given_to(store):
         thread.join()
 
     assert transact(store, work)
-    assert refused == ["this connection belongs to another thread"]
+    assert len(refused) == 1
+    texts.check(refused[0])
     assert ledger(store) == []
 
 
@@ -480,7 +473,7 @@ def test_the_committer_gives_places_or_raises_what_kept_the_group_out(app, commi
     assert committer.commit(group(Write("t", draft(note("goes on")))))[0].first == 4
 
 
-def test_user_code_that_commits_inside_its_own_transaction_is_told_so(app, committer):
+def test_user_code_that_commits_inside_its_own_transaction_is_told_so(app, committer, texts):
     store, head = app.store, head_of(app.store, "t")
     verbs = [
         lambda: committer.commit(group(Write("t", draft(note("beside"))))),
@@ -493,7 +486,7 @@ def test_user_code_that_commits_inside_its_own_transaction_is_told_so(app, commi
 
     def misuse():
         for verb in verbs:
-            with pytest.raises(holdfast.InvalidEvent, match=r"inside a transaction tool.*before or after the call"):
+            with texts.raises(holdfast.InvalidEvent):
                 verb()
 
     assert committer.transact("t", head, entry(store, 1, then=misuse))[0].first == 2

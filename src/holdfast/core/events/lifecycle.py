@@ -97,11 +97,16 @@ class TaskReleased(Event, frozen=True):
 
 
 class TaskSuspended(Event, frozen=True):
-    """The task holds no memory until `wake_us`, or until an outside event wakes it. `note` tells people more."""
+    """The task holds no memory until `wake_us`, or until an outside event wakes it. `note` tells people more.
+
+    `looked` says that every branch had looked at the log as it was. Older versions could suspend a task whose answer
+    had come already.
+    """
 
     why: WaitKind
     wake_us: int | None = None
     note: str = ""
+    looked: bool = False
 
 
 class TaskCompleted(Event, frozen=True):

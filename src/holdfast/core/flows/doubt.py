@@ -28,6 +28,7 @@ from holdfast.core.state.shapes import Step
 def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) -> Subflow:
     """See to calls that nobody came back to: no task ends while one of them is open."""
     while True:
+        looked = surroundings.state.seq
         known = next((step for step in surroundings.state.steps.values() if step.unsettled), None)
         if known is None:
             return
@@ -39,11 +40,14 @@ def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) 
         elif known.status == "running":
             yield from _doubted(surroundings, known, "announced, and not come back to", None)
         else:
-            yield Park("doubt")
+            yield Park("doubt", looked)
 
 
 def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Subflow:
     """A call that was announced and has no outcome: ask the destination, else follow the policy, else ask a person."""
+    looked = surroundings.state.seq
+    if surroundings.state.steps.get(known.key) is not known:
+        return  # another branch folded in what became of it: look again
     if known.first_seq <= surroundings.state.forked_at and (yield from _settled_by_parent(known)):
         return
     if known.status == "running" and surroundings.state.mock:
@@ -65,7 +69,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
             return
         if isinstance(answer, Unfit):  # it did happen, so it is not repeated, whatever the policy: a person must look
             if (yield Append((ev.StepDoubted(key=known.key, why=answer.why),), decided=True)):
-                yield Park("doubt")
+                yield Park("doubt", surroundings.state.seq)
             return
     policy = request.on_doubt if known.raised is None else request.on_raise
     if policy == "retry" and (known.raised is None or known.attempts < max(request.retry.attempts, 2)):
@@ -74,7 +78,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
     elif policy in ("fail", "retry"):
         yield from _give_up(known, request)
     else:
-        yield Park("doubt")
+        yield Park("doubt", looked)
 
 
 def _doubted(surroundings: Surroundings, known: Step, why: str, request: StepRequest | None) -> Subflow:
@@ -161,7 +165,7 @@ def _settled_by_parent(known: Step) -> Subflow:
     theirs: Step | None = yield Recall(known.key)
     if theirs is None or not theirs.done:
         return False
-    if theirs.failure is not None:
+    if theirs.status == "failed" and theirs.failure is not None:
         failed = ev.StepFailed(key=known.key, name=known.name, failure=theirs.failure, attempts=theirs.attempts)
         yield Append((failed,), decided=True)
     else:

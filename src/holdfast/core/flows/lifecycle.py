@@ -152,9 +152,10 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
 def _begin_undo(work: Work, failure: Failure | None) -> Subflow:
     """Begin to undo when every call has its outcome: one that may have happened is asked about first."""
     while not work.state.undoing:
+        looked = work.state.seq
         yield from settle_all(work, work.called)
         if _unsure_to_undo(work.state):
-            yield Park("doubt")
+            yield Park("doubt", looked)
         else:
             yield Append((ev.UndoStarted(failure=failure),), decided=True)
 

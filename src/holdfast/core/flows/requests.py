@@ -106,9 +106,14 @@ class Sleep(Struct, frozen=True, gc=False):
 
 
 class Park(Struct, frozen=True, gc=False):
-    """Nothing can be done until something comes from outside, or until a time. The task suspends, unless it came."""
+    """Nothing can be done until something comes from outside, or until a time. The task suspends, unless it came.
+
+    `looked` is the seq of the state that was looked at. If the log has moved since, the flow looks again: the answer
+    may have been folded in with the record of another branch.
+    """
 
     why: ev.WaitKind
+    looked: int
     wake_us: int | None = None
     note: str = ""
     """What people are told besides."""
@@ -296,7 +301,13 @@ class Branch:
         number = self._used.get(name, 0) + 1
         if number == 1 and not self.is_old:
             names.step_name(name)
+        key = self.next_key(name)
         self._used[name] = number
+        return key
+
+    def next_key(self, name: str) -> str:
+        """Return the key that the next step of that name will have."""
+        number = self._used.get(name, 0) + 1
         return f"{self.path}/{name}#{number}" if self.path else f"{name}#{number}"
 
     def child(self, name: str = "", seen: int | None = None, own: Any = None) -> Branch:

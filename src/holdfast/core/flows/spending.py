@@ -14,6 +14,7 @@ def within_budget(surroundings: Surroundings, key: str, request: StepRequest | N
     what = "turn" if request is None else "call" if request.tool else "step"
     estimate = None if request is None else request.estimate
     while (surroundings.state.budget is not None or surroundings.state.payers) and not surroundings.state.undoing:
+        looked = surroundings.state.seq
         now_us: int = yield Now()
         paying = [
             surroundings.state,
@@ -34,7 +35,7 @@ def within_budget(surroundings: Surroundings, key: str, request: StepRequest | N
             return
         if not over.ask:
             raise BudgetExceeded(over.task, over.limit, over.used, over.of, over.ahead)
-        yield Park("budget", surroundings.state.summary.deadline_us)
+        yield Park("budget", looked, surroundings.state.summary.deadline_us)
 
 
 def _refuse_unpriced(surroundings: Surroundings, estimate: Usage | None, in_money: list[State]) -> None:

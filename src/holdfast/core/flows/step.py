@@ -153,7 +153,7 @@ def _after_one_like_it(surroundings: Surroundings, key: str, request: StepReques
 
 def _doubted_again(known: Step, request: StepRequest) -> Subflow:
     """Whether a call was settled with a result that its tool can't have: then it is in doubt again."""
-    wrong: str = "" if known.failure is not None else (yield CheckResult(known.result, request))
+    wrong: str = "" if known.status == "failed" else (yield CheckResult(known.result, request))
     if not wrong:
         return False
     why = f"it was settled as happened, but {wrong}"
@@ -356,16 +356,17 @@ def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, An
         source = f"{owned.take.log}/{owned.take.step}"
         yield Append(_again(same["key"], owned.step, request, source), decided=True)
     else:
-        yield from _wait_for_owner(request.unique)
+        yield from _wait_for_owner(surroundings, request.unique)
     return False
 
 
-def _wait_for_owner(unique: str) -> Subflow:
+def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
     """The other call is under way, or in doubt. Look again soon, then less often; then the task waits for it."""
     begun_us: int = yield Now()
     now_us, pause_us = begun_us, limits.UNIQUE_POLL_US
     while True:
         yield from until(now_us + pause_us)
+        looked = surroundings.state.seq
         owned: KeyOwner | None = yield FindOwner(unique)
         if owned is None or owned.step is None or not owned.step.open:
             return
@@ -373,7 +374,7 @@ def _wait_for_owner(unique: str) -> Subflow:
         if owned.step.status == "doubt" or now_us - begun_us > limits.UNIQUE_WAIT_US:
             doing = "in doubt" if owned.step.status == "doubt" else "under way"
             note = f"call {owned.take.step!r} of task {owned.take.log!r}, which has the key {unique!r}, is {doing}"
-            yield Park("doubt", now_us + limits.UNIQUE_WAIT_US, note)
+            yield Park("doubt", looked, now_us + limits.UNIQUE_WAIT_US, note)
             return
         pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 
@@ -422,7 +423,8 @@ def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Ev
         "source": source,
     }
     same |= {"input": request.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
-    if known.failure is not None:
+    if known.status == "failed":
+        assert known.failure is not None
         return (ev.StepFailed(**same, failure=known.failure, maybe_done=known.maybe_done),)
     return (ev.StepCompleted(**same, result=known.result),)
 
@@ -452,6 +454,7 @@ def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
 
 def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """Whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
+    looked = surroundings.state.seq
     bound = _bound(surroundings.state, key, request)
     known = surroundings.state.approvals.get(key)
     now_us: int = yield Now()
@@ -468,7 +471,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
             yield Append((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
             return False
         if known.status == "asked":
-            yield from person_answers(surroundings, key, known.wake_us, now_us)
+            yield from person_answers(surroundings, key, known.wake_us, now_us, looked)
             return False
     wake_us = None if request.approval_seconds is None else now_us + int(request.approval_seconds * 1_000_000)
     asked: dict[str, Any] = {
@@ -489,14 +492,14 @@ def _bound(state: State, key: str, request: StepRequest) -> str:
     return call if request.secret_print is None or is_old else f"{call}:{request.secret_print()}"
 
 
-def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int) -> Subflow:
-    """Wait for a person's consent; silence until the time is up is a no."""
+def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int, looked: int) -> Subflow:
+    """Wait for a person's approval; silence until the time is up is a no."""
     if wake_us is not None and now_us >= wake_us:
         late = ev.ApprovalRefused(key=key, why="nobody answered in time", expired=True)
         yield Append((late,), decided=True)
     else:
         yield from may_begin(surroundings, None, key)
-        yield Park("person", earliest(wake_us, surroundings.state.summary.deadline_us))
+        yield Park("person", looked, earliest(wake_us, surroundings.state.summary.deadline_us))
 
 
 # What all flows share

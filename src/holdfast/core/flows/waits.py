@@ -13,6 +13,7 @@ from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChi
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import after_others, earliest, may_begin, person_answers, recorded_result
 from holdfast.core.state.fold import address
+from holdfast.core.state.shapes import Wait
 
 
 def wait(
@@ -21,6 +22,7 @@ def wait(
     """Wait for a person, a signal or a time; what ended the wait is its result."""
     key = branch.key(name)
     while True:
+        looked = surroundings.state.seq
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None and known.done:
             return recorded_result(surroundings.state, branch, known)
@@ -32,13 +34,13 @@ def wait(
             asked = UNSET if prompt is None else prompt
             yield Append((ev.WaitStarted(key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us),), decided=True)
         else:
-            yield from _end_or_park(surroundings, key, waiting.name, kind, waiting.wake_us, now_us)
+            yield from _end_or_park(surroundings, waiting, now_us, looked)
 
 
-def _end_or_park(
-    surroundings: Surroundings, key: str, name: str, kind: ev.WaitKind, wake_us: int | None, now_us: int
-) -> Subflow:
-    signal = next((one for one in surroundings.state.signals if kind == "signal" and one.name == name), None)
+def _end_or_park(surroundings: Surroundings, waiting: Wait, now_us: int, looked: int) -> Subflow:
+    key, kind, wake_us = waiting.key, waiting.kind, waiting.wake_us
+    named = (one for one in surroundings.state.signals if one.name == waiting.name)
+    signal = next(named, None) if kind == "signal" else None
     if signal is not None:
         ended = ev.WaitEnded(key=key, value=signal.value, by=signal.by, signal=signal.seq)
         yield Append((ended,), decided=True)
@@ -47,7 +49,7 @@ def _end_or_park(
     elif kind == "timer" and wake_us is not None:
         yield Sleep(earliest(wake_us, surroundings.state.summary.deadline_us) or wake_us)
     else:
-        yield Park(kind, earliest(wake_us, surroundings.state.summary.deadline_us))
+        yield Park(kind, looked, earliest(wake_us, surroundings.state.summary.deadline_us))
 
 
 def approve(surroundings: Surroundings, branch: Branch, name: str, prompt: Raw, seconds: float | None) -> Flow:
@@ -58,6 +60,7 @@ def approve(surroundings: Surroundings, branch: Branch, name: str, prompt: Raw, 
         if known is not None and known.done:
             return recorded_result(surroundings.state, branch, known)
         yield from may_begin(surroundings, branch, key)
+        looked = surroundings.state.seq
         now_us: int = yield Now()
         asked = surroundings.state.approvals.get(key)
         if asked is None:
@@ -65,7 +68,7 @@ def approve(surroundings: Surroundings, branch: Branch, name: str, prompt: Raw, 
             request = ev.ApprovalAsked(key=key, name=name, prompt=prompt, wake_us=wake_us)
             yield Append((request,), decided=True)
         else:
-            yield from person_answers(surroundings, key, asked.wake_us, now_us)
+            yield from person_answers(surroundings, key, asked.wake_us, now_us, looked)
 
 
 def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, input: Fields) -> Flow:
@@ -88,8 +91,9 @@ def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, inp
             yield Append((ev.WaitStarted(key=key, wait="child", name=id),), decided=True)
             continue
         yield RunChild(id, agent, input, key)
+        looked = surroundings.state.seq
         if key in surroundings.state.waits:
-            yield Park("child", surroundings.state.summary.deadline_us)
+            yield Park("child", looked, surroundings.state.summary.deadline_us)
 
 
 def checkpoint(surroundings: Surroundings, branch: Branch, label: str) -> Flow:

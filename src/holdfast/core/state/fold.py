@@ -15,7 +15,7 @@ from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
 from holdfast.core.state.fold_knowledge import with_actor
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
-from holdfast.core.state.summary import SUMMARISED, first_summary, forked_summary, summarise
+from holdfast.core.state.summary import ANSWERING, SUMMARISED, first_summary, forked_summary, summarise
 
 POLICY = "policy"
 """Who settles a call that the tool's own policy has made again."""
@@ -41,6 +41,8 @@ def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) ->
         if cls in SUMMARISED:
             if cls in budget.HOLDING:
                 budget.hold(state, event, at_us)
+            if cls in ANSWERING:
+                state.answered_seq = seq
             state.summary = summarise(state.summary, log, event, at_us)
         if event.branch:
             identity = identity_of(event.branch, event)
@@ -277,7 +279,7 @@ def _step_settled(state: State, event: ev.StepSettled, seq: int, at_us: int) -> 
     if event.happened:
         result = codec.JSON_NULL if event.result is UNSET else event.result
         done: dict[str, Any] = {"last_seq": seq, "ended_us": at_us, "result": result, "settled": True}
-        done |= {"failure": None, "maybe_done": False}
+        done["maybe_done"] = False
         state.steps[event.key] = replace(settled, status="completed", **done)
         state.steps_done += 1
         state.calls_done += 1
@@ -344,7 +346,7 @@ def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> 
 
 
 def _task_suspended(state: State, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
-    state.wait_note = event.note
+    state.wait_note, state.looked = event.note, event.looked
 
 
 def _count_deaths(state: State, holder: str) -> None:

@@ -74,6 +74,15 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
     return back
 
 
+def is_answered(state: State) -> bool:
+    """Whether a suspended task may have its answer already: it came before the task was suspended.
+
+    The present version looks before it suspends a task. Tasks that an older one suspended wake by this rule.
+    """
+    waits = state.summary.status == "waiting" and state.summary.waiting not in ("diverged", "quarantined")
+    return waits and not state.looked and state.answered_seq > state.claimed_seq
+
+
 def refuse_undone(now: State, what: str, hint: str = "start it anew under another id") -> None:
     """Refuse to build on results that were undone since."""
     if now.undoing:
@@ -260,6 +269,11 @@ def _held(state: State, event: Event) -> None:
     _refuse(state.summary.status != "running", f"{_name(event)} needs a claim, and the task is {state.summary.status}")
 
 
+def _released(state: State, event: Event) -> None:
+    if not is_answered(state):
+        _held(state, event)
+
+
 def _ending(state: State, event: Event) -> None:
     held_open = [step.key for step in state.steps.values() if step.unsettled]
     _refuse(
@@ -388,7 +402,7 @@ _RULES: dict[type[Event], Callable[[State, Any], None]] = {
     ev.ApprovalRefused: _approval_answered,
     ev.CompensationAdded: _has_name("name", "compensation's name"),
     ev.UndoStarted: _undo_started,
-    ev.TaskReleased: _held,
+    ev.TaskReleased: _released,
     ev.TaskSuspended: _held,
     ev.TaskCompleted: _ending,
     ev.TaskFailed: _ending,

@@ -265,6 +265,8 @@ class State(Struct, omit_defaults=True, kw_only=True):
     maybe_done: dict[str, Step] = {}
     key_space: str = ""
     claimed_seq: int = 0
+    answered_seq: int = 0
+    looked: bool = False
     actors: tuple[str, ...] = ()
     """Who started, forked or patched the task through MCP: none of them may approve its calls."""
 

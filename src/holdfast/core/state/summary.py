@@ -93,6 +93,14 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
 ROLLED_BACK = ("stage",)
 """Columns that a rollback takes back to what they were; the others stay as they are."""
 
+ANSWERING = frozenset[type[Event]](
+    (
+        *(ev.SignalReceived, ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.ApprovalGiven, ev.ApprovalRefused),
+        ev.BudgetRaised,
+    )
+)
+"""Events that may be what a task waits for."""
+
 _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 SUMMARISED = frozenset[type[Event]](
     (

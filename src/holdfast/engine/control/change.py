@@ -25,6 +25,8 @@ def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None) -> Log
     log = logs.load(id)
     for _ in range(limits.MAX_APPEND_TRIES):
         events = decide(log.state)
+        if not events:
+            return log
         log.check(events)
         try:
             parent = log.state.summary.parent if isinstance(events[-1], ev.TaskCancelled) else None

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Group
-from holdfast.core.errors import Conflict, InvalidValue
+from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskCollected, TaskNotFound
 from holdfast.core.events import Event, Limits
-from holdfast.core.state import budget
+from holdfast.core.state import budget, rules
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide, change, child_ended
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.store.protocol import Query
 
 
 def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
@@ -75,6 +76,33 @@ def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
         return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
 
     return decide
+
+
+def wake_answered(logs: Logs) -> int:
+    """Wake tasks that an older version suspended although their answer had come; how many there were."""
+    after: str | None = None
+    woken = 0
+    for _ in range(limits.WAKE_PAGES):
+        page = logs.store.list(Query(status="waiting", after=after, limit=limits.PAGE_SIZE))
+        for row in page:
+            with contextlib.suppress(TaskNotFound, TaskCollected, Diverged):
+                woken += _wake(logs, row.id)
+        if len(page) < limits.PAGE_SIZE:
+            break
+        after = page[-1].id
+    return woken
+
+
+def _wake(logs: Logs, id: str) -> bool:
+    if not rules.is_answered(logs.load(id).state):
+        return False
+
+    def decide(state: State) -> Sequence[Event]:
+        answered = rules.is_answered(state)
+        return (ev.TaskReleased(why="its answer came before it was suspended"),) if answered else ()
+
+    change(logs, id, decide)
+    return True
 
 
 def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:

@@ -62,7 +62,7 @@ class CallOutcomes:
         return {name: self._value(raw) for name, raw in step.input.items()}
 
     def _told(self, step: Step) -> str:
-        if step.failure is not None:
+        if step.status == "failed" and step.failure is not None:
             return f"error: {step.failure.type}: {step.failure.message}"
         value = self._value(step.result)
         return value if isinstance(value, str) else codec.text(value)

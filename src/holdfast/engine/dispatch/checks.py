@@ -75,7 +75,7 @@ def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
     summary = log.state.summary
     if log.state.ended:
         return False
-    if summary.status != "waiting":
+    if summary.status != "waiting" or rules.is_answered(log.state):
         return True
     if summary.waiting == "child":
         children = [wait.name for wait in log.state.waits.values() if wait.kind == "child"]

@@ -14,7 +14,7 @@ from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.logs.loop_commits import LoopCommits
-from holdfast.engine.verbs.task import AsyncTask
+from holdfast.engine.verbs.async_task import AsyncTask
 from holdfast.failpoints import failpoint
 
 

@@ -139,7 +139,7 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     now_us = execution.logs.clock.now_us()
     if asked.until_us - now_us > execution.hold * 1_000_000:
-        _park(Park(asked.why, asked.until_us, asked.note), execution)
+        _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note), execution)
         return
     while (left := (asked.until_us - execution.logs.clock.now_us()) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
@@ -148,13 +148,14 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
 
 
 def _park(asked: Park, execution: Execution) -> None:
-    """Suspend the task, unless what it waits for has come meanwhile."""
+    """Suspend the task, unless the log has moved since the flow looked: what it waits for may have come."""
     if threading.get_ident() != execution.thread:
         raise Parked(asked)
     execution.idle()  # a step of another thread is not cut off
-    if execution.record(
-        Append((ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us, note=asked.note),), decided=True)
-    ):
+    if execution.state.seq != asked.looked:
+        return
+    suspended = ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us, note=asked.note, looked=True)
+    if execution.record(Append((suspended,), decided=True)):
         execution.suspended = True
         raise Suspended(f"task {execution.log.name!r} waits for {asked.why}; app.get(…).waiting.on says on what")
 
@@ -177,15 +178,22 @@ def drive_in_thread(flow: Subflow, execution: Execution) -> Any:
 
 
 def suspend_for_threads(execution: Execution) -> None:
-    """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay."""
+    """Suspend the task if one of its threads had to wait: it is gone, and comes back with the next replay.
+
+    If the log has moved since that thread looked, the task comes back at once: its answer may be there.
+    """
     if not execution.thread_waits:
         return
-    execution.idle()  # others may come to a wait meanwhile
-    why = foremost([one.why for one in execution.thread_waits])
-    note = next((one.note for one in execution.thread_waits if one.why == why and one.note), "")
-    _park(Park(why, earliest(*(one.wake_us for one in execution.thread_waits)), note), execution)
-    while True:  # what one of them waits for may have come: look soon
-        _park(Park(why, execution.logs.clock.now_us()), execution)
+    while True:
+        execution.idle()  # others may come to a wait meanwhile
+        looked = execution.state.seq
+        waits = execution.thread_waits
+        why = foremost([one.why for one in waits])
+        note = next((one.note for one in waits if one.why == why and one.note), "")
+        wake_us = earliest(*(one.wake_us for one in waits))
+        if any(one.looked != looked for one in waits):
+            wake_us = execution.logs.clock.now_us()
+        _park(Park(why, looked, wake_us, note), execution)
 
 
 def _body(asked: RunBody, execution: Execution) -> Any:

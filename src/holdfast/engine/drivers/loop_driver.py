@@ -176,7 +176,7 @@ async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:
     left = (asked.until_us - execution.logs.clock.now_us()) / 1_000_000
     if left > execution.hold:
-        await execution.park(asked.why, asked.until_us, asked.note)
+        await execution.park(Park(asked.why, execution.state.seq, asked.until_us, asked.note))
     elif left > 0:
         await asyncio.sleep(min(left, limits.POLL_SECONDS))
         await execution.refresh_async()
@@ -197,7 +197,7 @@ _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Recall: lambda asked, execution: asyncio.to_thread(invocation.recalled, asked.key, execution),
     FindOwner: lambda asked, execution: asyncio.to_thread(invocation.owner, asked.unique, execution),
     Sleep: _sleep_async,
-    Park: lambda asked, execution: execution.park(asked.why, asked.wake_us, asked.note),
+    Park: lambda asked, execution: execution.park(asked),
     RunChild: _child_async,
     RunBody: lambda asked, execution: execution.body_async(),
     AwaitIdle: lambda asked, execution: execution.idle_async(),

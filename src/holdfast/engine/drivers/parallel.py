@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw, Struct
 
+from holdfast.core import limits
 from holdfast.core.errors import StoreError
 from holdfast.core.events import WaitKind
 from holdfast.core.flows import step
@@ -87,26 +89,46 @@ def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> lis
     """Drive pieces in threads, some at a time. If one must wait, the task does, when all others have ended or wait."""
     while left := [piece for piece in pieces if not piece.done]:
         _in_threads(execution, left, limit)
+        looked = execution.state.seq
         waits = [piece.parked for piece in left if piece.parked is not None]
-        if waits:
+        if waits and all(wait.looked == looked for wait in waits):
             kinds: list[WaitKind] = [wait.why for wait in waits]
+            why = foremost(kinds)
             wake_us = min((wait.wake_us for wait in waits if wait.wake_us is not None), default=None)
-            ANSWERS[Park](Park(foremost(kinds), wake_us), execution)
+            note = next((wait.note for wait in waits if wait.why == why and wait.note), "")
+            ANSWERS[Park](Park(why, looked, wake_us, note), execution)
     return [piece.outcome for piece in pieces]
 
 
 def _in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> None:
+    """Drive each piece until it ends or waits. While others work, one that waits is told when the log moves."""
     queue = list(reversed(pieces))
+    working: set[Piece] = set()
     guard = threading.Lock()
+
+    def take() -> Piece | None:
+        with guard:
+            parked = (one for one in pieces if one.parked is not None and one.parked.looked != execution.state.seq)
+            piece = queue.pop() if queue else next(parked, None)
+            if piece is not None:
+                piece.parked = None
+                working.add(piece)
+            return piece
 
     def serve() -> None:
         with execution.in_thread():
             while True:
-                with guard:
-                    piece = queue.pop() if queue else None
-                if piece is None:
+                piece = take()
+                if piece is not None:
+                    try:
+                        piece.go_on(execution)
+                    finally:
+                        working.discard(piece)
+                elif working and any(one.parked is not None for one in pieces):
+                    time.sleep(limits.FOLLOW_SECONDS)
+                    execution.refresh()
+                else:
                     return
-                piece.go_on(execution)
 
     calls = [THREADS.start(ThreadCall(serve)) for _ in range(min(limit, len(pieces)))]
     for call in calls:

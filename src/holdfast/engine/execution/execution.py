@@ -346,6 +346,7 @@ class Execution:
             raise
 
     def _follow(self, rows: list[Stored]) -> None:
+        """Fold in what others have written."""
         self.log.follow(rows, self.log.name)
         over = late_results.lost_to(self.state, rows)
         if over is not None:

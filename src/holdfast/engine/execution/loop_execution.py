@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import Group, Stored
-from holdfast.core.errors import LeaseLost, NestedStep, Suspended, UnnamedThread
-from holdfast.core.flows.requests import Append, Branch
+from holdfast.core.errors import LeaseLost, NestedStep, StoreError, Suspended, UnnamedThread
+from holdfast.core.flows.requests import Append, Branch, Park
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import current_call, in_body
@@ -35,11 +35,34 @@ from holdfast.engine.system.exits import Exited, caught
 # on under another, so that one is no branch: it stands in for the one that waits, which does nothing meanwhile.
 
 
+GONE = -1
+"""What a branch has looked at that never looks again."""
+
+
+class ParkedBranch(NamedTuple):
+    """A branch that waits: for what, and in which asyncio task."""
+
+    asked: Park
+    owner: object
+
+
 class LoopExecution(Execution):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
-        *("_closing", "_idle", "_looking", "_loop", "_over", "_parked", "_root", "_settling", "_tasks", "invocations"),
+        *(
+            "_closing",
+            "_idle",
+            "_listening",
+            "_looking",
+            "_loop",
+            "_over",
+            "_parked",
+            "_root",
+            "_settling",
+            "_tasks",
+            "invocations",
+        ),
         *("active", "branched", "drive", "drive_all", "future", "start_body", "started", "time", "unawaited"),
         *("_began_at", "_call_waiters", "_made_deliveries", "task"),
     )
@@ -67,7 +90,8 @@ class LoopExecution(Execution):
         self.drive_all: Any = None
         self._looking: asyncio.TimerHandle | None = None
         self.active = 0
-        self._parked: dict[asyncio.Future[None], tuple[ev.WaitKind, int | None, object, str]] = {}
+        self._parked: dict[asyncio.Future[None], ParkedBranch] = {}
+        self._listening: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._over: BaseException | None = None
         self._idle: list[asyncio.Future[None]] = []
@@ -137,6 +161,12 @@ class LoopExecution(Execution):
         except RuntimeError:
             return False
 
+    def recorded_value(self, name: str) -> Any:
+        """Return what the next step of that name gave in the branch that asks, if it is recorded."""
+        branch = self.branch_here(name)
+        known = self.state.steps_of(branch.turn).get(branch.next_key(name))
+        return None if known is None or not known.done else self.value(known.result)
+
     # The order of results
 
     @property
@@ -157,6 +187,12 @@ class LoopExecution(Execution):
         self.unclaimed.discard(key)
         if not self.unclaimed and not self.branched:
             self.replaying = False
+
+    def claim_branches(self, parent: Branch, numbers: range) -> None:
+        """Take every recorded step of some branches as asked for: they lost a race, and don't come back."""
+        paths = [f"{parent.path}/~{number}/" if parent.path else f"~{number}/" for number in numbers]
+        for key in [one for one in self.unclaimed if one.startswith(tuple(paths))]:
+            self.claim(key)
 
     async def in_turn(self, seq: int) -> None:
         """Wait until it is time for a branch to be given the result at that seq."""
@@ -305,21 +341,68 @@ class LoopExecution(Execution):
         self.active -= 1
         self._look()
 
-    async def park(self, why: ev.WaitKind, wake_us: int | None, note: str = "") -> None:
-        """Wait until something comes, or until the task is stopped because nothing does."""
+    async def park(self, asked: Park) -> None:
+        """Wait until the log moves, until a time, or until the task is stopped because nothing comes."""
+        if asked.looked != self.state.seq:
+            return
         parked: asyncio.Future[None] = self.future()
-        self._parked[parked] = (why, wake_us, asyncio.current_task(), note)
+        self._parked[parked] = ParkedBranch(asked, asyncio.current_task())
+        timer = self._at(asked.wake_us, parked)
+        if self._listening is None:
+            self._listening = self._loop.create_task(self._listen(), context=outside_context())
         self.leave()
         try:
             await parked
         finally:
             self._parked.pop(parked, None)
             self.active += 1
+            if timer is not None:
+                timer.cancel()
+
+    def _at(self, wake_us: int | None, parked: asyncio.Future[None]) -> asyncio.TimerHandle | None:
+        """Let a parked branch look again when its time has come, should others still work then."""
+        left = None if wake_us is None else (wake_us - self.logs.clock.now_us()) / 1_000_000
+        if left is None or left > self.hold:
+            return None
+        return self._loop.call_later(max(left, limits.FOLLOW_SECONDS), resolve, parked)
+
+    async def _listen(self) -> None:
+        """Read what others write while branches are parked and others work: parked ones are told at once."""
+        try:
+            while self._parked and not self.suspended and self._over is None:
+                await asyncio.sleep(limits.FOLLOW_SECONDS)
+                if self.active and self._parked and self._closing is None:
+                    await self.refresh_async()
+        except (Exception, LeaseLost) as error:  # noqa: BLE001 — the next write meets the same, and acts on it
+            self._failed = self._failed or (error if isinstance(error, StoreError | LeaseLost) else None)
+        finally:
+            self._listening = None
+
+    def _follow(self, rows: list[Stored]) -> None:
+        super()._follow(rows)
+        if rows:
+            self._look_again()
+
+    def _look_again(self) -> bool:
+        """Let branches look that were parked before the log last moved; whether there are any."""
+        seq = self.state.seq
+        known = (seq, GONE)
+        stale = [one for one, branch in self._parked.items() if branch.asked.looked not in known and not one.done()]
+        for one in stale:
+            one.set_result(None)
+        return bool(stale)
 
     async def give_up(self, error: BaseException) -> None:
         """The whole task ends once nothing is in flight: nobody is interrupted, and `gather` sees nothing of it."""
         self._over = self._over or error
-        await self.park("timer", None)
+        over: asyncio.Future[None] = self.future()
+        self._parked[over] = ParkedBranch(Park("timer", GONE), asyncio.current_task())
+        self.leave()
+        try:
+            await over
+        finally:
+            self._parked.pop(over, None)
+            self.active += 1
 
     def _look(self) -> None:
         """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""
@@ -339,12 +422,14 @@ class LoopExecution(Execution):
         if self._over is not None:
             self._stop_branches(10)
             return
-        waits = list(self._parked.values())
-        why = foremost([one[0] for one in waits])
-        wake_us = min((one[1] for one in waits if one[1] is not None), default=None)
-        note = next((one[3] for one in waits if one[0] == why and one[3]), "")
+        if self._look_again():
+            return
+        waits = [one.asked for one in self._parked.values()]
+        why = foremost([one.why for one in waits])
+        wake_us = min((one.wake_us for one in waits if one.wake_us is not None), default=None)
+        note = next((one.note for one in waits if one.why == why and one.note), "")
         self._closing = self.future()
-        suspended = ev.TaskSuspended(why=why, wake_us=wake_us, note=note)
+        suspended = ev.TaskSuspended(why=why, wake_us=wake_us, note=note, looked=True)
         entry = PendingWrite(Append((suspended,), decided=True), self.state.seq)
         entry.tell = self._suspended
         self._queue.append(entry)
@@ -358,7 +443,8 @@ class LoopExecution(Execution):
             closing.set_result(None)
         self.suspended = entry.error is None and entry.answer is True
         mine = {self._root, *self._tasks}
-        for parked, (_, _, owner, _) in list(self._parked.items()):
+        for parked, branch in list(self._parked.items()):
+            owner = branch.owner
             if parked.done():
                 continue
             if entry.error is not None:

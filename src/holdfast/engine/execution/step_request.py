@@ -87,15 +87,8 @@ def call_request(
     secret_key: Callable[[], bytes] = bytes,
 ) -> StepRequest:
     """A call of a tool. In a task that is old, its identity covers fingerprints of its secrets."""
-    redact = tool.redact
-    secret = {name: value for name, value in arguments.items() if name in redact or type(value) is Secret}
-    if secret:
-        given = tool.parameters.check({name: codec.reveal(value) for name, value in arguments.items()})
-        input, shown = _input(tool, arguments, secret, is_old)
-        tool.refuse_unlabelled(name for name, label in shown.items() if not label)
-    else:
-        given, shown = tool.parameters.check(arguments), {}
-        input = {name: _packed(value, tool.name, name) for name, value in arguments.items()}
+    secret = {name: value for name, value in arguments.items() if name in tool.redact or type(value) is Secret}
+    given, input, shown = _checked(tool, arguments, secret, is_old)
     compensate = tool.compensate
     hides = secret or tool.redact
     return StepRequest(
@@ -183,6 +176,19 @@ def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
         marks_sending=tool.marks_sending and tool.declared,
         secrets=request.secrets,
     )
+
+
+def _checked(
+    tool: Tool, arguments: Mapping[str, Any], secret: Mapping[str, Any], is_old: bool
+) -> tuple[dict[str, Any], Fields, dict[str, str]]:
+    """Arguments as the tool gets them, as they are recorded, and what stands for secret ones in a unique key."""
+    if not secret:
+        given = tool.parameters.check(arguments)
+        return given, {name: _packed(value, tool.name, name) for name, value in arguments.items()}, {}
+    given = tool.parameters.check({name: codec.reveal(value) for name, value in arguments.items()})
+    input, shown = _input(tool, arguments, secret, is_old)
+    tool.refuse_unlabelled(name for name, label in shown.items() if not label)
+    return given, input, shown
 
 
 def _input(

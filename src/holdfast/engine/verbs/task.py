@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import Cancelled, HoldfastError, InvalidValue, Stopped, UnnamedThread
+from holdfast.core.errors import Cancelled, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
 from holdfast.core.flows import lifecycle, step as flows, waits
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
@@ -29,7 +29,6 @@ from holdfast.engine.definitions.tool import Tool, undo_name
 from holdfast.engine.drivers import parallel
 from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.execution import mocks
-from holdfast.engine.execution.awaitable import Verb
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.reading.task_state import render as render_template
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from holdfast.core.messages import Form, Message
     from holdfast.core.messages.tokens import Counter
     from holdfast.engine.conversations.conversation import Conversation
-    from holdfast.engine.execution.loop_execution import LoopExecution
     from holdfast.engine.verbs.user import TaskUser
 
 pack = codec.pack
@@ -118,7 +116,7 @@ class Task:
 
     def _refuse_elsewhere(self, tool: Tool) -> None:
         if threading.get_ident() != self._execution.thread:
-            raise _in_other_thread(tool)
+            raise in_other_thread(tool)
 
     def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
         """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
@@ -214,6 +212,20 @@ class Task:
             return self.messages.window(**cut, counter=counter, strategy="summarise")
 
         return self._drive("summarise", windowed, summariser.flow)
+
+    def race(self, *branches: Any) -> Any:
+        """In an async agent: let verbs race, cancel all but the first to end, and give `(index, its value)`.
+
+        The winner is recorded, so that it is the same on every replay, whatever else the branches wait for.
+        """
+        raise _needs_a_loop("race")
+
+    def select(self, *tasks: Any) -> Any:
+        """In an async agent: give the index of the first of these asyncio tasks to end; the others go on.
+
+        The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
+        """
+        raise _needs_a_loop("select")
 
     def checkpoint(self, label: str) -> Any:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
@@ -468,68 +480,6 @@ class Task:
         return finish(parallel.join_results(branch, parts, outcomes, execution.value))
 
 
-class AsyncTask(Task):
-    """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
-
-    _execution: LoopExecution
-
-    def _refuse_elsewhere(self, tool: Tool) -> None:
-        if not self._execution.is_on_loop():
-            raise _in_other_thread(tool)
-        if not tool.is_async:
-            raise InvalidValue(
-                f"{tool.name}() is a def tool, called in an async agent, whose event loop it would block",
-                hint=f"write: await task.call({tool.name}, …)",
-            )
-
-    def _drive(
-        self,
-        verb: str,
-        finish: Any,
-        flow: Callable[..., Subflow],
-        *args: Any,
-        name: str | None = None,
-        is_key: bool = False,
-    ) -> Verb:
-        return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
-
-    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
-        execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        try:
-            value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
-        except HoldfastError:
-            if execution.branched:
-                await execution.in_turn(branch.seen)  # a failure is a result, too
-            raise
-        finally:
-            execution.moved(branch)
-        if execution.branched:
-            await execution.in_turn(branch.seen)
-        return value if finish is None else finish(value)
-
-    def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
-        return Verb(self._all_driven(verb, works, finish, limit), verb, self._execution.unawaited)
-
-    async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
-        execution = self._execution
-        execution.refuse_inside_a_step(verb)
-        branch = execution.branch_here(verb)
-        parts = parallel.parts(execution, branch, works)
-        outcomes = await execution.drive_all(execution, parts, limit)
-        value = parallel.join_results(branch, parts, outcomes, execution.value)
-        execution.moved(branch)
-        if execution.branched:
-            await execution.in_turn(branch.seen)
-        return finish(value)
-
-    def _say(self, event: ev.Event) -> None:
-        branch = self._here(verb_of(event, said=True))
-        self._execution.record_immediate(branch, event)
-        self._execution.moved(branch)
-
-
 class Block(Task):
     """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
 
@@ -556,7 +506,13 @@ class Block(Task):
         self.result = result
 
 
-def _in_other_thread(tool: Tool) -> UnnamedThread:
+def _needs_a_loop(verb: str) -> InvalidValue:
+    return InvalidValue(
+        f"task.{verb} needs an async agent", hint="write async def; or wait with a time limit: task.wait(…, timeout=…)"
+    )
+
+
+def in_other_thread(tool: Tool) -> UnnamedThread:
     called = f"{tool.name}()"
     return UnnamedThread(called, "", hint=f"write: task.call({tool.name}, …, key=…), with a key of its own")
 

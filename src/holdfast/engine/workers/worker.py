@@ -25,6 +25,7 @@ from holdfast.core import events as ev, limits
 from holdfast.core.codec import Stored
 from holdfast.core.errors import Conflict, HoldfastError, InvalidValue, LeaseLost, Stopped, StoreError, TaskBusy
 from holdfast.core.state.shapes import State
+from holdfast.engine.control import lifecycle
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch import checks, claim
@@ -112,6 +113,8 @@ class Worker:
         self._known: dict[str, Dispatcher] = {}
         self._limited = any(one.concurrency is not None or one.per_key is not None for one in plan.queues)
         """Whether the end of a task may let another one begin."""
+        self._has_woken = False
+        """Whether tasks were looked for that an older version had suspended too soon."""
         self._more = False
         """Whether there may be more tasks to take than there was room for."""
         self._hindered: dict[str, str] = {}
@@ -263,6 +266,9 @@ class Worker:
                 try:
                     asked = time.monotonic()
                     wait, pause = self._ask(heard), 0.0
+                    if not self._has_woken:
+                        self._has_woken = True
+                        wait = 0.0 if lifecycle.wake_answered(self._home.logs) else wait
                 except StoreError as error:
                     self._ill(error)
                     pause = min(PAUSE_SECONDS, max(0.1, pause * 2))

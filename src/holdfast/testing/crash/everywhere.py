@@ -176,17 +176,10 @@ def crash_everywhere(
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
-    on_server = is_server(store)
-    known = store in ("sqlite", "memory:") or on_server
-    if not known or mode not in ("process", "kill") or (mode, store) == ("kill", "memory:"):
-        raise InvalidValue(
-            f"mode={mode!r} on store={store!r} cannot be",
-            hint="'process' or 'kill' on 'sqlite' or 'postgresql://…', 'process' on 'memory:'",
-        )
+    _refuse_unknown(mode, store)
     script = _Script(agent, input, drive, finish, agents, id, clock or MovableClock())
     aside = Path(tempfile.mkdtemp(prefix="crash-", dir=directory))
-    place = lives.MemoryPlace() if store == "memory:" else lives.SqlitePlace(aside)
-    place = lives.PostgresPlace(store) if on_server else place
+    place = _place(store, aside)
     expects = _Expects(world, setup, check, same_result, finish is None)
     trials = _Trials(script, expects, place, None if mode == "process" else timeout)
     try:
@@ -195,6 +188,22 @@ def crash_everywhere(
         place.end()
         if not any(aside.glob("point-*")):
             shutil.rmtree(aside)
+
+
+def _refuse_unknown(mode: str, store: str) -> None:
+    known = store in ("sqlite", "memory:") or is_server(store)
+    if not known or mode not in ("process", "kill") or (mode, store) == ("kill", "memory:"):
+        raise InvalidValue(
+            f"mode={mode!r} on store={store!r} cannot be",
+            hint="'process' or 'kill' on 'sqlite' or 'postgresql://…', 'process' on 'memory:'",
+        )
+
+
+def _place(store: str, aside: Path) -> lives.TestPlace:
+    """Return where the stores of the trials are."""
+    if is_server(store):
+        return lives.PostgresPlace(store)
+    return lives.MemoryPlace() if store == "memory:" else lives.SqlitePlace(aside)
 
 
 class _Script:

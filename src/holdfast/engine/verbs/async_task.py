@@ -1,0 +1,107 @@
+"""AsyncTask: the verbs of a Task on an event loop, where the waiting ones are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core import events as ev, limits
+from holdfast.core.errors import HoldfastError, InvalidValue
+from holdfast.core.flows.requests import Subflow
+from holdfast.core.wording import verb_of
+from holdfast.engine.definitions.tool import Tool
+from holdfast.engine.drivers import parallel
+from holdfast.engine.execution import races
+from holdfast.engine.execution.awaitable import Verb
+from holdfast.engine.execution.loop_execution import LoopExecution
+from holdfast.engine.verbs.task import Task, in_other_thread
+
+
+class AsyncTask(Task):
+    """What an `async def` agent works with: the same verbs, and the waiting ones are awaited."""
+
+    _execution: LoopExecution
+
+    def _refuse_elsewhere(self, tool: Tool) -> None:
+        if not self._execution.is_on_loop():
+            raise in_other_thread(tool)
+        if not tool.is_async:
+            raise InvalidValue(
+                f"{tool.name}() is a def tool, called in an async agent, whose event loop it would block",
+                hint=f"write: await task.call({tool.name}, …)",
+            )
+
+    def _drive(
+        self,
+        verb: str,
+        finish: Any,
+        flow: Callable[..., Subflow],
+        *args: Any,
+        name: str | None = None,
+        is_key: bool = False,
+    ) -> Verb:
+        return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
+
+    async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb)
+        try:
+            value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
+        except HoldfastError:
+            if execution.branched:
+                await execution.in_turn(branch.seen)  # a failure is a result, too
+            raise
+        finally:
+            execution.moved(branch)
+        if execution.branched:
+            await execution.in_turn(branch.seen)
+        return value if finish is None else finish(value)
+
+    def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
+        return Verb(self._all_driven(verb, works, finish, limit), verb, self._execution.unawaited)
+
+    async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
+        execution = self._execution
+        execution.refuse_inside_a_step(verb)
+        branch = execution.branch_here(verb)
+        parts = parallel.parts(execution, branch, works)
+        outcomes = await execution.drive_all(execution, parts, limit)
+        value = parallel.join_results(branch, parts, outcomes, execution.value)
+        execution.moved(branch)
+        if execution.branched:
+            await execution.in_turn(branch.seen)
+        return finish(value)
+
+    def _say(self, event: ev.Event) -> None:
+        branch = self._here(verb_of(event, said=True))
+        self._execution.record_immediate(branch, event)
+        self._execution.moved(branch)
+
+    def race(self, *branches: Any) -> Verb:
+        """Let verbs race, cancel all but the first to end, and give `(index, its value)`; what it raises is raised.
+
+        The winner is recorded, so that it is the same on every replay, whatever else the branches wait for.
+
+        >>> first, value = await task.race(task.wait("answer"), task.sleep(60))  # doctest: +SKIP
+        """
+        if len(branches) < 2:
+            raise InvalidValue(f"{len(branches)} can't race", hint="give two or more verbs or coroutines")
+        return Verb(races.race(_Racer(self, self._execution), branches), "race", self._execution.unawaited)
+
+    def select(self, *tasks: Any) -> Verb:
+        """Give the index of the first of these asyncio tasks to end; the others go on.
+
+        The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
+        """
+        if len(tasks) < 2:
+            raise InvalidValue(f"there is nothing to select of {len(tasks)}", hint="give two or more asyncio tasks")
+        return Verb(races.select(_Racer(self, self._execution), tasks), "select", self._execution.unawaited)
+
+
+class _Racer:
+    """A task in a race."""
+
+    def __init__(self, task: AsyncTask, execution: LoopExecution) -> None:
+        self.execution = execution
+        self.step = task.step
