@@ -31,9 +31,9 @@ class Unavailable(Exception):
 
 
 class Pgbouncer:
-    """A pooler in transaction mode before a server."""
+    """A pooler before a server."""
 
-    def __init__(self, program, port):
+    def __init__(self, program, port, *, mode="transaction", size=8):
         self._place = Path(tempfile.mkdtemp(prefix="holdfast-pgbouncer-"))
         self.port = free_port()
         user = other_user() if os.geteuid() == 0 else None
@@ -43,19 +43,23 @@ class Pgbouncer:
         (self._place / "pgbouncer.ini").write_text(
             f"[databases]\n* = host=127.0.0.1 port={port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {self.port}\nauth_type = trust\nauth_file = {self._place}/users.txt\nunix_socket_dir =\n"
-            f"pool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
+            f"pool_mode = {mode}\ndefault_pool_size = {size}\nmax_client_conn = 200\nlogfile = {self._place}/log\n"
         )
-        who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
+        self._who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
         if user:
             os.chown(self._place, pwd.getpwnam(user).pw_uid, -1)
+        self._program = program
+        self.start()
+
+    def start(self):
         libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
-            [program, "-q", self._place / "pgbouncer.ini"],
+            [self._program, "-q", self._place / "pgbouncer.ini"],
             preexec_fn=lambda: libc.prctl(*SIGINT_AT_PARENTS_DEATH),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=_environment(self._place),
-            **who,
+            **self._who,
         )
         self._wait()
 
@@ -68,9 +72,12 @@ class Pgbouncer:
             assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
             time.sleep(0.02)
 
-    def stop(self):
+    def kill(self):
         self._process.kill()
         self._process.wait()
+
+    def stop(self):
+        self.kill()
         shutil.rmtree(self._place, ignore_errors=True)
 
 
@@ -123,14 +130,19 @@ def _environment(place):
     return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)} if libraries else None
 
 
-@pytest.fixture(scope="session")
-def pgbouncer(postgres_databases):
-    """A pooler before the server of this session."""
+def before(port, **how):
+    """Start a pooler before a server. Where there is none, the test is skipped."""
     try:
         program = find()
     except Unavailable as why:
         pytest.skip(f"there is no pgbouncer: {why}")
-    pooler = Pgbouncer(program, urlsplit(postgres_databases._url).port or 5432)
+    return Pgbouncer(program, port, **how)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_databases):
+    """A pooler before the server of this session."""
+    pooler = before(urlsplit(postgres_databases._url).port or 5432)
     yield pooler
     pooler.stop()
 

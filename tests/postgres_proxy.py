@@ -28,6 +28,8 @@ class Proxy:
         self.after_seconds = 0.1
         self.trips = 0
         self._answered = True
+        self._pairs = []
+        self._refuses = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, number, how):
@@ -42,6 +44,15 @@ class Proxy:
         """Pass on again what comes from now on; connections that were silent stay so."""
         self._silent = False
 
+    def drop(self, *, refuse=False):
+        """Cut every connection there is, now; and with `refuse` every one that comes."""
+        self._refuses = refuse
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for one in (one for pair in pairs for one in pair):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self._listener.close()
 
@@ -49,9 +60,14 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._refuses:
+                    client.close()
+                    continue
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 server = socket.create_connection(("127.0.0.1", self._target))
                 server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self._lock:
+                    self._pairs.append((client, server))
                 muted = threading.Event()
                 threading.Thread(target=self._up, args=(client, server, muted), daemon=True).start()
                 threading.Thread(target=self._down, args=(client, server, muted), daemon=True).start()

@@ -260,8 +260,8 @@ def test_what_a_killed_worker_held_another_finishes(folder, url, start):
         until(all_are(app, "completed", "s0", "s1", "s2"))
         assert second.ends() == 0
         taken = [one.event.taken for one in app.events("s0") if isinstance(one.event, ev.TaskClaimed)]
-        assert taken == ["", "dead"]
-        assert re.search(r"taken over +s\d  ?.*its holder is dead", second.err)
+        assert taken == ["", "proven"]
+        assert re.search(r"taken over +s\d  ?.*its worker is dead", second.err)
     did = Counter((folder / "steps").read_text().splitlines())
     assert len(did) == 60 and sum(did.values()) <= 63, "only the steps under way were begun again"
 

@@ -32,6 +32,7 @@ from holdfast import (
     events as ev,
     tool,
 )
+from holdfast.store import processes
 from holdfast.testing.crash.world import World
 from tests.crash.corpus import silently_repeated
 
@@ -40,7 +41,7 @@ MAX_DEATHS = 1_000
 """Every process is killed here, innocent tasks and all: nothing is to be set aside for that."""
 
 
-def agents_at(address, pause=0.0):
+def agents_at(address, pause=0.0, timeout=None):
     """An agent of each colour that pays so many times, and says what it paid in all."""
     world = World.at(address)
 
@@ -48,7 +49,7 @@ def agents_at(address, pause=0.0):
         found = world.find(call.idempotency_key)
         return Happened(found.data["n"]) if found else DidNotHappen()
 
-    known = {"effect": "once", "reconcile": find, "reconcile_after": RECONCILE_SECONDS}
+    known = {"effect": "once", "reconcile": find, "reconcile_after": RECONCILE_SECONDS, "timeout": timeout}
 
     @tool(**known)
     def pay(n: int, *, idempotency_key: str) -> int:
@@ -96,9 +97,30 @@ def nursery():
         print(pid, flush=True)
 
 
-def serve(url, world, workers=2, concurrency=8, together=True, pause=0.0, counts=""):
-    """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM."""
-    agents = agents_at(world, pause)
+def serve(
+    url,
+    world,
+    workers=2,
+    concurrency=8,
+    together=True,
+    pause=0.0,
+    timeout=None,
+    counts="",
+    elsewhere=False,
+    imitation=False,
+):
+    """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM.
+
+    `elsewhere` makes others take it for a process of another machine, of which nothing can be proven. `imitation` has
+    its server say yes to every lock, and hold none.
+    """
+    if imitation:
+        from holdfast.store.postgres import queries
+
+        queries.HOLD = queries.LOCK_QUEUE = "select %(key)s::bigint is not null"
+    if elsewhere:
+        processes.machine = lambda: f"the machine of {os.getpid()}"
+    agents = agents_at(world, pause, timeout)
     apps = [holdfast.open(url) for _ in range(1 if together else workers)]
     crew = [
         apps[number % len(apps)].worker(agents, concurrency=concurrency, max_deaths=MAX_DEATHS)
@@ -244,7 +266,7 @@ def assert_all_well(app, world, tasks, steps):
         for record in records:
             seen[record.kind] += 1
             if isinstance(record.event, ev.TaskClaimed) and record.event.taken:
-                seen[f"taken from the {'dead' if record.event.taken == 'dead' else 'silent'}"] += 1
+                seen[f"{record.event.taken} take-overs"] += 1
         assert seen["task_completed"] == number + 1, f"{name} ended more than once"
     assert repeated == set(), "effects were made twice, and nothing flags them"
     assert app.verify().ok

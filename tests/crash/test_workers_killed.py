@@ -75,7 +75,7 @@ def test_workers_are_killed_at_random_all_the_time(url, world, tmp_path):
         seen = assert_all_well(app, world, TASKS, STEPS)
         tell("killed", began, count, crew, seen)
     assert seen["twice"] == 0, "who is dead does nothing later"
-    assert seen["taken from the dead"] > 0 and seen["taken from the silent"] == 0
+    assert seen["proven take-overs"] > 0 and seen["presumed take-overs"] == 0
     assert audited(url, tmp_path) == []
 
 
@@ -103,7 +103,7 @@ def test_workers_are_frozen_for_longer_than_their_lease_and_wake_up_as_zombies(p
             with open(told["counts"]) as file:
                 seen += json.load(file)
         tell("frozen", began, count, crew, seen)
-    assert seen["taken from the silent"] > 0, "who is silent for longer than its lease loses its tasks"
+    assert seen["presumed take-overs"] > 0, "who is silent for longer than its lease loses its tasks"
     assert seen["lease_lost"] > 0, "a zombie notices"
     assert audited(url, tmp_path) == []
 
@@ -166,7 +166,7 @@ def test_workers_are_cut_off_from_the_server_for_longer_than_their_lease(world, 
             crew.stop(60)
             seen = assert_all_well(app, world, TASKS, STEPS)
             tell("cut off", began, count, crew, seen)
-        assert seen["taken from the silent"] > 0, "who cannot be heard for longer than its lease loses its tasks"
+        assert seen["presumed take-overs"] > 0, "who cannot be heard for longer than its lease loses its tasks"
         assert audited(urls[0], tmp_path) == []
 
 
@@ -193,7 +193,7 @@ def test_the_late_result_of_a_zombie_is_kept_and_used_by_nobody(postgres_url, wo
         zombies.stop()
         seen = assert_all_well(app, world, 1, 2)
         kinds = [record.kind for record in app.events("t0000")]
-    assert seen["taken from the silent"] == 1 and seen["twice"] == 0
+    assert seen["presumed take-overs"] == 1 and seen["twice"] == 0
     assert kinds.index("step_observed") > kinds.index("step_settled"), "what the world said was settled without it"
     assert json.loads(counts.read_text())["lease_lost"] == 1
     assert audited(url, tmp_path) == []

@@ -30,6 +30,19 @@ class TestPostgres(StoreConformance):
         return lambda: PostgresStore(postgres_url, durability=durability)
 
 
+class TestPostgresByLease(StoreConformance):
+    """On a server whose advisory locks are not asked for: asking would fail."""
+
+    @pytest.fixture
+    def opener(self, postgres_url, monkeypatch):
+        from holdfast.store.postgres import queries
+        from holdfast.store.postgres.store import PostgresStore
+
+        for name in ("HOLD", "IS_HELD", "LOCK_QUEUE"):
+            monkeypatch.setattr(queries, name, "select 1 / 0")
+        return lambda: PostgresStore(postgres_url + "?presence=lease")
+
+
 class TestPostgresBehindPgbouncer(StoreConformance):
     @pytest.fixture
     def opener(self, pooled_url):

@@ -50,6 +50,9 @@ for line in sys.stdin:
     if word == "announce":
         store.queues.announce(rest[0])
         print(store.holder(), flush=True)
+    if word == "close":
+        store.close()
+        print("closed", flush=True)
     if word == "add":
         add(store, rest[0])
         print("added", flush=True)
@@ -66,9 +69,9 @@ for line in sys.stdin:
 class Other:
     """A process of its own with the store open."""
 
-    def __init__(self, url):
+    def __init__(self, url, prelude=""):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", prelude + CHILD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout.readline() == "open\n"
 
@@ -131,7 +134,7 @@ def test_one_who_was_killed_is_lost_at_once_and_no_longer_serves(store, other):
     assert store.queues.lost() == {}
     other.process.kill()
     other.process.wait()
-    assert within(PATIENCE_SECONDS, lambda: store.queues.lost() == {holder: "dead"})
+    assert within(PATIENCE_SECONDS, lambda: store.queues.lost() == {holder: "proven"})
     assert within(PATIENCE_SECONDS, lambda: store.queues.announced() == [])
     assert claim(store, lost=(holder,)) == ["t"]
     assert check_chain(store, "t") == ["task_created", "task_claimed", "task_claimed"]
@@ -211,14 +214,14 @@ def test_one_who_is_frozen_is_lost_after_its_lease_and_not_once_it_beats_again(p
             time.sleep(0.1)
         other.process.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        assert within(PATIENCE_SECONDS, lambda: pg.queues.lost() == {holder: "lease"})
+        assert within(PATIENCE_SECONDS, lambda: pg.queues.lost() == {holder: "presumed"})
         assert time.monotonic() - stopped > 0.3, "but not before its lease is over"
         assert pg.alive(holder) and not pg.alive(holder, 1.5)
         other.process.send_signal(signal.SIGCONT)
         assert within(PATIENCE_SECONDS, lambda: pg.queues.lost() == {})
         assert pg.alive(holder, 1.5)
         other.process.send_signal(signal.SIGSTOP)
-        assert within(PATIENCE_SECONDS, lambda: pg.queues.lost() == {holder: "lease"})
+        assert within(PATIENCE_SECONDS, lambda: pg.queues.lost() == {holder: "presumed"})
         assert claim(pg, lost=(holder,)) == ["t"]
         assert pg.queues.lost() == {}, "it holds nothing any more"
     finally:

@@ -75,6 +75,21 @@ MAX_LOST_SHOWN = 100
 LEASE_SECONDS = 30.0
 """How long a holder may be silent before others may take its tasks; one that is dead has none."""
 
+ABSENT_SECONDS = 1.0
+"""How long a worker's lock must be missing before the worker is presumed dead; one that lives takes it again sooner."""
+
+RESTART_SECONDS = 5.0
+"""How long after a server was first seen anew those count as alive that held their locks on the one before it."""
+
+RECONNECT_SECONDS = 0.25
+"""How long a process waits at the most before it tries again to get back a connection that proves it alive."""
+
+BEATS_PER_LEASE = 5
+"""How often a process lets itself be heard of within its lease."""
+
+GOODBYE_SECONDS = 2.0
+"""How long closing a store waits for the goodbye to be sent."""
+
 WORKER_CONCURRENCY = 100
 """How many tasks a worker works on at a time when nobody says."""
 

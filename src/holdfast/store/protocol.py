@@ -15,7 +15,7 @@ from msgspec import Struct
 from holdfast.core import codec
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
-from holdfast.store.queues import Queues
+from holdfast.store.queues import Loss, Queues
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -320,7 +320,14 @@ class Store(Protocol):
         ...
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        """Whether that holder's process still lives, and was heard of within its lease, where that can be known."""
+        """Whether there is a sign of life of that holder now, and it was heard of within its lease."""
+        ...
+
+    def loss(self, holder: str, lease: float | None = None) -> Loss | None:
+        """How it is known that a holder's tasks may be taken; None while they may not.
+
+        It may take a while: a sign of life that is missing for a moment is looked for again.
+        """
         ...
 
     def close(self, *, present: bool = False) -> None:

@@ -15,6 +15,10 @@ from msgspec.structs import replace
 
 from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
+Loss = Literal["proven", "presumed"]
+"""How it is known that a holder no longer works. `proven`: its process is dead, or it said goodbye. `presumed`: it gave
+no sign of life, but it may be alive and in the middle of a call."""
+
 
 class Rate(Struct, frozen=True, gc=False):
     """So many first starts in so many seconds; as many may begin at once after a quiet while."""
@@ -106,8 +110,8 @@ class Queues(Protocol):
         """Take tasks that are due, highest priority first, then oldest; gives those that were taken."""
         ...
 
-    def lost(self) -> dict[str, Literal["dead", "lease"]]:
-        """Holders of running tasks that are gone, or have been silent for longer than their lease."""
+    def lost(self) -> dict[str, Loss]:
+        """Holders of running tasks whose tasks may be taken, each with how that is known."""
         ...
 
     def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken, WakeListener
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken, WakeListener
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class TenantQueues:
         found = self._queues.claim(replace(wanted, namespace=tenant.namespace), inside)
         return {tenant.outside(name): rows for name, rows in found.items()}
 
-    def lost(self) -> dict[str, Literal["dead", "lease"]]:
+    def lost(self) -> dict[str, Loss]:
         return self._queues.lost()
 
     def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
@@ -327,6 +327,9 @@ class Tenant:
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return self.whole.alive(holder, lease)
+
+    def loss(self, holder: str, lease: float | None = None) -> Loss | None:
+        return self.whole.loss(holder, lease)
 
     def close(self, *, present: bool = False) -> None:
         self.whole.close(present=present)

@@ -78,14 +78,15 @@ class Pins(Struct, frozen=True, omit_defaults=True, gc=False):
 class TaskClaimed(Event, frozen=True):
     """Taking a task. Whoever's claim is last owns it.
 
-    `taken` says why it could be taken from another holder: that one was dead, or silent for longer than its lease, in
-    which case it may still be at work and has only not noticed.
+    `taken` says how it could be taken from another worker. `proven`: that process is dead, or said goodbye. `presumed`:
+    it gave no sign of life, and may still be at work. Older logs have `dead` (its lock was gone) and `lease` (it was
+    silent for longer than its lease).
     """
 
     holder: str
     lease_seconds: float = 30.0
     pins: Pins | None = None
-    taken: Literal["", "dead", "lease"] = ""
+    taken: Literal["", "dead", "lease", "proven", "presumed"] = ""
 
 
 class TaskReleased(Event, frozen=True):

@@ -38,7 +38,7 @@ def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) 
         elif known.status == "running" and surroundings.state.mock:
             yield not_happened(known, "mock")
         elif known.status == "running":
-            yield Append((ev.StepDoubted(key=known.key, why="announced, and not come back to"),), decided=True)
+            yield from _doubted(surroundings, known, "announced, and not come back to", None)
         else:
             yield Park("doubt", looked)
 
@@ -54,13 +54,10 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield not_happened(known, "mock")  # a mock was cut off, and the world saw nothing of it
         return
     if known.status == "running":
-        until_us = _sending_until(surroundings, known, request)
-        doubted = ev.StepDoubted(key=known.key, why="announced, without an outcome", until_us=until_us)
-        yield Append((doubted,), decided=True)
+        yield from _doubted(surroundings, known, "announced, without an outcome", request)
         return
     if request.reconcile is not None and surroundings.state.effects != "recorded" and not surroundings.state.mock:
-        patience_us = int(_reconcile_after(surroundings, known, request) * 1_000_000)
-        yield from until((known.announced_us or known.started_us) + patience_us)
+        yield from until((known.announced_us or known.started_us) + int(request.reconcile_after * 1_000_000))
         answer = yield Reconcile(known, request)
         if isinstance(answer, Happened):
             result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
@@ -84,6 +81,28 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield Park("doubt", looked)
 
 
+def _doubted(surroundings: Surroundings, known: Step, why: str, request: StepRequest | None) -> Subflow:
+    """Record that nobody knows what became of a call, and until when somebody may still be at it."""
+    sending_us = 0 if request is None else _sending_until(surroundings, known, request)
+    elsewhere_us = yield from _elsewhere_until(surroundings, known, request)
+    doubted = ev.StepDoubted(key=known.key, why=why, until_us=max(sending_us, elsewhere_us))
+    yield Append((doubted,), decided=True)
+
+
+def _elsewhere_until(surroundings: Surroundings, known: Step, request: StepRequest | None) -> Subflow:
+    """Return until when a worker that was only presumed dead may be in the middle of a call; 0 if there is none.
+
+    Its time limit is over then, or the lease if it has none. That is counted from now, by one clock: the take-over came
+    after the announcement. It is recorded with the doubt, so that whoever continues later obeys it too.
+    """
+    state = surroundings.state
+    if known.last_seq >= state.silent_seq:
+        return 0
+    now_us: int = yield Now()
+    timeout = None if request is None else request.timeout
+    return now_us + int((timeout or state.summary.lease_seconds) * 1_000_000)
+
+
 def _sending_until(surroundings: Surroundings, known: Step, request: StepRequest) -> int:
     """Return until when the thread of an attempt that nobody waits for may be at it; 0 if there is none."""
     if not surroundings.calls.is_sending(known.key):
@@ -92,14 +111,14 @@ def _sending_until(surroundings: Surroundings, known: Step, request: StepRequest
 
 
 def _may_still_be_sent(known: Step) -> Subflow:
-    """Wait, if the thread of the attempt may still be sending; whether there was need to.
+    """Wait, if the thread of the attempt, or a worker presumed dead, may still be sending; whether there was need to.
 
     Until it has ended, or its time is up, the call is neither believed undone nor made again.
     """
     now_us: int = yield Now()
     if now_us >= known.until_us:
         return False
-    yield Sleep(known.until_us, "doubt", "the thread of an attempt that timed out may still be sending")
+    yield Sleep(known.until_us, "doubt", "an attempt that nobody waits for may still be sending")
     return True
 
 
@@ -133,13 +152,6 @@ def how_to_declare(tool: str) -> str:
         f"tool {tool!r} raised, and may have had its effect: declare what it does. effect='read' or 'idempotent' if it "
         "can be repeated, effect='once' with reconcile= if not, definite=[…] for errors that mean it did nothing"
     )
-
-
-def _reconcile_after(surroundings: Surroundings, known: Step, request: StepRequest) -> float:
-    """How long after its announcement a call may still be on its way. A holder that fell silent may be at it yet."""
-    if known.last_seq >= surroundings.state.silent_seq:
-        return request.reconcile_after
-    return max(request.reconcile_after, request.timeout or surroundings.state.summary.lease_seconds)
 
 
 def not_happened(known: Step, by: str) -> Append:

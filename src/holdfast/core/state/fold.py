@@ -340,7 +340,7 @@ def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> 
         state.begun = seq
         _pin(state, event.pins)
     state.attempts += 1
-    if event.taken == "lease":
+    if event.taken in ("presumed", "lease"):
         state.silent_seq = seq
     _count_deaths(state, event.holder)
 

@@ -174,9 +174,10 @@ class Log:
         store, summary = self._logs.store, self.state.summary
         own, taken = store.holder(), ""
         if summary.holder is not None and summary.holder != own:
-            if store.alive(summary.holder, summary.lease_seconds):
+            loss = store.loss(summary.holder, summary.lease_seconds)
+            if loss is None:
                 raise TaskBusy(self.name, summary.holder)
-            taken = "lease" if store.alive(summary.holder) else "dead"
+            taken = loss
         pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
         event = TaskClaimed(holder=own, lease_seconds=store.lease_seconds, pins=pins, taken=taken)
         self.check([event])

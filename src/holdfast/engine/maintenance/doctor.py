@@ -45,14 +45,15 @@ def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:
     `opened` opens it; a file that can't be opened is a finding, a server that does not answer raises.
     """
     place = place_of(url)
-    path = place.path
+    path, found = place.path, list[Finding]()
     if path is not None and not os.path.exists(path):
         raise NotAStore(f"there is no store at {path!r}; nothing was made", hint="name a file that is there")
-    found = list(findings(opened, path))
     if place.url is not None:
         from holdfast.engine.maintenance import doctor_postgres  # it needs psycopg
 
-        found = [*doctor_postgres.findings(url), *found]
+        found += doctor_postgres.findings(url)
+    if not any(one.what == "locks" and one.level == "fail" for one in found):  # else it is refused for just that
+        found += findings(opened, path)
     if place != Place():
         found.insert(1, schema(url, path))
     return found
@@ -206,7 +207,7 @@ def _interrupted(logs: Logs) -> Finding:
     if dead:
         named = ", ".join(dead[:3]) + (" …" if len(dead) > 3 else "")
         what = "task" if len(dead) == 1 else "tasks"
-        how = "dead or silent" if "lease" in lost.values() else "dead"
+        how = "dead or silent" if "presumed" in lost.values() else "dead"
         return Finding("interrupted", "warn", f"{len(dead)} {what} whose process is {how}: {named}", _REMEDY)
     return Finding("interrupted", "ok", "no task was left behind")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.engine.maintenance.doctor import Finding
 from holdfast.store.postgres.checks import Server, look
+from holdfast.store.postgres.server import LEASE_REMEDY
 
 _FEW_CONNECTIONS = 10
 _SKEW_SECONDS = 5.0
@@ -18,6 +19,7 @@ def findings(url: str) -> Iterator[Finding]:
     yield Finding("server", "ok", f"PostgreSQL {server.settings['server_version']} at {server.where}")
     yield from _durability(server)
     yield _standbys(server)
+    yield _locks(server)
     yield _connections(server)
     yield _indexes(server)
     yield _clock(server)
@@ -42,6 +44,16 @@ def _standbys(server: Server) -> Finding:
     if named:
         return Finding("standbys", "ok", f"commits wait for {named}")
     return Finding("standbys", "ok", "commits wait for no standby: a failover to one may miss the last of them")
+
+
+def _locks(server: Server) -> Finding:
+    """Say whether a worker that died can be told from one that lives."""
+    if server.by_lease:
+        return Finding("locks", "ok", "none is used (presence=lease): who is silent for a lease is presumed dead")
+    if server.false_locks:
+        why = f"they can't tell who is alive: {server.false_locks}; the store is not opened"
+        return Finding("locks", "fail", why, LEASE_REMEDY)
+    return Finding("locks", "ok", "one that is taken can be seen: a dead worker's tasks are taken over at once")
 
 
 def _connections(server: Server) -> Finding:

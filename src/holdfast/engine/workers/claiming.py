@@ -23,10 +23,10 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
 from holdfast.store.protocol import Placed
-from holdfast.store.queues import ClaimRequest, Due
+from holdfast.store.queues import ClaimRequest, Due, Loss
 
-TakenFrom = Literal["", "dead", "lease"]
-Lost = dict[str, Literal["dead", "lease"]]
+TakenFrom = Literal["", "proven", "presumed"]
+Lost = dict[str, Loss]
 Dispatchers = Callable[[str], Dispatcher]
 
 IDLE_SECONDS = 1.0
@@ -167,7 +167,7 @@ class Claiming:
             self._lost |= store.queues.lost()
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
-            self._lost[store.holder()] = "dead"
+            self._lost[store.holder()] = "presumed"  # what we no longer work on may have left a call under way
 
     def _claim(self, tenant: str, queue: Queue, limit: int, lost: Lost, now_us: int) -> list[Claimed]:
         dispatcher = self._dispatchers(tenant)

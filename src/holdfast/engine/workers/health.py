@@ -28,7 +28,7 @@ MOST_ASKING = 32
 
 COUNTED = {
     "claimed": "tasks taken",
-    "taken_over": "tasks taken from a holder that was dead or silent",
+    "taken_over": "tasks taken from a worker that was dead or silent",
     "completed": "tasks that ended well",
     "failed": "tasks that failed",
     "cancelled": "tasks that were cancelled",

@@ -456,7 +456,10 @@ def _at_work() -> list[Worker]:
         return list(_AT_WORK)
 
 
-TAKEN = {"dead": "its holder is dead", "lease": "its holder was silent for longer than its lease"}
+TAKEN = {
+    "proven": "its worker is dead, or said goodbye",
+    "presumed": "its worker gave no sign of life, but may be alive",
+}
 
 
 def _became(state: State) -> tuple[str, str]:

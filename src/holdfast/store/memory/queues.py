@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 from holdfast.core.codec import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
 
 
 class MemoryWakeListener:
@@ -79,10 +78,11 @@ class MemoryQueues:
         tokens, at_us = self._rates.get((wanted.namespace, wanted.queue), (None, 0))
         return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us), at_us
 
-    def lost(self) -> dict[str, Literal["dead", "lease"]]:
+    def lost(self) -> dict[str, Loss]:
+        """Return every holder but this process: what others left here can only be a copy."""
         with self._lock:
             held = {one.summary.holder for one in self._due() if one.summary.status == "running"}
-            return {name: "dead" for name in held if name is not None and name != self._holder()}
+            return {name: "proven" for name in held if name is not None and name != self._holder()}
 
     def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:
         with self._lock:

@@ -32,7 +32,7 @@ from holdfast.store.protocol import (
     place,
     written_inside,
 )
-from holdfast.store.queues import Due
+from holdfast.store.queues import Due, Loss
 
 if TYPE_CHECKING:
     import apsw
@@ -413,6 +413,9 @@ class MemoryStore:
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return holder == self._holder and not self._closed
+
+    def loss(self, holder: str, lease: float | None = None) -> Loss | None:
+        return None if self.alive(holder, lease) else "proven"
 
     def depart(self) -> None:
         """Nobody else could see that it is alive."""

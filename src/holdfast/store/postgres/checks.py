@@ -7,7 +7,7 @@ import time
 import psycopg
 from msgspec import Struct
 
-from holdfast.store.postgres.server import connect, parse, translated
+from holdfast.store.postgres.server import connect, false_locks, parse, translated
 
 SETTINGS = """
 select name, setting from pg_settings where name in ('server_version', 'fsync', 'full_page_writes',
@@ -23,13 +23,18 @@ where nspname = %(schema)s and not (indisvalid and indisready) order by 1
 
 
 class Server(Struct, frozen=True):
-    """What was found: settings by name, connections in use, indexes that cannot be used, how far its clock is ahead."""
+    """What was found: settings by name, connections in use, indexes that cannot be used, how far its clock is ahead.
+
+    `false_locks` says what is wrong with its advisory locks; `by_lease`, that the address asks for none.
+    """
 
     settings: dict[str, str]
     connections: int
     invalid: list[str]
     ahead_us: int
     where: str
+    false_locks: str
+    by_lease: bool
 
 
 def look(url: str) -> Server:
@@ -43,7 +48,9 @@ def look(url: str) -> Server:
             before_us = time.time_ns() // 1000
             there = link.execute(CLOCK).fetchone()
             after_us = time.time_ns() // 1000
+            wrong = false_locks(link)
         except psycopg.Error as error:
             raise translated(error, address) from error
     assert used is not None and there is not None
-    return Server(settings, used[0], invalid, there[0] - (before_us + after_us) // 2, address.shown)
+    ahead_us = there[0] - (before_us + after_us) // 2
+    return Server(settings, used[0], invalid, ahead_us, address.shown, wrong, address.by_lease)

@@ -13,10 +13,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8
 
-from holdfast.core.errors import StoreBusy, StoreClosed, StoreError, StorePoisoned
+from holdfast.core.errors import NotAStore, StoreBusy, StoreClosed, StoreError, StorePoisoned
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.presence import ServerPresence
 from holdfast.store.postgres.server import (
+    LEASE_REMEDY,
     Durability,
     Link,
     ServerAddress,
@@ -263,8 +264,29 @@ class Connections:
             if self._is_closed:
                 raise self._closed()
             if self._presence is None:
-                self._presence = self._patiently(lambda: ServerPresence(self.address))
+                self._presence = self._arrived(self._patiently(lambda: ServerPresence(self.address)))
             return self._presence
+
+    def _arrived(self, presence: ServerPresence) -> ServerPresence:
+        """Begin to be alive. Another session looks whether the lock can be seen, as every other process does."""
+        if not self.address.by_lease and not self.row(q.IS_HELD, {"key": Int8(presence.key)})[0]:
+            presence.close()
+            raise NotAStore(
+                f"other sessions of {self.address.shown} don't see the lock that proves this process alive",
+                hint=LEASE_REMEDY,
+            )
+        presence.start()
+        return presence
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether this process has a sign of life, and it is broken now."""
+        return self._presence is not None and not self._presence.is_held
+
+    def await_presence(self) -> None:
+        """Wait a moment for a sign of life that broke."""
+        if self._presence is not None:
+            self._presence.await_held()
 
     def close(self) -> None:
         """Let go of everything. What others have borrowed is closed when they give it back."""

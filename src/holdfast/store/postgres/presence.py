@@ -1,136 +1,259 @@
-"""Who is alive: an advisory lock on a connection of its own. The server drops it when the process dies, in
-whatever way.
+"""This process's sign of life: an advisory lock on a session of its own, which the server drops when the process dies,
+in whatever way.
 
-A holder whose connection breaks looks dead until it is back under the same name: others may take its tasks over then,
-which is safe, since the claim in the log decides. So everyone who notices a broken connection calls `renew`.
+The server also drops it when only the connection breaks: a restart, a fail-over, an administrator, a pooler. So a
+thread blocks on the socket of that session. When the session ends, it takes the lock again at once, under the same
+name. Others presume nothing before the lock was missing for a while (`liveness`). Until it is back, nothing that can't
+be repeated is begun (`await_held`).
 
-A lock says nothing of a process that is frozen or cut off. So a holder also lets itself be heard of several times
-within its lease, by the server's clock, from a thread that does nothing else.
+A lock says nothing of a process that is frozen or cut off. So the same thread lets the process be heard of several
+times within its lease, by the server's clock. With `presence=lease` that is all there is: no lock is taken.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import select
 import threading
+import time
 import weakref
+from typing import Any
 
 import psycopg
 
-from holdfast.core.errors import StoreClosed, StoreError
+from holdfast.core import limits
+from holdfast.core.errors import StoreError, StoreUnreachable
+from holdfast.store import processes
 from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.server import Link, ServerAddress, connect, keep_alive, translated
+from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, is_lost, keep_idle, translated
 
-_PREFIX = "pg-"
-_BEATS = 5
+LOCK_PREFIX, LEASE_PREFIX = "pg-", "lease-"
+
+_FIRST_PAUSE_SECONDS = 0.01
+_GHOST_SECONDS = 0.2
+"""How often the lock is asked for while the server has not noticed that our last session is gone."""
 
 
 class ServerPresence:
     """This process's sign of life on one database, under one name."""
 
     def __init__(self, address: ServerAddress) -> None:
+        """Take the lock. The thread that keeps it begins with `start`."""
         self._address = address
         self._key = int.from_bytes(os.urandom(8)) >> 1
-        self._lock = threading.Lock()
-        self._link: Link | None = None
-        self._held = False
-        self._texts = q.QueryTexts(address.schema)
-        self._serves = ""
-        self._closed = threading.Event()
-        self.name = f"{_PREFIX}{self._key:016x}"
-        with self._lock:
-            link = self._connected()
-            with contextlib.suppress(psycopg.Error):
-                link.execute(self._texts[q.FORGET_HOLDERS])
-        threading.Thread(target=self._beat_on, name="holdfast-beat", daemon=True).start()
+        self._own = processes.current()
+        self.name = f"{LEASE_PREFIX if address.by_lease else LOCK_PREFIX}{self._key:016x}"
+        self.serves = ""
+        self._arrival = q.QueryTexts(address.schema)[q.ARRIVE_BY_LEASE if address.by_lease else q.ARRIVE]
+        self._goodbye = q.QueryTexts(address.schema)[q.GOODBYE]
+        self._is_closed = False
+        self._news = threading.Condition()
+        self._asked = self._answered = 0
+        """How often somebody asked for a beat, and which of them the last beat has answered."""
+        self._is_held = False
+        self._locked = False
+        """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
+        believes that it lives."""
+        self._began = time.monotonic()
+        self._failing_since: float | None = None
+        self._is_told = False
+        self._link: Link | None = self._connected()
+        self._forget_others(self._link)
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        self._thread = threading.Thread(target=self._keep, name="holdfast-beat", daemon=True)
+
+    def start(self) -> None:
+        """Keep being alive, in a thread of its own, until `close`."""
+        self._thread.start()
         _mine.add(self)
 
-    def renew(self) -> None:
-        """Come back under the same name, if the connection was lost."""
-        with contextlib.suppress(StoreError):
-            self.alive(self.name)
+    def _forget_others(self, link: Link) -> None:
+        """Take away what those left who are long gone. If that fails, it is no reason not to be alive."""
+        by_lease, texts = self._address.by_lease, q.QueryTexts(self._address.schema)
+        with contextlib.suppress(psycopg.Error):
+            for text in (q.FORGET_SILENT,) if by_lease else (q.FORGET_HOLDERS, q.FORGET_INCARNATIONS):
+                link.execute(texts[text])
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the session is well, as far as is known."""
+        return self._is_held
+
+    @property
+    def key(self) -> int:
+        """The number of the lock."""
+        return self._key
+
+    @property
+    def lasted_seconds(self) -> float:
+        """How long the present session has lasted."""
+        return time.monotonic() - self._began
+
+    def facts(self) -> dict[str, Any]:
+        """Return what others are told of this process."""
+        own = {"name": self.name, "serves": self.serves, "lease": self._address.lease_seconds}
+        return {**own, "machine": self._own.machine, "process": self._own.process}
+
+    def await_held(self) -> bool:
+        """Return whether the lock is held, waiting for it for as long as others do before they presume us dead."""
+        if self._is_held:
+            return True
+        with self._news:
+            return self._news.wait_for(lambda: self._is_held, limits.ABSENT_SECONDS)
+
+    def renew(self) -> bool:
+        """Have the session looked at now, as another one broke, and wait as `await_held` does; whether it is well."""
+        with self._news:
+            self._asked += 1
+            mine = self._asked
+            self._wake()
+            return self._news.wait_for(lambda: self._answered >= mine, limits.ABSENT_SECONDS)
 
     def serve(self, serves: str) -> None:
-        """Say what this process serves."""
-        with self._lock:
-            self._serves = serves
-            try:
-                self._connected().execute(self._texts[q.SERVE], {"name": self.name, "serves": serves})
-            except psycopg.Error as error:
-                raise translated(error, self._address) from error
-
-    def _beat(self, link: Link) -> None:
-        """Be heard of."""
-        row = {"name": self.name, "serves": self._serves}
-        link.execute(self._texts[q.SERVE if self._serves else q.BEAT], row)
-
-    def _beat_on(self) -> None:
-        while not self._closed.wait(self._address.lease_seconds / _BEATS):
-            with contextlib.suppress(StoreError, psycopg.Error), self._lock:  # the next beat is soon enough
-                if not self._closed.is_set():
-                    self._beat(self._connected())
-
-    def alive(self, name: str, lease: float | None = None) -> bool:
-        """Whether the holder of that name still lives, and was heard of within its lease."""
-        try:
-            key = int(name.removeprefix(_PREFIX), 16) if name.startswith(_PREFIX) else -1
-        except ValueError:
-            return False
-        if not 0 <= key < 1 << 63:
-            return False
-        with self._lock:
-            try:
-                return self._is_held(key, name, lease)
-            except psycopg.OperationalError:
-                pass  # it was lost since it was last used
-            try:
-                return self._is_held(key, name, lease)
-            except psycopg.Error as error:
-                raise translated(error, self._address) from error
-
-    def _is_held(self, key: int, name: str, lease: float | None) -> bool:
-        link = self._connected()
-        row = link.execute(q.IS_HELD, {"key": key}).fetchone()
-        if not (row and row[0]) or lease is None:
-            return bool(row and row[0])
-        silent = link.execute(self._texts[q.IS_SILENT], {"name": name, "lease": lease}).fetchone()
-        return not (silent and silent[0])
-
-    def _connected(self) -> Link:
-        """The connection, with the lock on it. The server may still be unaware that an older one of ours is gone."""
-        if self._closed.is_set():
-            raise StoreClosed(f"{self._address.shown} was closed", hint="open it again")
-        if self._link is not None and not (self._link.closed or self._link.broken):
-            if not self._held:
-                self._hold(self._link)
-            return self._link
-        self._held = False
-        self._link = connect(self._address, direct=True)
-        self._link.patience = self._address.patience
-        keep_alive(self._link)
-        self._hold(self._link)
-        return self._link
-
-    def _hold(self, link: Link) -> None:
-        row = link.execute(q.HOLD, {"key": self._key}).fetchone()
-        self._held = bool(row and row[0])
-        self._beat(link)
+        """Tell others what this process serves."""
+        self.serves = serves
+        if not self.renew():
+            where = self._address.shown
+            raise StoreUnreachable(
+                f"{where} could not be told what this process serves", hint="it is told when it is back"
+            )
 
     def close(self) -> None:
-        """Be gone, as if the process had died."""
-        self._closed.set()
-        with self._lock:
-            if self._link is not None:
-                self._link.close()
+        """Say goodbye, if the server can be reached, and be gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with self._news:
+            self._wake()
+        if self._thread.is_alive():
+            self._thread.join(limits.GOODBYE_SECONDS)
+        else:
+            self._leave()
+
+    # In the thread
+
+    def _keep(self) -> None:
+        """Be heard of now and then; come back when the session ends; say goodbye at the end."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._is_closed:
+            try:
+                if self._link is None:
+                    self._link = self._connected()
+                elif self._rest(self._link):
+                    self._beat(self._link)
+                pause = _FIRST_PAUSE_SECONDS
+            except (psycopg.Error, StoreError, OSError) as error:
+                self._note(error)
+                if self._link is None or self._link.closed or self._link.broken:
+                    self._drop()
+                self._wait(pause)
+                pause = min(2 * pause, limits.RECONNECT_SECONDS)
+        self._leave()
+
+    def _connected(self) -> Link:
+        """Begin a session, take the lock and be heard of."""
+        link = connect(self._address, direct=True)
+        try:
+            # Silence that lasts half the lease is worth a new connection, however long statements may take elsewhere.
+            link.patience = min(self._address.patience, max(1.0, self._address.lease_seconds / 2))
+            keep_idle(link)
+            self._began, self._locked = time.monotonic(), False
+            self._beat(link)
+        except psycopg.Error as error:
+            is_cut = is_lost(error, link)
+            link.close()
+            if is_cut:
+                raise  # the next try may succeed
+            raise translated(error, self._address) from error
+        return link
+
+    def _beat(self, link: Link) -> None:
+        """Hold the lock and be heard of."""
+        if not (self._locked or self._address.by_lease):
+            row = link.execute(q.HOLD, {"key": self._key}).fetchone()
+            self._locked = bool(row and row[0])
+        asked = self._asked
+        link.execute(self._arrival, self.facts())
+        self._failing_since, self._is_told = None, False
+        with self._news:
+            self._answered, self._is_held = asked, True
+            self._news.notify_all()
+
+    def _rest(self, link: Link) -> bool:
+        """Block on the socket until it is time to be heard of; False if there was something to read first."""
+        beat = self._address.lease_seconds / limits.BEATS_PER_LEASE
+        is_ghost = not (self._locked or self._address.by_lease)
+        if not self._wait(min(beat, _GHOST_SECONDS) if is_ghost else beat, link):
+            return True
+        link.pgconn.consume_input()  # raises when the session has ended
+        link.pgconn.is_busy()  # takes in what came; whatever it is, nobody asked for it
+        return False
+
+    def _wait(self, seconds: float, link: Link | None = None) -> bool:
+        """Wait for so long, or until it is woken, or the server says something; whether that was it."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        if link is not None:
+            poll.register(link.fileno(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+        if self._woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken, 4096)
+        return link is not None and link.fileno() in ready
+
+    def _wake(self) -> None:
+        """End the wait of the thread. Whoever calls it has `_news`, so that the pipe is not closed meanwhile."""
+        if self._waker >= 0:
+            with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+                os.write(self._waker, b"!")
+
+    def _note(self, error: Exception) -> None:
+        """Say once what keeps this process from being heard of, if that lasts until others may presume it dead.
+
+        A server that is away is told of by everyone who needs it. One that answers, and refuses just this, is not.
+        """
+        now = time.monotonic()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        is_away = isinstance(error, StoreUnreachable) and not error.details.get("answered")
+        if not (is_away or self._is_told) and now - self._failing_since >= limits.ABSENT_SECONDS:
+            self._is_told = True
+            said = error.message if isinstance(error, StoreError) else first_line(error)
+            _log.warning("%s: this process can't show that it is alive: %s; it keeps trying", self._address.shown, said)
+
+    def _drop(self) -> None:
+        self._is_held = False
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _leave(self) -> None:
+        """Say goodbye. Whoever can't be told finds the lock gone."""
+        link = self._link
+        if link is not None and not (link.closed or link.broken):
+            with contextlib.suppress(psycopg.Error):
+                link.execute(self._goodbye, {"name": self.name})
+        self._drop()
+        with self._news:
+            os.close(self._woken)
+            os.close(self._waker)
+            self._woken = self._waker = -1  # the numbers may soon be those of other files
 
     def forget(self) -> None:
-        """In a forked child: let go of the parent's socket without a word, or it would outlive the parent."""
-        self._lock = threading.Lock()
+        """Take the parent's socket from a forked child without a word, or it would outlive the parent.
+
+        Something else stands in its place: what is left of the connection here must not close a file of the child's.
+        """
+        self._is_closed = True
         if self._link is not None and not self._link.closed:
-            with contextlib.suppress(OSError):
-                os.close(self._link.fileno())
+            with contextlib.suppress(OSError), open(os.devnull, "rb") as nothing:
+                os.dup2(nothing.fileno(), self._link.fileno(), inheritable=False)
 
 
+_log = logging.getLogger("holdfast")
 _mine: weakref.WeakSet[ServerPresence] = weakref.WeakSet()
 
 

@@ -416,7 +416,42 @@ select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_co
 # What user code may have left behind on a connection.
 TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
 
-# Being heard of
+# Being alive
+
+# Say that the lock of a session is taken, and hold it until the session ends; a lock of ours may still be on another.
+HOLD = "select pg_try_advisory_lock(%(key)s)"
+LET_GO = "select pg_advisory_unlock(%(key)s)"
+IS_HELD = """
+select exists (
+  select from pg_locks where locktype = 'advisory' and granted and objsubid = 1
+    and ((classid::bigint << 32) | objid::bigint) = %(key)s
+    and database = (select oid from pg_database where datname = current_database())
+)
+"""
+
+# A session that does nothing is what proves its process alive, so the server must not end it for that.
+SET_IDLE = "select set_config('idle_session_timeout', '0', false)"
+
+# Being heard of: everything others need to know of a holder, written anew each time, so that its row may be removed.
+# With it goes when this incarnation of the server was first seen.
+_NOTED = """
+with noted as (
+  insert into {s}.incarnations (started, noted) values (pg_postmaster_start_time(), clock_timestamp())
+  on conflict (started) do nothing
+)
+"""
+_ARRIVE = """
+insert into {s}.holders (name, serves, beat, machine, process, lease, gone, incarnation)
+values (%(name)s, %(serves)s, clock_timestamp(), %(machine)s, %(process)s, %(lease)s, false,
+"""
+_ARRIVED = """
+) on conflict (name) do update set serves = excluded.serves, beat = excluded.beat, machine = excluded.machine,
+  process = excluded.process, lease = excluded.lease, gone = false, incarnation = excluded.incarnation
+"""
+ARRIVE = _NOTED + _ARRIVE + "pg_postmaster_start_time()" + _ARRIVED
+ARRIVE_BY_LEASE = _ARRIVE + "null" + _ARRIVED
+
+GOODBYE = "update {s}.holders set gone = true, serves = '' where name = %(name)s"
 
 # Who holds an advisory lock of ours, by the name it has as a holder.
 ALIVE = """
@@ -428,32 +463,68 @@ alive as materialized (
 """
 
 # Rows of those long gone are taken away by whoever comes next.
-BEAT = """
-insert into {s}.holders (name, beat) values (%(name)s, clock_timestamp())
-on conflict (name) do update set beat = excluded.beat
-"""
-SERVE = """
-insert into {s}.holders (name, serves, beat) values (%(name)s, %(serves)s, clock_timestamp())
-on conflict (name) do update set serves = excluded.serves, beat = excluded.beat
-"""
 FORGET_HOLDERS = (
     "with " + ALIVE + "delete from {s}.holders"  # noqa: S608 — constants
     " where beat < clock_timestamp() - interval '1 day' and name not in (select name from alive)"
 )
-IS_SILENT = """
-select beat < clock_timestamp() - make_interval(secs => %(lease)s) from {s}.holders where name = %(name)s
+FORGET_SILENT = "delete from {s}.holders where beat < clock_timestamp() - interval '1 day'"
+FORGET_INCARNATIONS = """
+delete from {s}.incarnations
+where noted < clock_timestamp() - interval '1 day' and started <> pg_postmaster_start_time()
 """
 
-# Being alive
-
-HOLD = "select pg_try_advisory_lock(%(key)s)"
-IS_HELD = """
-select exists (
-  select from pg_locks where locktype = 'advisory' and granted and objsubid = 1
-    and ((classid::bigint << 32) | objid::bigint) = %(key)s
-    and database = (select oid from pg_database where datname = current_database())
+# What is known of holders. Ages go by this server's clock, and none begins before the server was first seen: what was
+# missed while it was away says nothing. A holder that never wrote its row is not judged by its silence, unless it lives
+# by its lease alone.
+_HOLDING = """
+held as (
+  select holder, max(lease_seconds) as lease from {s}.tasks where status = 'running' and holder is not null group by 1
 )
 """
+_NAMED = "held as (select %(name)s as holder, %(lease)s::double precision as lease)"
+_SIGHTED = """
+, server as (
+  select coalesce(max(noted), clock_timestamp()) as noted
+  from {s}.incarnations where started = pg_postmaster_start_time()
+)
+select holder, alive.name is not null,
+  incarnation is not distinct from pg_postmaster_start_time()
+    or noted < clock_timestamp() - make_interval(secs => %(grace)s),
+  lease > 0 and (beat is not null or by_lease)
+    and greatest(beat, noted) < clock_timestamp() - make_interval(secs => lease),
+  coalesce(gone, false), coalesce(machine, ''), coalesce(process, ''),
+  coalesce((extract(epoch from beat) * 1000000)::bigint, 0)
+from (
+  select holder, left(holder, 6) = 'lease-' as by_lease, beat, incarnation, gone, machine, process,
+    coalesce(held.lease, case when left(holder, 6) = 'lease-' then holders.lease end, 0) as lease
+  from held left join {s}.holders on holders.name = holder
+) as known cross join server left join alive on alive.name = holder
+"""
+LOST = "with " + ALIVE + "," + _HOLDING + _SIGHTED
+SIGHTED = "with " + ALIVE + "," + _NAMED + _SIGHTED
+
+# The same where locks say nothing: a holder is known by its silence alone.
+_HEARD = """
+select holder, true, true,
+  coalesce(held.lease, holders.lease, 0) > 0 and coalesce(beat, '-infinity')
+    < clock_timestamp() - make_interval(secs => coalesce(held.lease, holders.lease, 0)),
+  coalesce(gone, false), coalesce(machine, ''), coalesce(process, ''),
+  coalesce((extract(epoch from beat) * 1000000)::bigint, 0)
+from held left join {s}.holders on holders.name = holder
+"""
+LOST_BY_LEASE = "with " + _HOLDING + _HEARD
+SIGHTED_BY_LEASE = "with " + _NAMED + _HEARD
+
+_ANNOUNCED = """
+select name, serves, (extract(epoch from beat) * 1000000)::bigint, machine, process from {s}.holders
+where serves <> '' and not gone and (
+"""
+_HEARD_LATELY = "beat > clock_timestamp() - make_interval(secs => lease)"
+ANNOUNCED = (
+    "with " + ALIVE + _ANNOUNCED + "name in (select name from alive)"  # noqa: S608 — constants
+    " or (left(name, 6) = 'lease-' and " + _HEARD_LATELY + "))"
+)
+ANNOUNCED_BY_LEASE = _ANNOUNCED + _HEARD_LATELY + ")"
 
 # The schema
 
@@ -539,6 +610,13 @@ LAZY = "set local synchronous_commit to off"
 LOCK_QUEUE = "select pg_advisory_xact_lock(hashtextextended(%(schema)s || ' ' || %(namespace)s || ' ' || %(queue)s, 7))"
 
 
+# The same lock for servers whose advisory locks are not to be trusted: a row. One that is new limits nothing.
+LOCK_QUEUE_ROW = """
+insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(queue)s, 'infinity', 0)
+on conflict (namespace, queue) do update set at = rates.at
+"""
+
+
 # What is under way, but for what could be taken over: that is offered first, and would take its own place.
 RUNNING_BY_KEY = """
 select key, count(*) from {s}.tasks
@@ -556,20 +634,6 @@ PUT_RATE = """
 insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(queue)s, %(tokens)s, %(now)s)
 on conflict (namespace, queue) do update set tokens = excluded.tokens, at = greatest(rates.at, excluded.at)
 """
-
-
-# Holders of running tasks that are gone, or silent for longer than their lease.
-_LOST = """
-select holder, case when alive.name is null then 'dead' else 'lease' end
-from (
-  select holder, max(lease_seconds) as lease from {s}.tasks where status = 'running' and holder is not null group by 1
-) as held
-left join alive on alive.name = holder left join {s}.holders on holders.name = holder
-where alive.name is null or (lease > 0 and beat < clock_timestamp() - make_interval(secs => lease))
-"""
-
-
-LOST = "with " + ALIVE + _LOST
 
 
 NEXT_WAKE = """
@@ -662,12 +726,3 @@ select count(*) from (
   order by agent, version, priority desc, log limit %(most)s
 ) as ready
 """
-
-
-_ANNOUNCED = """
-select name, serves, (extract(epoch from beat) * 1000000)::bigint from {s}.holders join alive using (name)
-where serves <> ''
-"""
-
-
-ANNOUNCED = "with " + ALIVE + _ANNOUNCED

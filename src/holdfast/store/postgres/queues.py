@@ -18,7 +18,7 @@ import selectors
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -30,11 +30,12 @@ from holdfast.failpoints import failpoint
 from holdfast.store import queues
 from holdfast.store.postgres import queries
 from holdfast.store.postgres.connections import Connections, Question
+from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
-from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_alive, translated
+from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_idle, translated
 from holdfast.store.postgres.statements import Ints, Texts
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
 
 _PAUSE_SECONDS = 0.5
 
@@ -55,7 +56,7 @@ class PostgresWakeListener:
         address = self._links.address
         channel = "holdfast_" + hashlib.md5(address.schema.encode(), usedforsecurity=False).hexdigest()
         link = connect(address, direct=True)
-        keep_alive(link)
+        keep_idle(link)
         link.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._link = link
 
@@ -124,8 +125,9 @@ class PostgresWakeListener:
 class PostgresQueues:
     """Claims and counts, by index."""
 
-    def __init__(self, links: Connections, snapshots_kept: int) -> None:
+    def __init__(self, links: Connections, liveness: Liveness, snapshots_kept: int) -> None:
         self._links = links
+        self._liveness = liveness
         self._snapshots_kept = snapshots_kept
 
     def claim(self, wanted: ClaimRequest, claim: Claim) -> Taken:
@@ -184,7 +186,7 @@ class PostgresQueues:
         *_, counts, rates = self._links.together(
             link,
             (BEGIN, None),
-            (queries.LOCK_QUEUE, {**place, "schema": self._links.address.schema}),
+            self._lock_of(wanted),
             (queries.RUNNING_BY_KEY, {**place, **_served(wanted)}),
             (queries.RATE, place),
         )
@@ -193,6 +195,13 @@ class PostgresQueues:
         if wanted.rate is None:
             return running, 0.0
         return running, queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
+
+    def _lock_of(self, wanted: ClaimRequest) -> Question:
+        """Lock a queue: by its name, or by a row where the server's locks are not to be trusted."""
+        address = self._links.address
+        if address.by_lease:
+            return queries.LOCK_QUEUE_ROW, _place(wanted)
+        return queries.LOCK_QUEUE, {**_place(wanted), "schema": address.schema}
 
     def _due(self, link: Link, wanted: ClaimRequest, full: list[str], *, limit: int, starts: bool) -> dict[Due, int]:
         """Tasks to take and their logs, locked: those that were lost first, then by priority, then the oldest."""
@@ -203,8 +212,8 @@ class PostgresQueues:
         rows.sort(key=lambda row: (row[0], -row[_PRIORITY], row[1]))
         return {Due(to_summary(tuple(row[2:-2])), Head(row[-2], row[-1])): row[1] for row in rows}
 
-    def lost(self) -> dict[str, Literal["dead", "lease"]]:
-        return dict(self._links.rows(queries.LOST))
+    def lost(self) -> dict[str, Loss]:
+        return self._liveness.lost()
 
     def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
         asked = {"queues": Texts(queues), "now": Int8(now_us), "lost": Texts(lost)}
@@ -225,7 +234,7 @@ class PostgresQueues:
         self._links.presence().serve(serves)
 
     def announced(self) -> list[ServedRow]:
-        return [ServedRow(*row) for row in self._links.rows(queries.ANNOUNCED, prepare=False)]
+        return self._liveness.announced()
 
     def listen(self) -> PostgresWakeListener:
         return PostgresWakeListener(self._links)

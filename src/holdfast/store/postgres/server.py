@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -31,6 +32,8 @@ from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.statements import PatientConnection, register
 
 Durability = Literal["full", "process"]
+Presence = Literal["lock", "lease"]
+"""What proves a process alive: a lock on a session of its own, or that it was heard of within its lease."""
 Link = PatientConnection
 
 OLDEST_SERVER = 14
@@ -59,6 +62,7 @@ _OWN = (
     "wait_seconds",
     "durability",
     "lease_seconds",
+    "presence",
 )
 
 
@@ -75,6 +79,12 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
     wait_seconds: float = 30.0
     lease_seconds: float = limits.LEASE_SECONDS
     durability: Durability | None = None
+    presence: Presence = "lock"
+
+    @property
+    def by_lease(self) -> bool:
+        """Whether no lock is asked for: who is silent for longer than its lease is presumed dead."""
+        return self.presence == "lease"
 
     @property
     def patience(self) -> float:
@@ -86,7 +96,8 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
         """Where it is, without the password."""
         said = conninfo.conninfo_to_dict(self.conninfo)
         place = f"{said.get('host') or said.get('service') or 'localhost'}:{said.get('port') or 5432}"
-        return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}"
+        presence = "&presence=lease" if self.by_lease else ""
+        return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}{presence}"
 
 
 def parse(url: str) -> ServerAddress:
@@ -103,13 +114,15 @@ def parse(url: str) -> ServerAddress:
             "pooled=transaction needs direct=… as well: being alive is proved by a connection of one's own",
             hint="add direct= and the address of the server itself, percent-encoded",
         )
-    schema, durability = own.get("schema", "holdfast"), own.get("durability")
+    schema, durability, presence = own.get("schema", "holdfast"), own.get("durability"), own.get("presence", "lock")
     if not schema or "\0" in schema or len(schema.encode()) > 63 or schema.startswith("pg_"):
         raise InvalidUrl(f"{schema!r} cannot be the name of a schema", hint="1 to 63 bytes, not beginning with pg_")
     if durability not in (None, "full", "process"):
         raise InvalidUrl(
             f"{durability!r} is not a durability", hint="'full' survives a crash of the server, 'process' your own"
         )
+    if presence not in ("lock", "lease"):
+        raise InvalidUrl(f"presence={presence!r} is not known", hint="presence=lease, or leave it out")
     return ServerAddress(
         conninfo=target,
         direct=_conninfo(own["direct"]) if pooled else target,
@@ -121,6 +134,7 @@ def parse(url: str) -> ServerAddress:
         wait_seconds=_number(own, "wait_seconds", 30, 0.01, 3600),
         lease_seconds=_number(own, "lease_seconds", limits.LEASE_SECONDS, 0.1, 86_400),
         durability=durability,
+        presence=presence,
     )
 
 
@@ -129,7 +143,7 @@ def _conninfo(url: str) -> str:
         said = conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise InvalidUrl(
-            f"the address of the server is not understood: {_first_line(error)}",
+            f"the address of the server is not understood: {first_line(error)}",
             hint="postgresql://user:password@host:5432/database?schema=holdfast",
         ) from None
     return conninfo.make_conninfo("", **{**_DEFAULTS, **said})
@@ -196,6 +210,44 @@ def keep_alive(link: Link) -> None:
         link.execute(q.SET_CLIENT_CHECK)
 
 
+def keep_idle(link: Link) -> None:
+    """Have the server keep a session that says nothing for long, and notice when its process is gone."""
+    keep_alive(link)
+    with contextlib.suppress(errors.UndefinedObject):  # an imitation that knows no such limit has none
+        link.execute(q.SET_IDLE)
+
+
+def false_locks(link: Link) -> str:
+    """Return what is wrong with the server's advisory locks; nothing if one that is taken can be seen by others.
+
+    Imitations of PostgreSQL grant such locks and hold nothing, or hold them and don't show them. Every worker would
+    look dead to every other one.
+    """
+    key = {"key": int.from_bytes(os.urandom(8)) >> 1}
+    try:
+        granted = link.execute(q.HOLD, key).fetchone()
+        seen = link.execute(q.IS_HELD, key).fetchone()
+        link.execute(q.LET_GO, key)
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:  # no such function, or not for this role
+        return first_line(error)
+    if not (granted and granted[0]):
+        return "a lock that nobody has was not granted"
+    return "" if seen and seen[0] else "a lock that was granted is not held"
+
+
+LEASE_REMEDY = "use PostgreSQL itself; or add presence=lease to the address, and see docs/how-to/postgres.md"
+
+
+def refuse_false_locks(link: Link, address: ServerAddress) -> None:
+    """Refuse a server on which nobody can tell who is alive."""
+    wrong = "" if address.by_lease else false_locks(link)
+    if wrong:
+        raise NotAStore(
+            f"the advisory locks of {address.shown} can't tell who is alive: {wrong}; nothing was written",
+            hint=LEASE_REMEDY,
+        )
+
+
 # The schema
 
 
@@ -207,6 +259,7 @@ def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
                 f"{address.shown} is PostgreSQL {link.info.server_version // 10_000}",
                 hint=f"use PostgreSQL {OLDEST_SERVER} or later",
             )
+        refuse_false_locks(link, address)
         try:
             if _missing(link, texts, address):
                 with link.transaction():
@@ -217,7 +270,7 @@ def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
                 failpoint("migrate.after")
         except errors.InsufficientPrivilege as error:
             raise StoreReadOnly(
-                f"{address.shown}: {_first_line(error)}; nothing was changed",
+                f"{address.shown}: {first_line(error)}; nothing was changed",
                 hint=f"as an owner: create schema {address.schema} authorization {link.info.user}",
             ) from error
         except psycopg.Error as error:
@@ -295,7 +348,7 @@ _NO_ANSWER = "check host and port, and that the server runs and can be reached f
 
 def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """Why there is no connection."""
-    said = _first_line(error)
+    said = first_line(error)
     if "read-only" in str(error) or "hot standby" in str(error):
         several = "," in address.conninfo  # one of them will be the primary, when it has taken over
         return StoreReadOnly(
@@ -304,7 +357,10 @@ def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     lasting = next((hint for part, hint in _LASTING if part in str(error)), None)
     passing = next((hint for part, hint in _PASSING if part in str(error)), _NO_ANSWER)
     return StoreUnreachable(
-        f"there is no connection to {address.shown}: {said}", hint=lasting or passing, passing=lasting is None
+        f"there is no connection to {address.shown}: {said}",
+        hint=lasting or passing,
+        passing=lasting is None,
+        answered=lasting is not None or "too many" in str(error),
     )
 
 
@@ -321,7 +377,7 @@ def is_lost(error: psycopg.Error, link: Link) -> bool:
 
 def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
     """PostgreSQL's error as one of ours, with what is safe and what to do."""
-    said, where = _first_line(error), address.shown
+    said, where = first_line(error), address.shown
     match error:
         case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
             return StoreBusy(f"{where}: {said}; nothing was written", hint="try again; see lock_seconds")
@@ -343,6 +399,7 @@ def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
             return StoreError(f"{where}: {type(error).__name__}: {said}", hint="this is a bug: please report it")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

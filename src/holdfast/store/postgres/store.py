@@ -15,6 +15,7 @@ from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stor
 from holdfast.core.errors import Conflict, StoreError, TaskNotFound
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.connections import Connections
+from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.queues import PostgresQueues
 from holdfast.store.postgres.rows import list_query, to_summary
 from holdfast.store.postgres.server import Durability, Link, parse, prepare
@@ -32,6 +33,7 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
+from holdfast.store.queues import Loss
 
 
 class PostgresStore:
@@ -54,7 +56,8 @@ class PostgresStore:
         self._links = Connections(address, self.durability)
         self._writer = Writer(self._links, snapshots_kept)
         self.lease_seconds = address.lease_seconds
-        self.queues = PostgresQueues(self._links, snapshots_kept)
+        self._liveness = Liveness(self._links)
+        self.queues = PostgresQueues(self._links, self._liveness, snapshots_kept)
 
     # Writing
 
@@ -252,7 +255,10 @@ class PostgresStore:
         return self._links.presence().name
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        return self._links.presence().alive(holder, lease)
+        return self._liveness.alive(holder, lease)
+
+    def loss(self, holder: str, lease: float | None = None) -> Loss | None:
+        return self._liveness.loss(holder, lease)
 
     def close(self, *, present: bool = False) -> None:
         self._links.close()

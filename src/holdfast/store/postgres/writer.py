@@ -30,6 +30,7 @@ from holdfast.store.postgres.statements import Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Work
 
 _MAX_TRIES = 8
+_ANNOUNCEMENT = "step_started"
 
 Places = tuple[Placed, ...] | None
 
@@ -59,10 +60,22 @@ class Writer:
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         """Write groups; each succeeds or fails alone."""
         self._links.refuse_inside()
+        self._await_presence(groups)
         failpoint("append.before")
         done = self._append(list(groups))
         failpoint("append.after")
         return done
+
+    def _await_presence(self, groups: Sequence[Group]) -> None:
+        """Announce nothing while this process can't be seen alive: its tasks may be taken any moment.
+
+        That is waited for only so long. An announcement that is made all the same is refused if the task was taken, and
+        whoever takes it later waits until the call must be over.
+        """
+        if self._links.is_unseen:
+            drafts = (draft for group in groups for write in group.writes for draft in write.drafts)
+            if any(draft.kind == _ANNOUNCEMENT for draft in drafts):
+                self._links.await_presence()
 
     def _append(self, groups: list[Group]) -> list[Outcome]:
         places: list[Places] = [None] * len(groups)
@@ -96,6 +109,7 @@ class Writer:
         """One event, one statement that commits by itself and writes nothing unless the head is there."""
         self._links.refuse_inside()
         group = Group((Write(log, (draft,), expect),))
+        self._await_presence((group,))
         seq = expect.seq + 1
         digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
         row = (seq, digest, log, expect.digest, draft.kind, draft.at_us, draft.body, draft.body_hash)

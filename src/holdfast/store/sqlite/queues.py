@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
@@ -18,7 +18,7 @@ from holdfast.core import codec
 from holdfast.core.codec import Group, Head
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import connect, fetch_all, fetch_one
 from holdfast.store.sqlite.rows import to_summary
@@ -134,11 +134,11 @@ class SqliteQueues:
         tokens, at_us = fetch_one(writer, q.RATE, _place(wanted)) or (None, 0)
         return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
-    def lost(self) -> dict[str, Literal["dead", "lease"]]:
-        """Here a holder is dead or alive: there is no network between it and us that could be cut."""
+    def lost(self) -> dict[str, Loss]:
+        """Return holders that are dead. All are on this machine: no network can come between, so it is proven."""
         with self._reading() as reader:
             held = [row[0] for row in fetch_all(reader, q.HOLDING)]
-        return {name: "dead" for name in held if not self._alive(name)}
+        return {name: "proven" for name in held if not self._alive(name)}
 
     def tenants(self, queues: Sequence[str], now_us: int, lost: Sequence[str] = ()) -> list[str]:
         asked = {"queues": codec.dump(list(queues)).decode(), "lost": codec.dump(list(lost)).decode(), "now": now_us}

@@ -21,6 +21,7 @@ from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, St
 from holdfast.failpoints import failpoint
 from holdfast.store import protocol
 from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
+from holdfast.store.queues import Loss
 from holdfast.store.sqlite import queries as q, rows as shapes
 from holdfast.store.sqlite.file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite.guard import run_guarded
@@ -472,6 +473,9 @@ class SqliteStore:
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
         return self._own_presence().alive(holder)
+
+    def loss(self, holder: str, lease: float | None = None) -> Loss | None:
+        return None if self.alive(holder, lease) else "proven"
 
     def _own_presence(self) -> FilePresence:
         self._refuse_after_fork()

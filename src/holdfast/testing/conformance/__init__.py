@@ -463,6 +463,8 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert store.alive(holder)
         assert not store.alive("1-beef")
         assert not store.alive("nonsense")
+        assert store.loss(holder) is None
+        assert store.loss("nonsense") in ("proven", "presumed")
         store.close()
 
     def test_closing_twice_is_fine_and_a_closed_store_says_so(self, opener: Opener) -> None:

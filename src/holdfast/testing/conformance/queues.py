@@ -336,12 +336,13 @@ class QueueConformance:
         assert here.queues.lost() == {}
         if here is there:  # nobody but this process
             then(here, "idle", ev.TaskClaimed(holder="somebody"))
-            assert here.queues.lost() == {"somebody": "dead"}
+            assert here.queues.lost() == {"somebody": "proven"}
             here.close()
             return
         name = there.holder()
         there.close()
-        assert within(PATIENCE_SECONDS, lambda: here.queues.lost() == {name: "dead"})
+        assert within(PATIENCE_SECONDS, lambda: here.queues.lost() == {name: "proven"})
+        assert here.loss(name) == "proven", "it said goodbye"
         assert claim(here, limit=1, lost=(name,)) == ["t"]
         assert here.queues.lost() == {}
         here.close()
