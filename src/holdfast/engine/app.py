@@ -37,6 +37,7 @@ from holdfast.engine.execution.long_steps import Watched
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer
+from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
@@ -46,7 +47,6 @@ from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, 
 from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
-from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
 from holdfast.engine.reading.task_state import STATUSES, TaskState
@@ -102,7 +102,6 @@ def open(
     )
     if namespace:
         store = Tenant(store, namespace)
-    kept = addresses.open_cache(store, where, cache_bytes)
     app = App(
         store,
         ticking,
@@ -111,7 +110,7 @@ def open(
         prices=costs,
         queues=queues,
         namespace=namespace,
-        cache=kept,
+        cache=addresses.open_cache(store, where, cache_bytes),
         key_space=key_space,
         address=addresses.given(url),
     )

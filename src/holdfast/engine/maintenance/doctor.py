@@ -14,8 +14,8 @@ from msgspec import Struct
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError, NotAStore, TaskCollected, TaskNotFound
 from holdfast.engine.logs.addresses import Place, place_of
+from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.schema import schema_of
 from holdfast.engine.reading.verify import Problem, verify
 from holdfast.store.protocol import Query

@@ -11,9 +11,9 @@ from holdfast.core import limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, State
+from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import DAMAGED
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.listing import list_tasks
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.store.protocol import Query
 
