@@ -21,6 +21,7 @@ LABELS = {
     "doubt": "call in doubt",
     "budget": "budget used up",
     "quarantined": "quarantined",
+    "damaged": "damaged",
     "diverged": "events lost",
 }
 """What an entry of the inbox is called."""
