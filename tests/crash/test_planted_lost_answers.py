@@ -143,12 +143,11 @@ def a_call_is_found_under_its_old_key(bench):
 def new_calls_wait_for_nobody(patch):
     """A new call is made while recorded ones of its name are before other branches."""
 
-    def claimed(surroundings, key, is_recorded, on_change):
-        surroundings.claim(key)
+    def after_others(surroundings, key, on_change):
         return
         yield
 
-    patch.setattr(flows, "claimed", claimed)
+    patch.setattr(flows, "after_others", after_others)
 
 
 def a_living_thread_is_waited_for(bench):

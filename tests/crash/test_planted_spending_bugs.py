@@ -116,7 +116,9 @@ def models_are_asked_without_a_word(patch):
     """An estimate is compared with the budget, and not announced."""
     right = flows._plain_attempt
     patch.setattr(
-        flows, "_plain_attempt", lambda key, attempt, request: right(key, attempt, replace(request, estimate=None))
+        flows,
+        "_plain_attempt",
+        lambda work, key, attempt, request: right(work, key, attempt, replace(request, estimate=None)),
     )
 
 
