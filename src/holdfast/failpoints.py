@@ -12,6 +12,7 @@ NAMES = (
     *("append.before", "append.after", "commit.before", "commit.after"),
     *("claim.before", "claim.after", "snapshot.before", "snapshot.after"),
     *("migrate.before", "migrate.after", "act.before", "act.after"),
+    *("checkpoint.before", "checkpoint.after"),
 )
 
 _armed: Callable[[str], None] | None = None

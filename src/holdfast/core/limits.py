@@ -227,3 +227,9 @@ CLOSE_GRACE_SECONDS = 10.0
 
 WAKE_PAGES = 20
 """How many pages of waiting tasks a worker looks through, as it starts, for those that an older version forgot."""
+
+WAL_BYTES = 4 * 1024 * 1024
+"""How long SQLite's write-ahead log may be before it is moved into the database, if no one reads at that moment."""
+
+WAL_LONG_BYTES = 4 * WAL_BYTES
+"""How long it may be before readers are asked to wait for that, for a moment."""

@@ -34,7 +34,7 @@ def schema_of(url: str, path: str | None) -> Schema:
 
 
 def _of_file(path: str) -> Schema:
-    from holdfast.store.sqlite.file import schema_version
+    from holdfast.store.sqlite.read_only import schema_version
 
     every, found = migrations("sqlite"), schema_version(path)
     if found > len(every):

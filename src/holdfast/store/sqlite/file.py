@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import apsw
+from msgspec import Struct
 
 from holdfast.core.errors import (
     HoldfastError,
     InvalidValue,
     LogCorrupt,
     NotAStore,
-    StoreBusy,
     StoreError,
     StoreFull,
     StorePoisoned,
@@ -24,12 +24,15 @@ from holdfast.core.errors import (
 )
 from holdfast.failpoints import failpoint
 from holdfast.store.migrations import migrations
+from holdfast.store.sqlite.file_guard import BUSY_SECONDS, PROBE, FileGuard, NoGuard, busy
+from holdfast.store.sqlite.locks import locks_work
 from holdfast.store.sqlite.queries import COPY_TO
 
 Durability = Literal["full", "process"]
 
 APPLICATION_ID = 0x486F6C64  # "Hold"
-BUSY_SECONDS = 30.0
+GUARDED_VERSION = 5
+"""The first version of the schema whose processes all keep a guard. See `file_guard`."""
 
 TABLE_COUNT = "select count(*) from sqlite_master"
 MIGRATION_TABLE = """
@@ -44,10 +47,15 @@ APPLIED = "select version, checksum from migrations order by version"
 RECORD_MIGRATION = "insert into migrations values (:version, :name, :checksum, :at)"
 
 
-def connect(path: str, durability: Durability, *, vfs: str | None, exclusive: bool) -> apsw.Connection:
+def connect(
+    path: str, durability: Durability, *, vfs: str | None = None, exclusive: bool = False, is_guarded: bool = True
+) -> apsw.Connection:
     """Open a connection with the right pragmas. The file must exist or may be made."""
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=64)
+    if is_guarded:  # only the guard checkpoints, and closing never does: that would also remove the write-ahead log
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.wal_autocheckpoint(0)
     connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
     if exclusive:
         connection.pragma("locking_mode", "exclusive")
@@ -68,25 +76,74 @@ def fetch_one(connection: apsw.Connection, query: str, bindings: Any = ()) -> An
     return found[0] if found else None
 
 
-def prepare(path: str, durability: Durability, *, vfs: str | None, exclusive: bool, at_us: int) -> apsw.Connection:
+class Opened(Struct, frozen=True):
+    """A file that is ready: the connection that writes, and what keeps its files whole."""
+
+    writer: apsw.Connection
+    guard: FileGuard | NoGuard
+
+
+def prepare(path: str, durability: Durability, *, vfs: str | None, exclusive: bool, at_us: int) -> Opened:
     """Open the file, make it if it is missing, and bring its schema up to date."""
     if vfs is None:
         _make_private_file(path)
+    guard: FileGuard | NoGuard = NoGuard()
     connection: apsw.Connection | None = None
     try:
-        connection = connect(path, durability, vfs=vfs, exclusive=exclusive)
-        refuse_strangers(connection, path)
+        guard = _guard_of(path) if vfs is None else guard
+        with guard.entrance() as is_first:
+            is_guarded = isinstance(guard, FileGuard)
+            connection = connect(path, durability, vfs=vfs, exclusive=exclusive, is_guarded=is_guarded)
+            refuse_strangers(connection, path)
+            if is_first:
+                _set_up(connection, guard, path, at_us)
+            version = connection.pragma("user_version")
+        _refuse_newer(version, path)
+        if version < len(migrations("sqlite")):
+            with guard.turn():
+                _migrate(connection, path, at_us)
+    except BaseException as error:  # also a refusal of ours, or Ctrl-C: nothing will close it later
+        if connection is not None:
+            connection.close()
+        guard.discard()
+        if isinstance(error, apsw.Error):
+            raise translated(error, path) from error
+        raise
+    return Opened(connection, guard)
+
+
+def _guard_of(path: str) -> FileGuard | NoGuard:
+    """The guard of a file. Where locks of descriptors do not work, SQLite's own must do, and the log says so."""
+    try:
+        guard = FileGuard(path)
+    except OSError as error:
+        why = f"{path}-guard cannot be opened: {error.strerror}"
+        raise StoreReadOnly(why, hint=_RIGHTS) from None
+    if locks_work(f"{path}-guard", PROBE):
+        return guard
+    guard.close()
+    _warn_unguarded(path)
+    return NoGuard()
+
+
+def _warn_unguarded(path: str) -> None:
+    import logging  # takes a tenth of a command's time
+
+    logging.getLogger("holdfast").warning(
+        "%s: this system has no open-file-description locks. The store is safe unless code in this process opens and "
+        "closes its files, or its files are removed: see docs/durability.md",
+        path,
+    )
+
+
+def _set_up(connection: apsw.Connection, guard: FileGuard | NoGuard, path: str, at_us: int) -> None:
+    """Bring a file up to date that no process with a guard has open."""
+    version = connection.pragma("user_version")
+    if 0 < version < GUARDED_VERSION:
+        guard.refuse_older_versions()
+    if version <= len(migrations("sqlite")):
         _use_wal(connection)
         _migrate(connection, path, at_us)
-    except apsw.Error as error:
-        if connection is not None:
-            connection.close()
-        raise translated(error, path) from error
-    except BaseException:  # also a refusal of ours, or Ctrl-C: nobody will close it later
-        if connection is not None:
-            connection.close()
-        raise
-    return connection
 
 
 def _make_private_file(path: str) -> None:
@@ -141,21 +198,6 @@ def copy_to(reader: apsw.Connection, path: str) -> None:
             os.unlink(partial)
 
 
-def schema_version(path: str) -> int:
-    """The version of a file's schema, 0 if it has none yet. Looks only: nothing is made, nothing is migrated."""
-    if not os.path.exists(path) or os.path.getsize(path) == 0:
-        return 0
-    try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            refuse_strangers(connection, path)
-            return connection.pragma("user_version")
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise translated(error, path) from error
-
-
 def library_version() -> str:
     """Which SQLite this is."""
     return apsw.sqlite_lib_version()
@@ -181,16 +223,19 @@ def _use_wal(connection: apsw.Connection) -> None:
             time.sleep(0.01)
 
 
-def _migrate(connection: apsw.Connection, path: str, at_us: int) -> None:
-    known = migrations("sqlite")
-    version = connection.pragma("user_version")
-    if version > len(known):
+def _refuse_newer(version: int, path: str) -> None:
+    known = len(migrations("sqlite"))
+    if version > known:
         raise StoreTooNew(
-            f"{path!r} has schema version {version}; this holdfast knows {len(known)}",
+            f"{path!r} has schema version {version}; this holdfast knows {known}",
             hint="upgrade holdfast; the file was not touched",
             version=version,
         )
-    if version == len(known):
+
+
+def _migrate(connection: apsw.Connection, path: str, at_us: int) -> None:
+    known = migrations("sqlite")
+    if connection.pragma("user_version") >= len(known):
         return
     failpoint("migrate.before")
     connection.execute("begin immediate")
@@ -225,11 +270,8 @@ def _migrate(connection: apsw.Connection, path: str, at_us: int) -> None:
 def translated(error: apsw.Error, path: str) -> HoldfastError:
     """SQLite's error as one of ours, with what is safe and what to do."""
     match error:
-        case apsw.BusyError() | apsw.LockedError():
-            return StoreBusy(
-                f"{path!r} was locked by others for {BUSY_SECONDS:.0f} s; nothing was written",
-                hint="try again",
-            )
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return busy(path)
         case apsw.FullError():
             return StoreFull(
                 f"there is no room for {path!r}; nothing was written and everything before is safe",

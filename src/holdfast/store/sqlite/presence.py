@@ -1,74 +1,53 @@
 """Who is alive: a lock that the operating system drops when the process dies, however it dies.
 
-Every holder locks one byte, at an offset drawn at random, of an empty file beside the database. Such locks belong to
-the process, not to a file descriptor: a forked child does not inherit them, a killed process cannot keep them. They are
-lost when *any* descriptor of the file is closed, so each file is opened once per process and never closed.
+Every holder locks one byte of the guard file, at an offset drawn at random, through a descriptor of its own. The lock
+goes with that descriptor: a killed process cannot keep it, and a forked child closes its copy (see `locks`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import threading
+
+from holdfast.store.sqlite.file_guard import FIRST_FREE
+from holdfast.store.sqlite.locks import HAS_OFD, Span, close_file, is_locked, lock, open_file, unlock
 
 _MAX_OFFSET = 1 << 62
-_lock = threading.Lock()
-_descriptors: dict[str, int] = {}
-_mine: set[tuple[str, int]] = set()
+
+
+_here: set[str] = set()
 
 
 class FilePresence:
-    """This process's sign of life on one file, under one name."""
+    """A sign of life on one file, under one name."""
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.realpath(path)
-        self._offset = int.from_bytes(os.urandom(8)) % _MAX_OFFSET
-        self._pid = os.getpid()
-        with _lock:
-            fcntl.lockf(_descriptor(self._path), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._offset)
-            _mine.add((self._path, self._offset))
-        self.name = f"{self._pid}-{self._offset:x}"
+        self._span = Span(FIRST_FREE + int.from_bytes(os.urandom(8)) % (_MAX_OFFSET - FIRST_FREE))
+        self._file = open_file(path, os.O_RDWR | os.O_CREAT)
+        taken = lock(self._file, self._span.exclusive)
+        assert taken, "two holders drew the same of 2^62 bytes"
+        self.name = f"{os.getpid()}-{self._span.start:x}"
+        _here.add(self.name)
 
     def alive(self, name: str) -> bool:
-        """Whether the holder of that name still lives."""
-        try:
-            offset = int(name.rpartition("-")[2], 16)
-        except ValueError:
-            return False
-        with _lock:
-            if (self._path, offset) in _mine:
-                return True
-            return is_locked(_descriptor(self._path), offset, fcntl.LOCK_EX)
+        """Return whether the holder of that name still lives."""
+        return name in _here or is_alive(self._file, name)
 
     def close(self) -> None:
         """Be gone, as if the process had died."""
-        with _lock:
-            if (self._path, self._offset) in _mine:
-                _mine.discard((self._path, self._offset))
-                fcntl.lockf(_descriptor(self._path), fcntl.LOCK_UN, 1, self._offset)
+        if self.name in _here:
+            _here.discard(self.name)
+            unlock(self._file, self._span)
+            if HAS_OFD:  # else closing would take other signs of life of this process along
+                close_file(self._file)
 
 
-def is_locked(descriptor: int, offset: int, kind: int) -> bool:
-    """Whether another process has a lock there; asked by taking one of that kind and dropping it."""
+def is_alive(file: int, name: str) -> bool:
+    """Return whether a holder has its byte of an open guard file locked."""
     try:
-        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 1, offset)
-    except OSError:
-        return True
-    fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
-    return False
+        offset = int(name.rpartition("-")[2], 16)
+    except ValueError:
+        return False
+    return FIRST_FREE <= offset < _MAX_OFFSET and is_locked(file, Span(offset))
 
 
-def _descriptor(path: str) -> int:
-    if path not in _descriptors:
-        _descriptors[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    return _descriptors[path]
-
-
-def _forget_after_fork() -> None:
-    """A child holds none of its parent's locks. Its copy of the lock object may be held by a thread it lacks."""
-    global _lock
-    _lock = threading.Lock()
-    _mine.clear()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(after_in_child=_here.clear)

@@ -1,11 +1,12 @@
 """Queues of a SQLite store: workers are processes and threads of one machine.
 
 A claim is one transaction, and SQLite lets one write at a time: that is all the locking there is. Whoever finds nothing
-to take has only read. That something was written shows in the version of the file, which costs next to nothing to ask.
+to take has only read. That something was written shows in the index of the write-ahead log, which is cheap to ask.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,22 +21,27 @@ from holdfast.store import queues
 from holdfast.store.protocol import Outcome
 from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
 from holdfast.store.sqlite import queries as q
-from holdfast.store.sqlite.file import connect, fetch_all, fetch_one
+from holdfast.store.sqlite.file import fetch_all, fetch_one
+from holdfast.store.sqlite.file_guard import INDEX_HEADER_BYTES
+from holdfast.store.sqlite.locks import close_file, open_file
 from holdfast.store.sqlite.rows import to_summary
 
 _QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.01
 
 
 class SqliteWakeListener:
-    """Looks at the version of the file now and then: often at first, less often while nothing happens."""
+    """Looks at the index of the write-ahead log now and then: often at first, less often while nothing happens.
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
+    Its first bytes change with every commit. Reading them needs no lock and no connection.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._index = open_file(f"{path}-shm", os.O_RDONLY)
         self._version = self._now()
         self._woken = threading.Event()
 
-    def _now(self) -> int:
-        return fetch_one(self._connection, q.DATA_VERSION)[0]
+    def _now(self) -> bytes:
+        return os.pread(self._index, INDEX_HEADER_BYTES, 0)
 
     def wait(self, seconds: float) -> bool:
         until, pause = time.monotonic() + seconds, _QUICKEST_SECONDS
@@ -55,7 +61,7 @@ class SqliteWakeListener:
         self._woken.set()
 
     def close(self) -> None:
-        self._connection.close()
+        close_file(self._index)
 
 
 class SqliteQueues:
@@ -174,7 +180,7 @@ class SqliteQueues:
             return [ServedRow(*row) for row in fetch_all(reader, q.ANNOUNCED) if self._alive(row[0])]
 
     def listen(self) -> SqliteWakeListener:
-        return SqliteWakeListener(connect(self._path, "process", vfs=None, exclusive=False))
+        return SqliteWakeListener(self._path)
 
 
 _PRIORITY = 12

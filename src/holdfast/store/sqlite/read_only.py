@@ -1,13 +1,13 @@
 """A SQLite file that may be read but not written: everything can be looked at, and nothing is made beside it.
 
-SQLite's write-ahead log is shared by readers and writers. While somebody writes, its files are there and can be read
-too. While nobody does they are not, and whoever may not make them can only read the file as if it never changed: so
-each look ends with checking that it did not.
+A look keeps checkpoints away with a lock in the guard file, which only has to be readable for that. While the
+write-ahead log is empty, the database then does not change, and is read as such. Otherwise SQLite reads the log and its
+index too, and may not write to the index. Where there is no guard file, each look ends with checking that nothing
+changed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,36 +17,26 @@ import apsw
 
 from holdfast.core.errors import StoreBusy, StoreReadOnly, StoreTooNew
 from holdfast.store.migrations import migrations
-from holdfast.store.sqlite.file import BUSY_SECONDS, Durability, refuse_strangers, translated
-from holdfast.store.sqlite.presence import is_locked
+from holdfast.store.sqlite.file import Durability, Opened, refuse_strangers, translated
+from holdfast.store.sqlite.file_guard import BUSY_SECONDS, DOOR, DOOR_AND_READING, RECOVERY, NoGuard, busy
+from holdfast.store.sqlite.locks import close_file, lock_within, open_file, unlock
+from holdfast.store.sqlite.presence import is_alive
 from holdfast.store.sqlite.store import SqliteStore
 
 
-def _connected(path: str) -> tuple[apsw.Connection, tuple[int, ...] | None]:
-    """A connection that writes nothing, and what the file was like if it is read as one that never changes."""
-    is_shared = os.path.exists(f"{path}-wal")
-    before = None if is_shared else _shape(path)
-    address = f"file:{quote(path)}?mode=ro{'' if is_shared else '&immutable=1'}"
-    connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-    connection.pragma("temp_store", "memory")
-    return connection, before
-
-
-def _shape(path: str) -> tuple[int, ...]:
-    found = os.stat(path)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
-
-
 @contextmanager
-def _looked_at(path: str) -> Generator[apsw.Connection, None, None]:
-    """A connection for one look. If others began to write meanwhile, what was seen may be of two moments."""
+def looked_at(path: str) -> Generator[apsw.Connection, None, None]:
+    """Open a connection for one look, which writes nothing and is closed again."""
+    held: list[int] = []
     connection: apsw.Connection | None = None
     try:
-        connection, before = _connected(path)
+        is_still = _keep_still(path, held)
+        has_wal = os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal") > 0
+        before = None if has_wal or is_still else _shape(path)
+        connection = _connected(path, has_wal)
         yield connection
-        if before is not None and (os.path.exists(f"{path}-wal") or _shape(path) != before):
-            raise StoreBusy(f"others began to write to {path!r} while it was looked at", hint="look again")
+        if before is not None and _shape(path) != before:
+            raise StoreBusy(f"another process began to write to {path!r} during the look at it", hint="look again")
     except apsw.CantOpenError as error:
         hint = f"{path}-wal is there without a readable {path}-shm: ask its owner for a backup, and look at that"
         raise StoreReadOnly(f"{path!r} cannot be looked at: {error}", hint=hint) from error
@@ -55,18 +45,65 @@ def _looked_at(path: str) -> Generator[apsw.Connection, None, None]:
     finally:
         if connection is not None:
             connection.close()
+        for descriptor in held:
+            close_file(descriptor)
+
+
+def _keep_still(path: str, held: list[int]) -> bool:
+    """Keep checkpoints and recovery away, as far as this process may. Return whether the file stays as it is."""
+    guard = _opened(f"{path}-guard", held)
+    if guard is None:
+        return False
+    if not lock_within(guard, DOOR_AND_READING.shared, BUSY_SECONDS):
+        raise busy(path)
+    unlock(guard, DOOR)
+    index = _opened(f"{path}-shm", held)
+    if index is not None and not lock_within(index, RECOVERY.shared, BUSY_SECONDS):
+        raise busy(path)
+    return True
+
+
+def _opened(path: str, held: list[int]) -> int | None:
+    try:
+        descriptor = open_file(path, os.O_RDONLY)
+    except OSError:  # it is not there, or may not be read: a look does without it
+        return None
+    held.append(descriptor)
+    return descriptor
+
+
+def _connected(path: str, has_wal: bool) -> apsw.Connection:
+    how = "readonly_shm=1" if has_wal else "immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"file:{quote(path)}?mode=ro&{how}", flags=flags)
+    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+    connection.pragma("temp_store", "memory")
+    return connection
+
+
+def _shape(path: str) -> tuple[int, ...]:
+    found, log = os.stat(path), f"{path}-wal"
+    size = os.path.getsize(log) if os.path.exists(log) else 0
+    return (found.st_ino, found.st_size, found.st_mtime_ns, size)
+
+
+def schema_version(path: str) -> int:
+    """Return the version of a file's schema, 0 if it has none yet. Nothing is made, nothing is migrated."""
+    if not os.path.exists(path) or (os.path.getsize(path) == 0 and not os.path.exists(f"{path}-wal")):
+        return 0
+    with looked_at(path) as connection:
+        refuse_strangers(connection, path)
+        return connection.pragma("user_version")
 
 
 class ReadOnlyStore(SqliteStore):
     """Logs in one file that may only be read."""
 
-    def _prepare(
-        self, path: str, durability: Durability, *, vfs: str | None, exclusive: bool, at_us: int
-    ) -> apsw.Connection:
+    def _prepare(self, path: str, durability: Durability, *, vfs: str | None, exclusive: bool, at_us: int) -> Opened:
         """Make sure that it can be read as it is. The connection that would write is to nothing."""
         if not os.access(path, os.R_OK):
             raise StoreReadOnly(f"{path!r} can neither be read nor written to", hint="ask its owner for a backup")
-        with _looked_at(path) as connection:
+        with looked_at(path) as connection:
             refuse_strangers(connection, path)
             found, known = connection.pragma("user_version"), len(migrations("sqlite"))
         if found > known:
@@ -80,7 +117,7 @@ class ReadOnlyStore(SqliteStore):
                 f"{path!r} has schema version {found} of {known}, and cannot be written to",
                 hint="whoever may write to it has to bring it up to date first: holdfast migrate",
             )
-        return apsw.Connection("")
+        return Opened(apsw.Connection(""), NoGuard())
 
     def _writable(self) -> apsw.Connection:
         raise StoreReadOnly(
@@ -93,27 +130,23 @@ class ReadOnlyStore(SqliteStore):
         self._refuse_after_fork()
         if self._writer is None:
             raise self._closed()
-        with _looked_at(self.path) as connection:
+        with looked_at(self.path) as connection:
             yield connection
 
     def holder(self) -> str:
         return f"{os.getpid()}-0"
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        """Whether that holder still lives; where that cannot be seen, it is not said to be dead."""
-        if holder.startswith(f"{os.getpid()}-"):
-            return True  # asking for a lock of this process's own would drop it
+        """Return whether that holder still lives; where that cannot be seen, it is not said to be dead."""
+        if holder == self.holder():
+            return True
         try:
-            offset = int(holder.rpartition("-")[2], 16)
-            # Never closed: that would drop every lock this process may have on it.
-            descriptor = _opened.setdefault(self.path, -1)
-            if descriptor < 0:
-                descriptor = _opened[self.path] = os.open(f"{self.path}-holders", os.O_RDONLY | os.O_CLOEXEC)
-        except (ValueError, FileNotFoundError):
+            guard = open_file(f"{self.path}-guard", os.O_RDONLY)
+        except FileNotFoundError:
             return False
         except OSError:
             return True
-        return is_locked(descriptor, offset, fcntl.LOCK_SH)
-
-
-_opened: dict[str, int] = {}
+        try:
+            return is_alive(guard, holder)
+        finally:
+            close_file(guard)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -158,12 +157,6 @@ def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> Non
     for hash in one.blobs:
         writer.execute(q.DROP_BLOB_USE, {"log": number, "hash": bytes.fromhex(hash)})
         writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
-
-
-def empty_wal(writer: apsw.Connection) -> None:
-    """Leave no old page behind in the write-ahead log. While others read, that has to wait for the next commit."""
-    with contextlib.suppress(apsw.BusyError, apsw.LockedError):
-        writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 def to_stats(reader: apsw.Connection) -> Stats:

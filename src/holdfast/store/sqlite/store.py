@@ -1,7 +1,7 @@
 """A store in one SQLite file: any number of threads and processes, no server.
 
-One connection writes, under a lock; readers borrow theirs from a small pool and never wait for it. SQLite itself keeps
-processes apart.
+One connection writes, under a lock; readers borrow theirs from a small pool and never wait for it. A guard keeps
+processes apart, and the files whole: see `file_guard`.
 With `durability="full"` an acknowledged event survives power loss; with `"process"` it survives the process.
 """
 
@@ -24,11 +24,15 @@ from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query,
 from holdfast.store.queues import Loss
 from holdfast.store.sqlite import queries as q, rows as shapes
 from holdfast.store.sqlite.file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
+from holdfast.store.sqlite.file_guard import FileGuard, GuardedReader, NoGuard, UnguardedReader
 from holdfast.store.sqlite.guard import run_guarded
 from holdfast.store.sqlite.presence import FilePresence
 from holdfast.store.sqlite.queues import SqliteQueues
 
 _IDLE_READERS, _KNOWN_LOGS = 8, 100_000
+_ERASE_SECONDS = 2.0
+
+Reader = GuardedReader | UnguardedReader
 
 
 class SqliteStore:
@@ -58,56 +62,61 @@ class SqliteStore:
         self._inside = False
         self._born = Generation.now
         self._numbers: dict[str, int] = {}
-        self._readers: list[apsw.Connection] = []
+        self._readers: list[Reader] = []
         self._poison: StorePoisoned | None = None
         self._presence: FilePresence | None = None
         opened = self._prepare(self.path, durability, vfs=vfs, exclusive=exclusive, at_us=at_us)
-        self._writer: apsw.Connection | None = opened
-        self._cursor = opened.cursor()
+        self._writer: apsw.Connection | None = opened.writer
+        self._guard: FileGuard | NoGuard = opened.guard
+        self._cursor = opened.writer.cursor()
         ways = (self._changing, self._reading, self._append_group)
         self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
 
     # Writing
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
-        self._refuse_after_fork()
-        with self._lock:
-            writer = self._writable()
+        with self._turn() as writer:
             failpoint("append.before")
             try:
                 several = len(groups) > 1 and any(map(shapes.is_plain, groups))
                 done = self._append_together(writer, groups) if several else self._append_groups(writer, groups)
             except apsw.Error as error:
                 raise self._failed(error) from error
-            failpoint("append.after")
-            return done
+        failpoint("append.after")
+        return done
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
         self._refuse_after_fork()
         with self._lock:
-            writer = self._writable()
-            number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
-            digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-            row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
-            failpoint("append.before", "commit.before")
-            try:
+            writer, guard = self._writable(), self._guard
+            try:  # what `_turn` does, without the cost of a context manager
+                guard.begin()
+                number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
+                digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+                row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+                failpoint("append.before", "commit.before")
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
+                failpoint("commit.after")
+                guard.check()
             except apsw.ConstraintError as error:
-                head = fetch_one(writer, q.HEAD, (number,))
-                if head == (expect.seq, expect.digest):  # not the head, then, but the file itself
-                    raise LogCorrupt(log, seq, f"the file refuses it: {error}") from error
-                return Conflict(log, expect.seq, head and head[0])
+                return self._refused(writer, log, expect, error)
             except apsw.Error as error:
                 raise self._failed(error) from error
-            failpoint("commit.after", "append.after")
-            return digest
+            finally:
+                guard.end(writer)
+        failpoint("append.after")
+        return digest
+
+    def _refused(self, writer: apsw.Connection, log: str, expect: Head, error: apsw.Error) -> Conflict:
+        head = fetch_one(writer, q.HEAD, (self._number(writer, log),))
+        if head == (expect.seq, expect.digest):  # not the head, then, but the file itself
+            raise LogCorrupt(log, expect.seq + 1, f"the file refuses it: {error}") from error
+        return Conflict(log, expect.seq, head and head[0])
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
         """The head is checked under the file's write lock: nothing can move between that and the commit."""
-        self._refuse_after_fork()
-        with self._lock:
-            writer = self._writable()
+        with self._turn() as writer:
             failpoint("append.before")
             try:
                 self._inside = True
@@ -117,8 +126,8 @@ class SqliteStore:
                 with self._translated():
                     if writer.in_transaction:
                         writer.execute("rollback")
-            failpoint("append.after")
-            return done
+        failpoint("append.after")
+        return done
 
     def _transact(self, writer: apsw.Connection, after: Write, work: Work, seconds: float | None) -> Outcome:
         """Leave the transaction open unless all is well. Only errors of our own statements are translated."""
@@ -213,7 +222,7 @@ class SqliteStore:
                 return None
             number = row[0]
             # A number made inside a transaction that fails would be wrong; so only settled ones are remembered.
-            if not connection.in_transaction:
+            if connection is not self._writer or not connection.in_transaction:
                 if len(self._numbers) >= _KNOWN_LOGS:
                     self._numbers.clear()
                 self._numbers[log] = number
@@ -235,11 +244,21 @@ class SqliteStore:
     @contextmanager
     def _changing(self) -> Generator[apsw.Connection, None, None]:
         """A transaction for the rarer writes."""
+        with self._turn() as writer, self._translated(), self._transaction(writer):
+            yield writer
+
+    @contextmanager
+    def _turn(self) -> Generator[apsw.Connection, None, None]:
+        """The connection that writes. What was committed inside is acknowledged when this ends."""
         self._refuse_after_fork()
         with self._lock:
-            writer = self._writable()
-            with self._translated(), self._transaction(writer):
+            writer, guard = self._writable(), self._guard
+            try:
+                guard.begin()
                 yield writer
+                guard.check()
+            finally:
+                guard.end(writer)
 
     @contextmanager
     def _translated(self) -> Generator[None, None, None]:
@@ -256,8 +275,9 @@ class SqliteStore:
     def _writable(self) -> apsw.Connection:
         if self._writer is None:
             raise self._closed()
-        if self._poison is not None:
-            raise self._poison
+        broken = self._poison or self._guard.broken
+        if broken is not None:
+            raise broken
         if self._writer.in_transaction:
             if self._inside:
                 raise protocol.written_inside()
@@ -282,17 +302,27 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Generator[apsw.Connection, None, None]:
-        self._refuse_after_fork()
         if self._exclusive:
             with self._lock:
+                self._refuse_after_fork()
                 yield self._writable()
             return
+        with self._borrowed() as reader:
+            reader.begin()
+            try:
+                yield reader.connection
+            finally:
+                reader.end()
+
+    @contextmanager
+    def _borrowed(self) -> Generator[Reader, None, None]:
+        self._refuse_after_fork()
         with self._pool:
             if self._writer is None:
                 raise self._closed()
             reader = self._readers.pop() if self._readers else None
         try:
-            reader = reader or connect(self.path, self.durability, vfs=None, exclusive=False)
+            reader = reader or self._guard.reader(self._connect_reader)
             yield reader
         except apsw.Error as error:
             raise translated(error, self.path) from error
@@ -301,7 +331,10 @@ class SqliteStore:
                 if reader is not None:
                     self._give_back(reader)
 
-    def _give_back(self, reader: apsw.Connection) -> None:
+    def _connect_reader(self) -> apsw.Connection:
+        return connect(self.path, self.durability, is_guarded=isinstance(self._guard, FileGuard))
+
+    def _give_back(self, reader: Reader) -> None:
         if self._writer is not None and len(self._readers) < _IDLE_READERS:
             self._readers.append(reader)
         else:
@@ -418,7 +451,9 @@ class SqliteStore:
         with self._lock:
             with self._changing() as writer:
                 shapes.erase_bodies(writer, lambda log: self._number(writer, log), erasures)
-            shapes.empty_wal(writer)
+            # No old page stays behind in the write-ahead log. If readers take long, the next write sees to it.
+            with self._translated():
+                self._guard.checkpoint(writer, seconds=_ERASE_SECONDS)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing() as writer:
@@ -462,8 +497,8 @@ class SqliteStore:
             return shapes.to_stats(reader)
 
     def backup(self, path: str) -> None:
-        with self._reading() as reader:
-            copy_to(reader, path)
+        with self._borrowed() as reader, reader.outside_transactions():
+            copy_to(reader.connection, path)
 
     def identity(self) -> protocol.Identity:
         return protocol.Identity(*self._row(q.IDENTITY))
@@ -483,7 +518,7 @@ class SqliteStore:
             if self._writer is None:
                 raise self._closed()
             if self._presence is None:
-                self._presence = FilePresence(f"{self.path}-holders")
+                self._presence = FilePresence(f"{self.path}-guard")
             return self._presence
 
     def close(self, *, present: bool = False) -> None:
@@ -497,8 +532,11 @@ class SqliteStore:
             for reader in self._readers:
                 reader.close()
             self._readers.clear()
+            with self._translated():
+                self._guard.leave(self._writer)
             self._writer.close()
             self._writer = None
+            self._guard.close()
         if not present:
             self.depart()
 
