@@ -35,6 +35,7 @@ from holdfast import (
 from holdfast.store import processes
 from holdfast.testing.crash.world import World
 from tests.crash.corpus import silently_repeated
+from tests.crash.writer import read_directory
 
 RECONCILE_SECONDS = 0.4
 MAX_DEATHS = 1_000
@@ -108,8 +109,11 @@ def serve(
     counts="",
     elsewhere=False,
     imitation=False,
+    prowls="",
 ):
     """Some workers in threads of this process: on one app, or each on one of its own. Until SIGTERM.
+
+    `prowls` is a folder whose files a thread of it opens and closes all the time.
 
     `elsewhere` makes others take it for a process of another machine, of which nothing can be proven. `imitation` has
     its server say yes to every lock, and hold none.
@@ -120,6 +124,8 @@ def serve(
         queries.HOLD = queries.LOCK_QUEUE = "select %(key)s::bigint is not null"
     if elsewhere:
         processes.machine = lambda: f"the machine of {os.getpid()}"
+    if prowls:
+        threading.Thread(target=read_directory, args=(prowls,), daemon=True).start()
     agents = agents_at(world, pause, timeout)
     apps = [holdfast.open(url) for _ in range(1 if together else workers)]
     crew = [

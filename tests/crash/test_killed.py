@@ -19,8 +19,8 @@ WRITERS = 3
 PATIENCE_SECONDS = 60
 
 
-def run(db, acks, name, chance):
-    command = [sys.executable, writer.__file__, "swarm", db, acks.path, name, str(chance.getrandbits(32))]
+def run(db, acks, name, chance, program="swarm"):
+    command = [sys.executable, writer.__file__, program, db, acks.path, name, str(chance.getrandbits(32))]
     return subprocess.Popen([*command, chance.choice(("full", "process"))], stderr=subprocess.PIPE)
 
 
@@ -51,6 +51,31 @@ def test_what_was_acknowledged_survives_kill_9(file, tmp_path):
         time.sleep(chance.uniform(0, 0.5))
         for process in processes:
             killed(process)
+        if db.exists():
+            assert_goes_on(db)
+            assert_audited(db, acks)
+            assert_pairs_are_whole(db)
+    acks.close()
+
+
+@pytest.mark.parametrize("file", range(FILES))
+def test_what_was_acknowledged_survives_while_the_directory_is_read(file, tmp_path):
+    """Every writer reads all files around it, others open and close the store, and all of them are killed."""
+    chance = random.Random(f"directory {file}")
+    (tmp_path / "store").mkdir()
+    db, acks = tmp_path / "store" / "store.db", writer.Acks(tmp_path / "acks")
+    for number in range(ROUNDS):
+        size = Path(acks.path).stat().st_size
+        names = [f"file{file}.round{number}.writer{one}" for one in range(WRITERS)]
+        processes = [run(db, acks, name, chance, "prowling_swarm") for name in names]
+        look = [sys.executable, writer.__file__, "looker", db]
+        processes.append(subprocess.Popen(look, stderr=subprocess.PIPE))
+        if number > 0:
+            wait_for_work(Path(acks.path), size)
+        time.sleep(chance.uniform(0, 1.0))
+        for process in chance.sample(processes, len(processes)):
+            killed(process)
+            time.sleep(chance.uniform(0, 0.1))
         if db.exists():
             assert_goes_on(db)
             assert_audited(db, acks)

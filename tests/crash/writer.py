@@ -6,11 +6,13 @@ operating system keeps what was written when the process is killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -86,6 +88,30 @@ def swarm(db: str, acks: str, name: str, seed: str, durability: Any) -> None:
     worker.share()
     while True:
         worker.work()
+
+
+def prowling_swarm(db: str, *arguments: str) -> None:
+    """The same, while two threads open and close every file of the directory, which drops POSIX locks."""
+    for _ in range(2):
+        threading.Thread(target=read_directory, args=(os.path.dirname(db),), daemon=True).start()
+    swarm(db, *arguments)
+
+
+def read_directory(folder: str) -> None:
+    """Read all files of a folder again and again, as an agent does that looks for something."""
+    while True:
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+                file.read(1 << 16)
+        time.sleep(0.001)
+
+
+def looker(db: str) -> None:
+    """Open the store, look at it and close it again and again."""
+    while True:
+        with contextlib.suppress(holdfast.NotAStore), holdfast.open(db) as app:
+            app.list(limit=3)
+        time.sleep(0.01)
 
 
 class _Worker:
@@ -304,7 +330,8 @@ def _outcome(verb: Callable[[], object]) -> str:
     return "done"
 
 
-PROGRAMS = {program.__name__: program for program in (swarm, race, hold, hold_and_fork, see, use_after_fork)}
+_ALL = (swarm, prowling_swarm, looker, race, hold, hold_and_fork, see, use_after_fork)
+PROGRAMS = {program.__name__: program for program in _ALL}
 
 if __name__ == "__main__":
     PROGRAMS[sys.argv[1]](*sys.argv[2:])

@@ -69,7 +69,7 @@ _IN_USE: Final = Span(0x40000002, 511)
 _WITNESS: Final = Span(0x40000002 + 510)
 _SQLITES_SHARED: Final = Span(0x40000002, 510)
 _DMS: Final = Span(128)
-RECOVERY: Final = Span(122)
+_RECOVERY: Final = Span(122)
 
 # The index of the write-ahead log begins with its header, twice. In it: whether it is set, the page size, the frames.
 INDEX_HEADER_BYTES = 48
@@ -164,7 +164,7 @@ class FileGuard:
     def leave(self, writer: apsw.Connection) -> None:
         """As the last process that has the store open: leave everything in the one file that people copy."""
         if self.broken is None and not is_locked(self._database, _WITNESS) and lseek(self._wal, 0, SEEK_END):
-            with contextlib.suppress(StoreBusy):
+            with contextlib.suppress(StoreBusy, apsw.Error):  # what is not moved stays in the log, as safe as it was
                 self.checkpoint(writer, seconds=0.0)
 
     def close(self) -> None:
@@ -217,19 +217,30 @@ class FileGuard:
             or database < self._database_bytes
             or fstat(self._directory).st_mtime_ns != self._settled_ns
         ):
-            self._look_closely(database)
+            self._look_closely()
         self._wal_bytes, self._database_bytes = wal or _NO_WAL, database
 
-    def _look_closely(self, database: int) -> None:
+    def _look_closely(self) -> None:
         changed_ns = fstat(self._directory).st_mtime_ns
+        damage = self.damage()
+        if damage is not None:
+            raise damage
+        self._settled_ns = changed_ns if time.time_ns() - changed_ns > _TICK_NS else -1
+
+    def damage(self) -> StorePoisoned | None:
+        """Return what was done to the files while they were in use, if anything."""
         strange = self._strange_file()
         if strange is not None:
-            raise self._changed(f"{strange} was removed or replaced while the store was in use")
-        if lseek(self._wal, 0, SEEK_HOLE) < self._frames_bytes():  # if not, another process emptied it, as it may
-            raise self._changed(f"{self._path}-wal was cut short")
-        if database < self._database_bytes:
-            raise self._changed(f"{self._path} was cut short")
-        self._settled_ns = changed_ns if time.time_ns() - changed_ns > _TICK_NS else -1
+            return self._changed(f"{strange} was removed or replaced while the store was in use")
+        if self._whole_wal_bytes() < self._frames_bytes():  # if not, another process emptied it, as it may
+            return self._changed(f"{self._path}-wal was cut short")
+        if lseek(self._database, 0, SEEK_END) < self._database_bytes:
+            return self._changed(f"{self._path} was cut short")
+        return None
+
+    def _whole_wal_bytes(self) -> int:
+        """Return how long the write-ahead log is up to its first hole."""
+        return lseek(self._wal, 0, SEEK_HOLE) if lseek(self._wal, 0, SEEK_END) else 0  # no hole can lie in nothing
 
     def _frames_bytes(self) -> int:
         """Return how many bytes of the write-ahead log the index knows of."""
@@ -360,7 +371,7 @@ class FileGuard:
         """Keep SQLite from rebuilding the index. Counted, for all readers of the store share one descriptor."""
         with self._mutex:
             if not self._readers_opening:
-                self._wait(self._index, RECOVERY.shared)
+                self._wait(self._index, _RECOVERY.shared)
             self._readers_opening += 1
 
     def allow_recovery(self) -> None:
@@ -368,7 +379,7 @@ class FileGuard:
         with self._mutex:
             self._readers_opening -= 1
             if not self._readers_opening:
-                unlock(self._index, RECOVERY)
+                unlock(self._index, _RECOVERY)
 
     @contextmanager
     def without_writers(self, descriptor: int) -> Generator[None, None, None]:
@@ -478,6 +489,9 @@ class NoGuard:
         """SQLite's own lock keeps other writers away."""
 
     check = begin
+
+    def damage(self) -> StorePoisoned | None:
+        """Nothing is known of the files."""
 
     def end(self, writer: apsw.Connection) -> None:
         """Leave no transaction open."""

@@ -21,7 +21,7 @@ import time
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: kind, from where, start, length, pid
 HAS_OFD = hasattr(fcntl, "F_OFD_SETLK")
 SET: int = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK)
-_GET: int = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+GET: int = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.0001, 0.005
 
@@ -85,7 +85,7 @@ def unlock(descriptor: int, span: Span) -> None:
 
 def is_locked(descriptor: int, span: Span) -> bool:
     """Return whether another descriptor, here or in another process, has a lock of any kind there."""
-    return _FLOCK.unpack(fcntl.fcntl(descriptor, _GET, span.exclusive))[0] != fcntl.F_UNLCK
+    return _FLOCK.unpack(fcntl.fcntl(descriptor, GET, span.exclusive))[0] != fcntl.F_UNLCK
 
 
 def is_locked_elsewhere(descriptor: int, span: Span) -> bool:

@@ -18,7 +18,7 @@ import apsw
 from holdfast.core.errors import StoreBusy, StoreReadOnly, StoreTooNew
 from holdfast.store.migrations import migrations
 from holdfast.store.sqlite.file import Durability, Opened, refuse_strangers, translated
-from holdfast.store.sqlite.file_guard import BUSY_SECONDS, DOOR, DOOR_AND_READING, RECOVERY, NoGuard, busy
+from holdfast.store.sqlite.file_guard import BUSY_SECONDS, DOOR, DOOR_AND_READING, NoGuard, busy
 from holdfast.store.sqlite.locks import close_file, lock_within, open_file, unlock
 from holdfast.store.sqlite.presence import is_alive
 from holdfast.store.sqlite.store import SqliteStore
@@ -50,26 +50,16 @@ def looked_at(path: str) -> Generator[apsw.Connection, None, None]:
 
 
 def _keep_still(path: str, held: list[int]) -> bool:
-    """Keep checkpoints and recovery away, as far as this process may. Return whether the file stays as it is."""
-    guard = _opened(f"{path}-guard", held)
-    if guard is None:
+    """Keep checkpoints away. Return False if that cannot be done from here."""
+    try:
+        guard = open_file(f"{path}-guard", os.O_RDONLY)
+    except OSError:  # it is not there, or may not be read
         return False
+    held.append(guard)
     if not lock_within(guard, DOOR_AND_READING.shared, BUSY_SECONDS):
         raise busy(path)
     unlock(guard, DOOR)
-    index = _opened(f"{path}-shm", held)
-    if index is not None and not lock_within(index, RECOVERY.shared, BUSY_SECONDS):
-        raise busy(path)
     return True
-
-
-def _opened(path: str, held: list[int]) -> int | None:
-    try:
-        descriptor = open_file(path, os.O_RDONLY)
-    except OSError:  # it is not there, or may not be read: a look does without it
-        return None
-    held.append(descriptor)
-    return descriptor
 
 
 def _connected(path: str, has_wal: bool) -> apsw.Connection:

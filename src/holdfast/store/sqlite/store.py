@@ -293,10 +293,18 @@ class SqliteStore:
 
     def _failed(self, error: apsw.Error) -> Exception:
         """Translate; after an I/O error nothing more is written, since nobody knows what reached the disk."""
-        ours = translated(error, self.path)
+        ours = self._explained(error)
         if isinstance(ours, StorePoisoned):
             self._poison = ours
         return ours
+
+    def _explained(self, error: apsw.Error) -> Exception:
+        """SQLite's error as one of ours; if it comes of what was done to the files, that is the error."""
+        if isinstance(error, apsw.NotADBError | apsw.CorruptError | apsw.IOError) and self._writer is not None:
+            damage = self._guard.damage()
+            if damage is not None:
+                return damage
+        return translated(error, self.path)
 
     # Reading
 
@@ -325,7 +333,7 @@ class SqliteStore:
             reader = reader or self._guard.reader(self._connect_reader)
             yield reader
         except apsw.Error as error:
-            raise translated(error, self.path) from error
+            raise self._explained(error) from error
         finally:
             with self._pool:
                 if reader is not None:
@@ -532,11 +540,12 @@ class SqliteStore:
             for reader in self._readers:
                 reader.close()
             self._readers.clear()
-            with self._translated():
-                self._guard.leave(self._writer)
-            self._writer.close()
-            self._writer = None
-            self._guard.close()
+            writer, self._writer = self._writer, None
+            try:
+                self._guard.leave(writer)
+            finally:
+                writer.close()
+                self._guard.close()
         if not present:
             self.depart()
 

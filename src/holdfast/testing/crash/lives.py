@@ -221,8 +221,8 @@ def _read(pipe: int, timeout: float) -> bytes | None:
 
 def _crash(name: str) -> None:
     """Stop this thread. Nothing happens between two failpoints, so where that is awkward, the next one does it."""
-    if name.startswith("snapshot."):
-        return  # passed while what was written is taken in, on behalf of all who wait for it
+    if name.startswith(("snapshot.", "checkpoint.")):
+        return  # passed on behalf of all who wait for what was written, or while the store is closed
     if threading.current_thread().name == "holdfast-commit":
         raise _Gone("this process has crashed", hint="nothing more is written")  # were it to die, others would wait
     raise Crash("this process has crashed")
