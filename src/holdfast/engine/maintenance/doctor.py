@@ -28,6 +28,7 @@ _ROOM_BYTES = 256 * 1024 * 1024
 _SLOW_SYNC_SECONDS = 0.05
 _SYNCS = 5
 _LOOK_SECONDS = 2.0
+_LONG_WAL_BYTES = 16 * limits.WAL_BYTES
 
 
 class Finding(Struct, frozen=True):
@@ -70,6 +71,7 @@ def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
         yield _room(path)
         yield _sync(path)
         yield _rights(path)
+        yield _write_ahead_log(path)
     try:
         logs = opened()
     except HoldfastError as error:
@@ -173,6 +175,15 @@ def _rights(path: str) -> Finding:
     if mode & 0o077:
         return Finding("rights", "warn", f"others may read it (mode {mode:o})", f"chmod 600 {path}")
     return Finding("rights", "ok", f"mode {mode:o}")
+
+
+def _write_ahead_log(path: str) -> Finding:
+    """How much was written that is not in the database file yet."""
+    size = os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0
+    said = f"{size / 1e6:,.1f} MB"
+    if size > _LONG_WAL_BYTES:
+        return Finding("write-ahead log", "warn", said, "a process has been reading for long: end it, and write something")
+    return Finding("write-ahead log", "ok", said)
 
 
 def _integrity(logs: Logs) -> Finding:

@@ -75,8 +75,8 @@ class SqliteStore:
     # Writing
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        failpoint("append.before")
         with self._turn() as writer:
-            failpoint("append.before")
             try:
                 several = len(groups) > 1 and any(map(shapes.is_plain, groups))
                 done = self._append_together(writer, groups) if several else self._append_groups(writer, groups)
@@ -90,12 +90,13 @@ class SqliteStore:
         self._refuse_after_fork()
         with self._lock:
             writer, guard = self._writable(), self._guard
+            failpoint("append.before")
             try:  # what `_turn` does, without the cost of a context manager
                 guard.begin()
                 number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
                 digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
                 row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
-                failpoint("append.before", "commit.before")
+                failpoint("commit.before")
                 self._cursor.execute(q.INSERT_EVENT_AFTER, row)
                 failpoint("commit.after")
                 guard.check()
@@ -116,8 +117,8 @@ class SqliteStore:
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
         """The head is checked under the file's write lock: nothing can move between that and the commit."""
+        failpoint("append.before")
         with self._turn() as writer:
-            failpoint("append.before")
             try:
                 self._inside = True
                 done = self._transact(writer, Write(log, (), expect), work, seconds)
