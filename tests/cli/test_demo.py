@@ -20,7 +20,7 @@ STEPS = [
     *("read_order", "check_stock", "ask_carriers", "draft_invoice", "reserve_goods"),
     *("charge_card", "write_email", "send_email", "file_order"),
 ]
-FILES = {"holdfast-demo.db", "holdfast-demo.db-holders", "holdfast-demo.db-world"}
+FILES = {f"holdfast-demo.db{suffix}" for suffix in ("", "-guard", "-shm", "-wal", "-world")}
 COMMAND = [sys.executable, "-m", "holdfast", "demo"]
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
 

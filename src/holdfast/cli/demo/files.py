@@ -27,7 +27,7 @@ def cleared(path: str) -> Generator[DemoWorld, None, None]:
         raise holdfast.StoreReadOnly(why, hint="run the demo in another directory") from None
     try:
         _lock(file, path)
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", "-guard"):
             Path(path + suffix).unlink(missing_ok=True)
         os.ftruncate(file, 0)
         os.write(file, HEADER.encode())
