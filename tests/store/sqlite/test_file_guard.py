@@ -199,6 +199,13 @@ def test_an_interrupt_in_the_middle_of_a_write_leaves_the_turn_to_others(app, pa
     assert app.get("t").seq == 3
 
 
+def test_a_worker_stays_alive_when_its_guard_file_is_read(app, path):
+    holder = app.store.holder()
+    read_all(path)
+    seen = "import sys, holdfast; print(holdfast.open(sys.argv[1]).store.alive(sys.argv[2]))"
+    assert elsewhere(seen, path, holder) == "True"
+
+
 # Readers and checkpoints
 
 

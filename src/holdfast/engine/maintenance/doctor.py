@@ -182,7 +182,9 @@ def _write_ahead_log(path: str) -> Finding:
     size = os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0
     said = f"{size / 1e6:,.1f} MB"
     if size > _LONG_WAL_BYTES:
-        return Finding("write-ahead log", "warn", said, "a process has been reading for long: end it, and write something")
+        return Finding(
+            "write-ahead log", "warn", said, "a process has been reading for long: end it, and write something"
+        )
     return Finding("write-ahead log", "ok", said)
 
 
