@@ -19,16 +19,21 @@ class CommitWaiter(Protocol):
 
 
 class LoopDelivery:
-    """Brings settled tickets into an event loop, each to its CommitWaiter."""
+    """Brings settled tickets into an event loop, each to its CommitWaiter.
+
+    It does not keep the loop: it is kept itself for as long as the loop lives.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop = weakref.ref(loop)
 
     def __call__(self, tickets: Sequence[Ticket]) -> None:
+        loop = self._loop()
         try:
-            self._loop.call_soon_threadsafe(_deliver_all, tickets)
+            if loop is not None:
+                loop.call_soon_threadsafe(_deliver_all, tickets)
         except RuntimeError:
-            return  # the loop is gone; what was written is in the log
+            return  # the loop is closed; what was written is in the log
 
 
 def _deliver_all(tickets: Sequence[Ticket]) -> None:
