@@ -13,6 +13,7 @@ from holdfast.core import limits
 from holdfast.core.flows import doubt, step as flows
 from holdfast.engine.control import answers
 from holdfast.engine.execution import execution as executions, step_request
+from holdfast.engine.execution.branches import Deliveries
 from holdfast.engine.logs.logs import Logs
 from holdfast.store.sqlite.store import SqliteStore
 from tests.crash.test_planted_bugs import Bench, Bug
@@ -267,7 +268,40 @@ def closing_drops_the_sign_of_life(patch):
     patch.setattr(SqliteStore, "close", lambda self, *, present=False: right(self))
 
 
+def a_race_has_the_same_winner_on_a_replay(bench):
+    bought = []
+
+    async def look(seconds, shop):
+        await asyncio.sleep(seconds)
+        return shop
+
+    @tool(effect="once")
+    def buy(shop: str) -> None:
+        bought.append(shop)
+
+    @agent
+    async def worker(task):
+        steps = {asyncio.ensure_future(task.step(look, *one, name=one[1])) for one in ((0.1, "slow"), (0.0, "quick"))}
+        done, _ = await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
+        await task.call(buy, shop=next(iter(done)).result())
+        await asyncio.wait(steps)
+        await task.wait("go")
+
+    with holdfast.open("memory:") as app:
+        app.run(worker, id="t")
+        app.signal("t", "go")
+        ended = app.run(worker, id="t")
+        assert (ended.status, bought) == ("completed", ["quick"]), f"the replay went another way: {bought}"
+
+
+def results_come_as_they_are_asked_for(patch):
+    """A replay gives recorded results in the order in which the program asks for them."""
+    right = Deliveries.in_turn
+    patch.setattr(Deliveries, "in_turn", lambda self, seq: right(self, 0))
+
+
 BUGS = [
+    Bug(results_come_as_they_are_asked_for, a_race_has_the_same_winner_on_a_replay, "went another way"),
     Bug(exceptions_are_failures, an_exception_is_not_sent_again, "sent again"),
     Bug(undone_keys_stay_taken, a_released_key_is_free, "released one was handed out"),
     Bug(anything_shown_will_do, a_stale_screen_approves_nothing, "ben saw 44"),
