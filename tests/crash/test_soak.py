@@ -50,6 +50,7 @@ print(json.dumps(seen))
 app.close()
 """
 MOST_BYTES = 12_000_000
+FEW = 3  # of a pool's; a leak would be one for each task
 
 
 @pytest.mark.parametrize("kind", ["def", "async"])
@@ -58,8 +59,8 @@ def test_many_tasks_leave_nothing_behind_in_their_process(url, kind):
     done = subprocess.run(command, capture_output=True, text=True, timeout=1_800)
     assert done.returncode == 0, done.stderr
     _, second, third, last = json.loads(done.stdout)
-    assert last["descriptors"] <= second["descriptors"]
-    assert last["threads"] <= second["threads"]
+    assert last["descriptors"] <= second["descriptors"] + FEW
+    assert last["threads"] <= second["threads"] + FEW
     grown = last["bytes"] - second["bytes"]
     print(
         f"\n{kind} on {url.partition(':')[0]}: {TASKS} tasks, {last['bytes'] / 1e6:.0f} MB, grew {grown / 1e6:.1f} MB"

@@ -105,11 +105,27 @@ class Dispatcher:
                 return self._in_a_loop(assignment)
             with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
-                if go_on:
+                while go_on:
                     claim.work(self.execution(Execution, assignment, log))
                     self.logs.cache.remember(log)
+                    go_on = assignment.held is None and self._taken_again(log)
             self._tell(log)
             return log
+
+    def _taken_again(self, log: Log) -> bool:
+        """Claim a task again that suspended although its answer had come, so that it is due at once.
+
+        A thread of a `def` agent that waits ends there, and comes back with the next replay. A worker would take the
+        task again by itself.
+        """
+        summary = log.state.summary
+        wake_us = summary.wake_us if summary.status == "waiting" else None
+        if wake_us is None or wake_us > self.logs.clock.now_us():
+            return False
+        with contextlib.suppress(TaskBusy):  # another process was quicker
+            claim.claim(log)
+            return True
+        return False
 
     @contextlib.contextmanager
     def _closing(self, id: str) -> Generator[None, None, None]:
