@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Summary
-from holdfast.core.events import Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
+from holdfast.core.events import ANNOUNCED, Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.phases import Moves
 
 FOLD_VERSION = 4
@@ -57,7 +57,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     @property
     def unsettled(self) -> bool:
         """Announced as something that can be done once only, and nobody knows whether it was."""
-        return self.effect == "once" and self.status in ("running", "doubt")
+        return self.effect in ANNOUNCED and self.status in ("running", "doubt")
 
     @property
     def done(self) -> bool:
