@@ -298,7 +298,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
 
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
-_CONTAINERS = (
-    *_SAID,
-    *("steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates", "maybe_done"),
-)
+"""The lists and dicts that immediate verbs change."""
+
+_CONTAINERS = tuple(name for name, kind in State.__annotations__.items() if kind.startswith(("dict[", "list[")))
+"""Every list and dict of a state but `input`, which never changes."""
