@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import events as ev
 from holdfast.core import codec, urls
+from holdfast.core.state import rules
 from holdfast.store.postgres.server import ServerAddress
 from holdfast.store.protocol import Erasure
 from holdfast.testing import auditor
@@ -256,6 +257,10 @@ def test_the_auditor_leaves_a_store_and_its_write_ahead_log_as_they_are(path, tm
     before = {one.name: one.read_bytes() for one in copies.iterdir()}
     assert audit(copies / "store.db") == []
     assert {name: (copies / name).read_bytes() for name in before} == before
+
+
+def test_the_auditor_knows_every_kind_of_event_that_may_come_after_an_end():
+    assert auditor.AWAKENING | auditor.LATE == rules.KINDS_AFTER_THE_END - auditor.FIRST
 
 
 def test_the_auditor_knows_every_option_of_an_address_that_is_not_for_libpq():
