@@ -6,7 +6,7 @@ import re
 from tests.shape.test_shape import SOURCE, tree_of
 
 ROOT = SOURCE.parents[1]
-PATH = r"(?:[\w.-]+/)*[\w.-]+\.(?:py|md|txt|toml)|(?:[a-z_]+/)+[a-z_]+/?|Makefile"
+PATH = r"(?:[\w.-]+/)*[\w.-]+\.(?:py|md|txt|toml|json)|(?:[a-z_]+/)+[a-z_]+/?|Makefile"
 NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 
 
