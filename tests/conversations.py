@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import codec
 from holdfast.core.messages import Image, Message, Other, Reasoning, Text, ToolCall, ToolResult, complete
-
-FORMS = ("chat", "responses", "anthropic")
+from holdfast.core.messages.message import FORMS
 
 words = st.text(st.sampled_from("ab é日\n{}\"'0"), min_size=1, max_size=30).map(lambda text: f"x{text}")
 long_words = st.integers(1, 2_000).map(lambda n: "long result " * (n // 12) + "!" * (n % 12 + 1))

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Head, Stored
 from holdfast.core.errors import HoldfastError
+from holdfast.core.events.effects import EFFECTS
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.patch import StatePatch, changes_of
@@ -30,7 +31,7 @@ names = st.sampled_from(["a", "b", "c", "ü"])
 keys = st.sampled_from(["draft#1", "draft#2", "pay#1", "~1/pay#1"])
 fields = st.dictionaries(names, values, max_size=2)
 failures = st.builds(ev.Failure, type=names, message=st.text(max_size=5))
-effects = st.sampled_from(["read", "idempotent", "once"])
+effects = st.sampled_from(sorted(EFFECTS))
 waits = st.sampled_from(["person", "timer", "signal", "child"])
 unset_or_value = st.just(codec.JSON_NULL) | values
 
@@ -42,6 +43,35 @@ patches = st.builds(
     add_questions=st.lists(names, max_size=2),
     replace_plan=st.none() | st.lists(names, max_size=3),
 ).map(changes_of)
+
+IMMEDIATE = {
+    ev.StageSet: st.builds(ev.StageSet, stage=names),
+    ev.PhaseSet: st.builds(
+        ev.PhaseSet, phase=st.sampled_from(["planning", "executing", "reflecting", "done", "error"])
+    ),
+    ev.DecisionMade: st.builds(ev.DecisionMade, question=names, choice=values, options=unset_or_value),
+    ev.FactLearned: st.builds(ev.FactLearned, key=names, value=values, source=names),
+    ev.PlanSet: st.builds(ev.PlanSet, steps=st.lists(names, max_size=3).map(tuple)),
+    ev.PlanStepDone: st.builds(ev.PlanStepDone, step=names),
+    ev.QuestionOpened: st.builds(ev.QuestionOpened, question=names),
+    ev.QuestionClosed: st.builds(ev.QuestionClosed, question=names),
+    ev.ArtifactAdded: st.builds(ev.ArtifactAdded, artifact_id=names, type=names, data=values, bytes=st.integers(0, 99)),
+    ev.NoteSet: st.builds(ev.NoteSet, key=names, value=values),
+    ev.FlagRaised: st.builds(ev.FlagRaised, flag=names),
+    ev.FlagCleared: st.builds(ev.FlagCleared, flag=names),
+    ev.MessageAdded: st.builds(ev.MessageAdded, message=values) | st.builds(ev.MessageAdded, step=keys),
+    ev.MessagesSummarised: st.builds(ev.MessagesSummarised, step=keys, covers=st.just(((0, 1),)), model=names),
+    ev.LogWritten: st.builds(ev.LogWritten, text=st.text(max_size=5)),
+    ev.StateSet: st.builds(ev.StateSet, name=names, value=values),
+    ev.StateIncremented: st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5))
+    | st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5), start=st.integers(-5, 5)),
+    ev.StateAppended: st.builds(ev.StateAppended, name=names, value=values)
+    | st.builds(ev.StateAppended, name=names, value=values, start=st.lists(scalars, max_size=2).map(codec.pack)),
+    ev.StateDeleted: st.builds(ev.StateDeleted, name=names),
+    ev.StatePatched: st.builds(ev.StatePatched, patch=patches, by=names),
+    ev.CompensationAdded: st.builds(ev.CompensationAdded, name=names, input=fields),
+}
+"""What immediate verbs record, by the class of the event."""
 
 any_event = st.one_of(
     st.builds(ev.TaskClaimed, holder=names),
@@ -58,30 +88,8 @@ any_event = st.one_of(
     st.builds(ev.WaitEnded, key=keys, value=unset_or_value),
     st.builds(ev.SignalReceived, name=names, value=values),
     st.builds(ev.TurnStarted, turn=st.integers(1, 4)),
-    st.builds(ev.StageSet, stage=names),
-    st.builds(ev.PhaseSet, phase=st.sampled_from(["planning", "executing", "reflecting", "done", "error"])),
-    st.builds(ev.DecisionMade, question=names, choice=values, options=unset_or_value),
-    st.builds(ev.FactLearned, key=names, value=values, source=names),
-    st.builds(ev.PlanSet, steps=st.lists(names, max_size=3).map(tuple)),
-    st.builds(ev.PlanStepDone, step=names),
-    st.builds(ev.QuestionOpened, question=names),
-    st.builds(ev.QuestionClosed, question=names),
-    st.builds(ev.ArtifactAdded, artifact_id=names, type=names, data=values, bytes=st.integers(0, 99)),
-    st.builds(ev.NoteSet, key=names, value=values),
-    st.builds(ev.FlagRaised, flag=names),
-    st.builds(ev.FlagCleared, flag=names),
-    st.builds(ev.MessageAdded, message=values),
-    st.builds(ev.MessageAdded, step=keys),
-    st.builds(ev.MessagesSummarised, step=keys, covers=st.just(((0, 1),)), model=names),
-    st.builds(ev.LogWritten, text=st.text(max_size=5)),
-    st.builds(ev.StateSet, name=names, value=values),
-    st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5)),
-    st.builds(ev.StateAppended, name=names, value=values),
-    st.builds(ev.StateIncremented, name=names, by=st.integers(-5, 5), start=st.integers(-5, 5)),
-    st.builds(ev.StateAppended, name=names, value=values, start=st.lists(scalars, max_size=2).map(codec.pack)),
+    *IMMEDIATE.values(),
     st.builds(ev.StateMigrated, version=st.integers(1, 4), bag=fields),
-    st.builds(ev.StateDeleted, name=names),
-    st.builds(ev.StatePatched, patch=patches, by=names),
     st.builds(ev.CheckpointMade, label=names),
     st.builds(ev.CancelRequested, by=names),
     st.builds(ev.TaskReopened, by=names),

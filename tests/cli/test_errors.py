@@ -37,7 +37,7 @@ def test_a_code_says_what_was_written_and_what_to_do(code):
         assert one.do
     for line in one.do:
         assert "app." not in line and "{" not in line.replace("{{", "").replace("{name}", "")
-        for command in re.findall(r"holdfast ([a-z]+)\b(?!\[)", line):
+        for command in re.findall(r"holdfast ([a-z]+(?:-[a-z]+)*)\b(?!\[)", line):
             assert command in COMMANDS or command in ("doctor",) or "upgrade holdfast" in line, line
     done = CliRunner().invoke(cli, ["explain", code])
     assert done.exit_code == 0 and done.stdout.startswith(code) and one.written in done.stdout

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+from holdfast.cli import commands
 from holdfast.cli.failures.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from holdfast.cli.main import COMMANDS, cli
 from tests.cli import cli_agents
@@ -104,6 +105,22 @@ def typed(line, *more):
 def test_every_command_has_a_row():
     assert sorted(ROWS) == sorted(COMMANDS), "add a row: what it tells programs, and how it says no"
     assert all(row.typed.split()[0] == row.refused.split()[0] == name for name, row in ROWS.items())
+
+
+def test_a_command_may_have_a_hyphen_in_its_name(folder, monkeypatch):
+    """Its module and its function have an underscore there, as Python wants it."""
+    (folder / "more").mkdir()
+    (folder / "more" / "greet_user_.py").write_text(
+        "from holdfast.cli.command import command\n\n"
+        '@command("greet-user", store=False)\n'
+        "def greet_user_(environment):\n"
+        '    """Greet."""\n'
+        '    environment.data({"hello": "ana"})\n'
+    )
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(folder / "more")])
+    monkeypatch.setitem(COMMANDS, "greet-user", "Greet.")
+    assert json.loads(typed("greet-user", "--json").stdout) == {"hello": "ana"}
+    assert "'greet-user'" in typed("greet-usr").stderr, "and is found by a name that is close"
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

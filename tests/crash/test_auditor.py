@@ -11,7 +11,9 @@ import pytest
 
 import holdfast
 from holdfast import events as ev
-from holdfast.core import codec
+from holdfast.core import codec, urls
+from holdfast.core.state import rules
+from holdfast.store.postgres.server import ServerAddress
 from holdfast.store.protocol import Erasure
 from holdfast.testing import auditor
 from holdfast.testing.auditor import audit, tables
@@ -255,6 +257,25 @@ def test_the_auditor_leaves_a_store_and_its_write_ahead_log_as_they_are(path, tm
     before = {one.name: one.read_bytes() for one in copies.iterdir()}
     assert audit(copies / "store.db") == []
     assert {name: (copies / name).read_bytes() for name in before} == before
+
+
+def test_the_auditor_knows_every_kind_of_event_that_may_come_after_an_end():
+    assert auditor.AWAKENING | auditor.LATE == rules.KINDS_AFTER_THE_END - auditor.FIRST
+
+
+def test_the_auditor_knows_every_option_of_an_address_that_is_not_for_libpq():
+    """It imports nothing of ours, so it has a list of its own."""
+    assert sorted(tables.OPTIONS) == sorted((*urls.PLAIN_OPTIONS, *urls.SECRET_OPTIONS))
+    assert {*tables.OPTIONS} == {*ServerAddress.__struct_fields__} - {"conninfo"}, "what an address may say"
+
+
+def test_a_store_on_a_server_is_audited_by_the_address_it_was_opened_by(postgres_url):
+    """Every option but those of a pooler; libpq would refuse a name that it does not know."""
+    said = "?schema=audited&presence=lease&lease_seconds=9&connections=3&durability=process"
+    more = "&lock_seconds=5&statement_seconds=20&wait_seconds=20&connect_timeout=5"
+    with holdfast.open(postgres_url + said + more) as app:
+        app.start("agent", id="t")
+    assert audit(postgres_url + said + more) == []
 
 
 @pytest.mark.parametrize("module", [auditor, tables], ids=lambda module: module.__name__.rpartition(".")[2])

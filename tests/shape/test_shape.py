@@ -187,10 +187,15 @@ def test_every_public_name_is_there():
         assert getattr(holdfast, name) is not None
 
 
+DIALECTS = sorted(one.name for one in (SOURCE / "store" / "sql").iterdir() if one.is_dir() and one.name[0] != "_")
+
+
 def test_migrations_are_numbered_without_a_gap_and_begin_with_prose():
     from holdfast.store.migrations import migrations
 
-    for dialect in ("sqlite", "postgres"):
+    assert {"postgres", "sqlite"} <= {*DIALECTS}
+    for dialect in DIALECTS:
+        assert migrations(dialect), f"store/sql/{dialect} has no migration"
         for number, migration in enumerate(migrations(dialect), start=1):
             assert migration.version == number
             assert migration.sql.startswith("-- ")
@@ -199,9 +204,11 @@ def test_migrations_are_numbered_without_a_gap_and_begin_with_prose():
 def test_a_migration_that_was_released_is_never_edited():
     from holdfast.store.migrations import migrations
 
-    pinned = Path(__file__).with_name("migrations.txt").read_text().split()
-    found = [one.checksum for dialect in ("sqlite", "postgres") for one in migrations(dialect)]
-    assert found == pinned, "add a new file instead"
+    pinned = Path(__file__).with_name("migrations.txt").read_text().splitlines()
+    found = [
+        f"{dialect}/{one.version:04}_{one.name} {one.checksum}" for dialect in DIALECTS for one in migrations(dialect)
+    ]
+    assert found == pinned, "edit no migration: add a new file, and its line in tests/shape/migrations.txt"
 
 
 def test_what_is_not_covered_has_a_reason_in_a_sentence():

@@ -74,8 +74,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = "holdfast.cli.demo" if cmd_name == "demo" else f"holdfast.cli.commands.{cmd_name}_"
-        return getattr(importlib.import_module(module), "demo" if cmd_name == "demo" else f"{cmd_name}_")
+        name = f"{cmd_name.replace('-', '_')}_"  # of a module and the function in it; `list` would hide Python's own
+        module, function = ("demo", "demo") if cmd_name == "demo" else (f"commands.{name}", name)
+        return getattr(importlib.import_module(f"holdfast.cli.{module}"), function)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,11 +6,20 @@ import re
 
 HIDDEN = "***"
 
-_HARMLESS = {
+PLAIN_OPTIONS = (
     *("schema", "durability", "connections", "pooled", "lock_seconds", "statement_seconds", "wait_seconds"),
-    *("lease_seconds", "sslmode", "connect_timeout", "application_name", "expire", "db", "host", "port", "dbname"),
+    *("lease_seconds", "presence"),
+)
+"""Options of a PostgreSQL server's address that Holdfast reads itself, whose values may be shown."""
+
+SECRET_OPTIONS = ("direct",)
+"""Options that it reads itself, whose values may hold a password."""
+
+_HARMLESS = {
+    *PLAIN_OPTIONS,
+    *("sslmode", "connect_timeout", "application_name", "expire", "db", "host", "port", "dbname"),
 }
-"""Options whose values are shown."""
+"""Options whose values are shown: our own, libpq's and those of a cache."""
 
 _SECRET = re.compile(
     r"(?P<name>\b[\w.-]*(?:pass|pwd|secret|token|key)[\w.-]*\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&;]+)", re.I

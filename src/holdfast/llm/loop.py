@@ -11,6 +11,7 @@ from holdfast.core.context.window import KEEP_LAST, STRATEGIES, Strategy
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
 from holdfast.core.messages.tokens import estimate
+from holdfast.core.usage import reported_tokens
 from holdfast.engine.conversations.conversation import Sent, installed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import Duration
@@ -21,9 +22,6 @@ from holdfast.llm.openai import OpenAIModel
 
 MAX_TURNS = 20
 """How many turns a loop takes when nobody says."""
-
-TOTALS = {"input_tokens": ("prompt_tokens", "input_tokens"), "output_tokens": ("completion_tokens", "output_tokens")}
-"""What is added up in the task's state, and under which names endpoints report it."""
 
 
 def loop_agent(
@@ -168,11 +166,11 @@ class _Loop:
 
 def _count(task: AsyncTask, reply: chat.Message) -> None:
     """Add what a reply cost to the task's totals."""
-    usage: dict[str, Any] = reply.get("usage") or {}
-    for total, names in TOTALS.items():
-        tokens = next((usage[name] for name in names if usage.get(name)), 0)
-        if tokens:
-            task.state.increment(total, tokens)
+    told = reported_tokens(reply)
+    if told is not None:
+        for total, tokens in (("input_tokens", told.input), ("output_tokens", told.output)):
+            if tokens:
+                task.state.increment(total, tokens)
 
 
 def _careful(on_token: OnToken) -> OnToken:

@@ -33,7 +33,10 @@ Outcome = tuple[Placed, ...] | Conflict | KeyTaken
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which tasks to list, newest first; what is None does not matter."""
+    """Which tasks to list, newest first; what is None does not matter.
+
+    Every field is a filter, and named like the field of Summary that it asks for, but `after` and `limit`.
+    """
 
     status: str | None = None
     agent: str | None = None
@@ -42,6 +45,15 @@ class Query(Struct, frozen=True, kw_only=True):
     after: str | None = None
     limit: int = 100
     namespace: str = ""
+
+    def filters(self) -> dict[str, str | None]:
+        """Return what it asks of a row, by the name of the field."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("after", "limit")}
+
+    def matching(self, rows: Iterable[Summary]) -> Iterator[Summary]:
+        """Return those of some rows that it asks for."""
+        asked = [(name, value) for name, value in self.filters().items() if value is not None]
+        return (row for row in rows if all(getattr(row, name) == value for name, value in asked))
 
 
 class Tombstone(Struct, frozen=True, gc=False):

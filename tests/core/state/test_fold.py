@@ -1,12 +1,19 @@
 """The fold: pure at its border, the same however it is cut."""
 
-from hypothesis import given, strategies as st
+from typing import get_origin
 
-from holdfast.core import codec
+import pytest
+from hypothesis import given, strategies as st
+from msgspec.structs import fields, replace
+
+from holdfast.core import codec, events as ev, wording
+from holdfast.core.codec import Summary
+from holdfast.core.errors import HoldfastError
+from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve, fold
 from holdfast.core.state.shapes import State
 from holdfast.core.state.summary import summarise
-from tests.legal import LOG, histories, rows_of
+from tests.legal import IMMEDIATE, LOG, histories, rows_of
 
 
 @given(histories())
@@ -50,3 +57,56 @@ def test_steps_are_those_of_this_turn_and_what_is_still_open(events):
     state = fold(None, LOG, rows_of(events))
     for step in state.steps.values():
         assert step.open or step.first_seq > state.turn_seq or step.last_seq > state.turn_seq
+
+
+# States of their own
+
+
+def containers(state):
+    """Every list and dict of a state, by its field, however its type is written."""
+    kinds = {one.name: one.type for one in fields(State)}
+    return {name: getattr(state, name) for name, kind in kinds.items() if get_origin(kind) in (list, dict)}
+
+
+SHARED = {"input"}
+"""What a task was given never changes, so copies share it."""
+
+
+def test_a_copy_of_a_state_has_lists_and_dicts_of_its_own():
+    state = State(summary=Summary(id="t", agent="a"))
+    found, copied = containers(state), containers(state.copy())
+    shared = {name for name in found if copied[name] is found[name]}
+    assert len(found) > 15 and shared == SHARED, f"{sorted(shared)}: _CONTAINERS of core/state/shapes.py lacks it"
+
+
+def known():
+    """A state that every immediate verb can change."""
+    first = [
+        ev.TaskCreated(agent="a"),
+        ev.PlanSet(steps=("a", "b", "c", "ü")),
+        *(ev.QuestionOpened(question=one) for one in "abc"),
+        *(ev.FlagRaised(flag=one) for one in "abc"),
+        ev.FactLearned(key="a", value=codec.pack(1)),
+        ev.NoteSet(key="a", value=codec.pack(1)),
+        ev.StateSet(name="a", value=codec.pack(1)),
+        ev.StateSet(name="b", value=codec.pack([])),
+    ]
+    return fold(None, LOG, rows_of(first))
+
+
+@pytest.mark.parametrize("kind", sorted(IMMEDIATE, key=lambda one: one.__name__))
+@given(st.data())
+def test_what_an_immediate_verb_records_changes_a_sketch_and_not_the_state_it_was_made_of(kind, data):
+    state, said = known(), data.draw(IMMEDIATE[kind])
+    try:
+        rules.check(state, said)
+    except HoldfastError:
+        return
+    before = {name: codec.dump(one) for name, one in containers(state).items()}
+    evolve(state.sketch(), LOG, state.seq, state.updated_us, replace(said, branch="."))
+    changed = [name for name, one in containers(state).items() if codec.dump(one) != before[name]]
+    assert not changed, f"{changed}: name it in _SAID of core/state/shapes.py, or a sketch shares it with its state"
+
+
+def test_every_event_that_an_immediate_verb_records_is_tried():
+    assert {one.__name__ for one in IMMEDIATE} >= {*wording._SAID}, "add it to IMMEDIATE of tests/legal.py"

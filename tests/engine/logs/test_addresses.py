@@ -108,6 +108,8 @@ def test_a_server_that_does_not_answer_is_named_without_the_password(url):
     [
         ("postgresql://app:geheim@db:5432/x?schema=a", "postgresql://app:***@db:5432/x?schema=a"),
         ("postgresql://geheim@db/x", "postgresql://***@db/x"),
+        ("postgresql://db/x?presence=lease&lease_seconds=9", "postgresql://db/x?presence=lease&lease_seconds=9"),
+        ("postgresql://db/x?pooled=transaction&direct=geheim", "postgresql://db/x?pooled=transaction&direct=***"),
         ("postgresql://app:ge@he/im@db/x", "postgresql://app:***@db/x"),
         ("postgresql://db/x?password=ge&heim", "postgresql://db/x?password=***&***"),
         ("postgresql://app:geheim/x", "postgresql://app:***/x"),

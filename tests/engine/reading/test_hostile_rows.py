@@ -16,6 +16,7 @@ import holdfast
 from holdfast import agent
 from holdfast.cli.main import cli
 from holdfast.core import codec
+from holdfast.store.protocol import Query
 from tests.engine.reading import hostile_rows
 
 STORES = ("sqlite", "postgres")
@@ -202,6 +203,33 @@ def test_a_row_that_is_not_text_keeps_no_other_from_being_listed(tmp_path):
         assert [(one.task, "its row in lists" in one.why) for one in app.verify().problems] == [("struck", True)]
         assert [one.level for one in app.doctor() if one.what == "integrity"] == ["fail"]
         assert app.get("struck").agent == "a", "the log itself is whole"
+
+
+@agent
+def drafts(task):
+    task.stage("drafting")
+    return task.ask("still there?", name="ask")
+
+
+def test_a_list_with_a_row_that_is_not_text_is_no_wider_than_its_filters(tmp_path):
+    """The store finds the row by its filter and can't read it: the others are then looked at one by one."""
+    wanted = {"status": "waiting", "agent": "drafts", "stage": "drafting", "user": "ana"}
+    assert {*wanted, "namespace"} == {*Query().filters()}, "a new filter needs a value here"
+    path = str(tmp_path / "store.db")
+    with holdfast.open(path) as app:
+        for id in ("whole", "struck"):
+            app.run(drafts, id=id, user="ana")
+        app.start("another", id="other")
+    knife = apsw.Connection(path)
+    knife.execute(
+        "update tasks set version = cast(x'ff61' as text) where log = (select log from logs where name = ?)",
+        ("struck",),
+    )
+    knife.close()
+    with holdfast.open(path) as app:
+        assert [row.id for row in app.list()] == ["other", "struck", "whole"]
+        for name, value in wanted.items():
+            assert [row.id for row in app.list(**{name: value})] == ["whole"], name
 
 
 def test_digests_hashes_and_times_that_are_wrong_are_named(app, sql):

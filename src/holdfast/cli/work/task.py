@@ -19,7 +19,7 @@ from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import LeaseLost, TurnLimit
-from holdfast.core.events import Failure, TaskCancelled, TaskCompleted, TaskFailed
+from holdfast.core.events import ANNOUNCED, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
 from holdfast.engine.reading.task_state import TaskState
@@ -81,7 +81,8 @@ def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> No
             {**state.to_dict(), "ended_by": "Ctrl-C", "waiting_on": [], "resume": resume, "store": environment.shown}
         )
     environment.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
-    cut_off = [one.key for one in state.steps.values() if one.status == "running" and one.tool and one.effect == "once"]
+    under_way = (one for one in state.steps.values() if one.status == "running" and one.tool)
+    cut_off = [one.key for one in under_way if one.effect in ANNOUNCED]
     if cut_off:
         environment.say(
             f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on"

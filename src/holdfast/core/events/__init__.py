@@ -1,14 +1,13 @@
 """Every fact a log can hold. Imports only what stands beside it in core.
 
-`base` has Event and the parts events are made of, `lifecycle` a task's life, `steps` work, waits and approvals,
-`knowledge` what an agent learns, `changes` patches, `kinds` every event by its stored name. Import it as
-`from holdfast.core import events as ev`.
+`base` has Event and the parts events are made of, `effects` what a tool may do to the world, `lifecycle` a task's
+life, `steps` work, waits and approvals, `knowledge` what an agent learns, `changes` patches, `kinds` every event by
+its stored name. Import it as `from holdfast.core import events as ev`.
 """
 
 from __future__ import annotations
 
 from holdfast.core.events.base import (
-    Effect as Effect,
     Event as Event,
     Failure as Failure,
     Fields as Fields,
@@ -22,6 +21,13 @@ from holdfast.core.events.changes import (
     Changes as Changes,
     PatchedArtifact as PatchedArtifact,
     PatchedFact as PatchedFact,
+)
+from holdfast.core.events.effects import (
+    ANNOUNCED as ANNOUNCED,
+    CHANGING as CHANGING,
+    REPEATABLE as REPEATABLE,
+    TRANSACTIONAL as TRANSACTIONAL,
+    Effect as Effect,
 )
 from holdfast.core.events.kinds import (
     BY_KIND as BY_KIND,

@@ -11,7 +11,6 @@ from holdfast.core.wording import shown
 
 Value = Raw
 Fields = dict[str, Raw]
-Effect = Literal["read", "idempotent", "once", "transaction"]
 WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "quarantined", "diverged", "no_worker"]
 
 

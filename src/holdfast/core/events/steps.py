@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.core.events.base import Effect, Event, Failure, Fields, Limits, Usage, Value, WaitKind
+from holdfast.core.events.base import Event, Failure, Fields, Limits, Usage, Value, WaitKind
+from holdfast.core.events.effects import Effect
 
 
 class StepStarted(Event, frozen=True):

@@ -26,7 +26,7 @@ from holdfast.core.errors import (
     TaskFinished,
     TimeLimit,
 )
-from holdfast.core.events import Event, Fields
+from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields
 from holdfast.core.flows.doubt import settle, until
 from holdfast.core.flows.requests import (
     Append,
@@ -55,7 +55,7 @@ from holdfast.core.state.shapes import ENDED, State, Step
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
     key = request.key or branch.key(request.name)
-    if request.effect == "once":
+    if request.effect in ANNOUNCED:
         surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
         state = surroundings.state
@@ -74,7 +74,7 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
         if request.key and surroundings.calls.is_live(key):
             yield AwaitCall(key)  # the same key in two branches: one of them does it, both get its outcome
             continue
-        if request.effect == "once" and known is not None and known.status in ("running", "doubt"):
+        if request.effect in ANNOUNCED and known is not None and known.status in ("running", "doubt"):
             yield from settle(surroundings, known, request)
             continue
         if known is not None and known.raised is not None and known.status == "void":
@@ -122,7 +122,7 @@ def _not_now(surroundings: Surroundings, key: str, known: Step | None, request: 
         yield from before_deadline(state)
     if state.budget is not None or state.payers:
         yield from within_budget(surroundings, key, request)
-    if request.effect == "once":
+    if request.effect in ANNOUNCED:
         if state.maybe_done and (yield from _known_to_be_unsure(state, key, request)):
             return True
         if surroundings.calls.any and (yield from _after_one_like_it(surroundings, key, request)):
@@ -194,9 +194,9 @@ def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None
     if state.mock and request.mock is UNSET:
         raise NoMock(request.tool, key)
     unsure_upto = -1 if state.divergence is None else state.divergence.unsure_upto
-    if known is None and state.turn <= unsure_upto and request.effect == "once" and not state.mock:
+    if known is None and state.turn <= unsure_upto and request.effect in ANNOUNCED and not state.mock:
         return (yield from _doubted(surroundings, key, request))
-    forked = state.effects == "ask" and request.effect == "once" and not state.mock
+    forked = state.effects == "ask" and request.effect in ANNOUNCED and not state.mock
     if request.approval or (request.risk and request.risk in state.risks) or forked:
         return not (yield from _approved(surroundings, key, request))
     return False
@@ -205,7 +205,7 @@ def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None
 def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest) -> Subflow:
     """Make one attempt: announce it if it can't be repeated, call, record. Return the value of a deferred record."""
     same = _identity(surroundings.state, key, known, request)
-    is_single = request.effect == "once" or request.unique or request.key
+    is_single = request.effect in ANNOUNCED or request.unique or request.key
     left_behind = True
     try:
         if request.key and not request.unique:
@@ -230,11 +230,11 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
 
     def completed(outcome: Outcome) -> Event:
         assert outcome.value is not None
-        undo = "" if request.effect == "once" else request.undo
+        undo = "" if request.effect in ANNOUNCED else request.undo
         given: dict[str, Any] = {**ended, "started_us": outcome.started_us, "usage": outcome.usage}
         return ev.StepCompleted(**given, result=outcome.value, undo=undo)
 
-    if request.effect == "transaction" and not surroundings.state.mock:
+    if request.effect in TRANSACTIONAL and not surroundings.state.mock:
         outcome: Outcome | None = yield Transact(act, completed)
         if outcome is None or outcome.value is not None:
             return None
@@ -243,11 +243,11 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
     assert outcome is not None
     if outcome.value is not None:
         freed_keys = (request.frees,) if request.frees else ()
-        deferred = request.effect in ("read", "idempotent") and not request.unique and not freed_keys
+        deferred = request.effect in REPEATABLE and not request.unique and not freed_keys
         answer = yield Append((completed(outcome),), freed_keys=freed_keys, deferred=deferred)
         return outcome.value if answer == "deferred" else None
     assert outcome.error is not None
-    if request.effect == "once" and (outcome.timed_out or not is_definite(outcome, request)):
+    if request.effect in ANNOUNCED and (outcome.timed_out or not is_definite(outcome, request)):
         yield from _doubt(key, outcome, request)
     else:
         ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
@@ -316,8 +316,8 @@ def _plain_attempt(surroundings: Surroundings, key: str, attempt: int, request: 
 
 def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, request: StepRequest) -> Subflow:
     """Make sure that everything is durable before a call begins, and that a call made once only is announced."""
-    if request.effect != "once" and not request.unique:
-        if request.effect != "read" and surroundings.unwritten:
+    if request.effect not in ANNOUNCED and not request.unique:
+        if request.effect in CHANGING and surroundings.unwritten:
             yield Append()
         return True
     event = ev.StepStarted(**same, attempt=attempt, unique=request.unique, risk=request.risk, undo=request.undo)
@@ -382,7 +382,7 @@ def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
 def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest, *, sent: bool = True) -> Subflow:
     """Record that an attempt failed, and whether another one is due. A call that was surely not made frees its key."""
     failure = failures.failure(error, secrets=request.secrets)
-    definite = request.effect in ("once", "transaction") or _is_declared_definite(error, request)
+    definite = request.effect not in REPEATABLE or _is_declared_definite(error, request)
     freed_keys = (request.unique,) if request.unique and definite else ()
     attempt: int = ended["attempts"]
     if attempt < request.retry.attempts and (not sent or _may_repeat(error, request)):
@@ -394,8 +394,8 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
         tried["attempt"] = attempt
         yield Append((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), freed_keys=freed_keys)
     else:
-        safe = request.effect == "once"
-        unsure = bool(request.undo) and request.effect == "idempotent" and not _is_declared_definite(error, request)
+        safe = request.effect in ANNOUNCED
+        unsure = bool(request.undo) and request.effect in CHANGING and not definite
         undo: dict[str, Any] = {"maybe_done": True, "undo": request.undo} if unsure else {}
         yield Append((ev.StepFailed(**ended, failure=failure, safe=safe, **undo),), freed_keys=freed_keys)
 
@@ -459,7 +459,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
     known = surroundings.state.approvals.get(key)
     now_us: int = yield Now()
     if known is not None and known.bound == bound:
-        covers = known.status == "given" or (known.status == "used" and request.effect != "once")
+        covers = known.status == "given" or (known.status == "used" and request.effect not in ANNOUNCED)
         if covers and (known.until_us is None or now_us < known.until_us):
             return True
         if known.status == "refused":
@@ -588,7 +588,7 @@ def is_definite(outcome: Outcome, request: StepRequest) -> bool:
 
 
 def _is_declared_definite(error: Exception, request: StepRequest) -> bool:
-    declared = (request.definite, request.retry_on if request.effect == "once" else None)
+    declared = (request.definite, request.retry_on if request.effect in ANNOUNCED else None)
     return isinstance(error, NotDone) or any(test(error) for test in declared if test is not None)
 
 
@@ -596,5 +596,5 @@ def _may_repeat(error: Exception, request: StepRequest) -> bool:
     if isinstance(error, NotDone):
         return True
     if request.retry_on is None:
-        return request.effect != "once"
+        return request.effect not in ANNOUNCED
     return request.retry_on(error)

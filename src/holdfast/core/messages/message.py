@@ -7,7 +7,7 @@ it came, and to no other. So reading and writing in one form loses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 from msgspec import Raw, Struct
 
@@ -17,7 +17,7 @@ from holdfast.core.errors import InvalidMessage
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Form = Literal["chat", "responses", "anthropic"]
 
-FORMS: tuple[Form, ...] = ("chat", "responses", "anthropic")
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 class Extra(Struct, frozen=True, gc=False):

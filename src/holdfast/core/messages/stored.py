@@ -11,8 +11,9 @@ from holdfast.core.messages import conversation
 from holdfast.core.messages.conversation import Form, Message
 from holdfast.core.messages.grouping import Groups
 from holdfast.core.messages.tokens import Count, estimate_tokens, reported
+from holdfast.core.usage import USAGE
 
-ASIDE = ("usage", "model", "finish_reason")
+ASIDE = (USAGE, "model", "finish_reason")
 """What a reply says about itself. It is kept with the message and not sent back."""
 
 LEAST_SHARE = 4
@@ -58,7 +59,7 @@ def read(value: Any, path: str = "message") -> Message:
 def counted(value: Any) -> Count | None:
     """What a reply is by its provider's count, if that stands with it and can be believed."""
     reply: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-    return reported(reply, estimate_tokens(read(reply)) // LEAST_SHARE) if reply.get("usage") else None
+    return reported(reply, estimate_tokens(read(reply)) // LEAST_SHARE) if reply.get(USAGE) else None
 
 
 def _admitted_typed(message: Message, known: Groups | None, path: str) -> Mapping[str, Any]:

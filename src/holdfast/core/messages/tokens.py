@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from holdfast.core.messages.anthropic import EMPTY, NO_OBJECT, input_of, wire_id
 from holdfast.core.messages.message import Image, Message, Other, Part, Reasoning, Text, ToolCall, ToolResult, stand_in
+from holdfast.core.usage import reported_tokens
 
 Basis = Literal["reported", "exact", "estimate"]
 Counter = Callable[[str], int]
@@ -50,21 +51,9 @@ def reported(reply: Mapping[str, Any], least: int = 0) -> Count | None:
     >>> reported({"role": "assistant", "content": "Almost.", "usage": {"completion_tokens": 3}})
     Count(tokens=7, basis='reported')
     """
-    usage: Any = reply.get("usage")
-    if not isinstance(usage, Mapping):
-        return None
-    told = cast("Mapping[str, Any]", usage)
-    tokens = next((told[name] for name in ("completion_tokens", "output_tokens") if _is_count(told.get(name))), 0)
-    for name in ("completion_tokens_details", "output_tokens_details"):
-        details: Any = told.get(name)
-        if isinstance(details, Mapping):
-            thought: Any = cast("Mapping[str, Any]", details).get("reasoning_tokens")
-            tokens -= thought if _is_count(thought) else 0
+    told = reported_tokens(reply)
+    tokens = 0 if told is None else (told.output or 0) - told.thought
     return Count(MESSAGE_TOKENS + tokens, "reported") if tokens > 0 and tokens >= least else None
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
 
 
 def estimate_tokens(message: Message) -> int:

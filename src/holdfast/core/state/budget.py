@@ -17,6 +17,7 @@ from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Limits, Usage
 from holdfast.core.state.shapes import Lost, State, Step
+from holdfast.core.usage import reported_tokens
 
 PRESSURE = 0.8
 """The share of any limit at which the flag `budget_pressure` is raised."""
@@ -305,31 +306,10 @@ _SPENDING = (ev.StepStarted, ev.StepCompleted, ev.StepSettled, ev.StepFailed, ev
 # What providers report
 
 
-def may_report(value: Any) -> bool:
-    """Whether a result may carry usage: a cheap look before it is decoded."""
-    return "usage" in value if type(value) is dict else hasattr(value, "usage")
-
-
 def reported(value: Any) -> Usage | None:
     """The usage that a model's answer carries, in any of the forms providers give it."""
-    if not isinstance(value, dict):
+    told = reported_tokens(value)
+    if told is None or (told.input is None and told.output is None):
         return None
-    given: Any = value.get("usage")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(given, dict):
-        return None
-    first = _number(given, "prompt_tokens", "input_tokens")  # pyright: ignore[reportUnknownArgumentType]
-    second = _number(given, "completion_tokens", "output_tokens")  # pyright: ignore[reportUnknownArgumentType]
-    model: Any = value.get("model")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if first is None and second is None:
-        return None
-    cached = sum(_number(given, name) or 0 for name in _CACHED)  # pyright: ignore[reportUnknownArgumentType]
-    return Usage((first or 0) + cached, second or 0, model=model if isinstance(model, str) else "")
-
-
-_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""What Anthropic counts apart from the input."""
-
-
-def _number(given: dict[str, Any], *names: str) -> int | None:
-    found = (given.get(name) for name in names)
-    return next((one for one in found if isinstance(one, int) and not isinstance(one, bool) and one >= 0), None)
+    model = value.get("model")
+    return Usage((told.input or 0) + told.cached, told.output or 0, model=model if isinstance(model, str) else "")

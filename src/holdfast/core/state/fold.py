@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Stored
-from holdfast.core.events import Event
+from holdfast.core.events import ANNOUNCED, Event
 from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
 from holdfast.core.state.fold_knowledge import with_actor
@@ -251,7 +251,7 @@ def _step_failed(state: State, event: ev.StepFailed, seq: int, at_us: int) -> No
         state.steps[event.key] = replace(begun, attempts=event.attempts, **outcome)
     failed = state.steps[event.key]
     if event.maybe_done and not event.source:
-        if failed.effect == "once":
+        if failed.effect in ANNOUNCED:
             place = _address(state, failed.key)
             state.maybe_done[place] = replace(failed, key=place)
         elif event.undo:
@@ -448,7 +448,7 @@ def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -
     if approval is not None and approval.status == "used":
         safe = ended_it is not None and ended_it.safe
         state.approvals[event.void] = replace(approval, status="given" if safe else "expired")
-    if ended_it is not None and ended_it.effect == "once" and ended_it.attempts and not ended_it.safe:
+    if ended_it is not None and ended_it.effect in ANNOUNCED and ended_it.attempts and not ended_it.safe:
         state.maybe_done.pop(_address(state, event.void), None)
         state.steps[event.void] = replace(ended_it, status="doubt")  # it raised, and may have happened all the same
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names, phases
 from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
-from holdfast.core.events import KIND, Event
+from holdfast.core.events import ANNOUNCED, CHANGING, KIND, Event
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import Approval, State, Step
 from holdfast.core.state.summary import ROLLED_BACK
@@ -94,7 +94,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
     budget.carried(back, now, now.updated_us)
     back.kept = dict(now.kept)
     for step in later:
-        if step.tool and step.effect != "read" and step.idempotency_key and step.status in ("completed", "failed"):
+        if step.tool and step.effect in CHANGING and step.idempotency_key and step.status in ("completed", "failed"):
             back.kept[step.idempotency_key] = step
     return back
 
@@ -166,7 +166,7 @@ def _step_ended(state: State, event: ev.StepCompleted | ev.StepFailed) -> None:
         f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
     )
     _refuse(
-        event.effect == "once" and step is None and not event.source,
+        event.effect in ANNOUNCED and step is None and not event.source,
         f"call {event.key!r} can be done once only and was not announced",
         "append a StepStarted before the call is made",
     )

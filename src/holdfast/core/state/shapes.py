@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Summary
-from holdfast.core.events import Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
+from holdfast.core.events import ANNOUNCED, Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.phases import Moves
 
 FOLD_VERSION = 4
@@ -57,7 +57,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
     @property
     def unsettled(self) -> bool:
         """Announced as something that can be done once only, and nobody knows whether it was."""
-        return self.effect == "once" and self.status in ("running", "doubt")
+        return self.effect in ANNOUNCED and self.status in ("running", "doubt")
 
     @property
     def done(self) -> bool:
@@ -298,7 +298,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
 
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
-_CONTAINERS = (
-    *_SAID,
-    *("steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates", "maybe_done"),
-)
+"""The lists and dicts that immediate verbs change."""
+
+_CONTAINERS = tuple(name for name, kind in State.__annotations__.items() if kind.startswith(("dict[", "list[")))
+"""Every list and dict of a state but `input`, which never changes."""

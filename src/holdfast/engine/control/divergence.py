@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Head, Origin, Stored, UniqueKey
 from holdfast.core.errors import Conflict, Diverged, KeyTaken, LeaseLost, TaskNotFound, ValueDamaged
-from holdfast.core.events import Event, Fields
+from holdfast.core.events import ANNOUNCED, Event, Fields
 from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.heads import KnownHead
@@ -189,7 +189,7 @@ def _unknown_to(logs: Logs, left: State, state: State) -> Iterator[tuple[str, St
 def _may_have_happened(state: State, step: Step) -> bool:
     """Whether the world may have seen a call that it must not see again."""
     surely_not = step.status in ("void", "retrying") or (step.status == "failed" and (step.safe or not step.attempts))
-    return step.effect == "once" and bool(step.tool) and not state.mock and not surely_not
+    return step.effect in ANNOUNCED and bool(step.tool) and not state.mock and not surely_not
 
 
 def _again(key: str, step: Step, input: Fields) -> tuple[Event, Event]:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from holdfast.core import limits, names
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, NestedStep
-from holdfast.core.events import Effect
+from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Effect
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
 from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
@@ -82,8 +82,8 @@ class Tool:
 
     def _limit(self, timeout: Duration | None, abandoned_after: Duration | None) -> None:
         """Set how long an attempt may take, and how long the thread of one that took longer may still be at it."""
-        is_transaction = self.effect == "transaction"
-        limit = limits.TRANSACTION_SECONDS if timeout is None and is_transaction else timeout
+        default = limits.TRANSACTION_SECONDS if self.effect in TRANSACTIONAL else None
+        limit = default if timeout is None else timeout
         self.timeout = None if limit is None else seconds(limit, "timeout")
         patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
         self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
@@ -96,9 +96,9 @@ class Tool:
         self.on_raise: OnDoubt = self.on_doubt if on_doubt is not None or self.declared else "fail"
 
     def _check(self) -> None:
-        if self.effect == "transaction" and self.is_async:
+        if self.effect in TRANSACTIONAL and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
-        if self.effect == "transaction" and "connection" not in self.parameters.given:
+        if self.effect in TRANSACTIONAL and "connection" not in self.parameters.given:
             raise InvalidValue(
                 f"transaction tool {self.name!r} takes no connection, so it could not write with its record",
                 hint=f"write def {self.parameters.name}(…, *, connection), or declare another effect",
@@ -115,11 +115,11 @@ class Tool:
                 raise InvalidValue(
                     f"{what}= of {self.name!r} names {unknown[0]!r}", hint=f"it takes {sorted(known or ())}"
                 )
-        if self.effect in ("read", "idempotent") and self.reconcile is not None:
+        if self.effect in REPEATABLE and self.reconcile is not None:
             raise InvalidValue(f"tool {self.name!r} can be repeated", hint="reconcile= is for effect='once'")
-        if self.effect != "once" and (marks := self.marks_sending):
+        if self.effect not in ANNOUNCED and (marks := self.marks_sending):
             raise InvalidValue(f"marks_sending={marks} of {self.name!r}", hint="it is for effect='once'")
-        if self.unique and self.effect == "read":
+        if self.unique and self.effect not in CHANGING:
             raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -129,11 +129,11 @@ class Tool:
         """
         caller, body = CALLER.get(), BODY.get()
         if caller is not None:
-            if self.effect != "read":
+            if self.effect in CHANGING:
                 raise NestedStep(f"{self.name}()", caller.call.step)
         elif body is not None:
             return body.plain_call(self, args, kwargs)
-        elif self.effect != "read":
+        elif self.effect in CHANGING:
             warn_unrecorded(self.name)
         return self.fn(*args, **kwargs)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Suspended, TimeLimit
+from holdfast.core.events import ANNOUNCED
 from holdfast.core.flows.requests import (
     Advise,
     Append,
@@ -64,7 +65,7 @@ def drive(flow: Subflow, execution: Execution) -> Any:
 
 def _act(asked: Invoke, execution: Execution) -> Outcome:
     invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.long_steps
-    if request.effect != "once" and request.estimate is None:  # those are announced before they begin
+    if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         watch.begin(invocation)
     try:
         if request.timeout is not None:

@@ -26,6 +26,7 @@ from holdfast.core.flows.requests import (
 from holdfast.core.state import budget
 from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State
+from holdfast.core.usage import may_report
 from holdfast.engine.control import late_results
 from holdfast.engine.definitions.call import CALLER, Call
 from holdfast.engine.drivers.abandonable import ThreadCall
@@ -120,7 +121,7 @@ class Invocation:
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
         usage = None
-        if self.usage is not None or budget.may_report(value):
+        if self.usage is not None or may_report(value):
             usage = self._spent(codec.unpack(raw, self._execution.logs.blob) if self.usage is None else None)
         kept = codec.hidden_value(raw, self.request.secrets) if self.request.secrets else raw
         return Outcome(kept, None, False, usage, self.started_us)

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core import limits
 from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
+from holdfast.core.events import ANNOUNCED
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -89,14 +90,14 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 
 
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
-    invocation = Invocation(asked, execution)
-    if asked.request.effect != "once" and asked.request.estimate is None:  # those are announced before they begin
+    invocation, request = Invocation(asked, execution), asked.request
+    if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         execution.invocations[invocation] = execution.time()
         execution.look_later()
     try:
-        if not asked.request.is_async:
+        if not request.is_async:
             return await _in_thread(invocation, execution)
-        return await _on_loop(invocation, asked.request.timeout)
+        return await _on_loop(invocation, request.timeout)
     finally:
         execution.invocations.pop(invocation, None)
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from holdfast.core.events import ANNOUNCED, CHANGING
 from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import State, Step
 
@@ -42,7 +43,7 @@ class LiveCalls:
 
     def like(self, key: str, request: StepRequest) -> str | None:
         """Return the key of a call of the same tool with the same arguments that another branch is making."""
-        if request.effect != "once":
+        if request.effect not in ANNOUNCED:
             return None
         for other, made in list(self._live.items()):
             if other != key and made.tool == request.tool and made.input == request.input:
@@ -92,5 +93,5 @@ def unclaimed_steps(state: State) -> set[str]:
 
 def _is_work(state: State, step: Step) -> bool:
     """Whether doing it again would matter: not for waits and checkpoints, unless it was a child that was waited for."""
-    is_wait = step.effect == "read" and not step.tool
+    is_wait = step.effect not in CHANGING and not step.tool
     return not is_wait or step.name.startswith(f"{state.summary.id}/")

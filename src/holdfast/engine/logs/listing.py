@@ -28,12 +28,12 @@ def _one_by_one(store: Store, query: Query) -> Iterator[Summary]:
         names += page
     if query.after in names:
         del names[names.index(query.after) :]
-    wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user")}
-    for name in reversed(names):
-        try:
-            summary = store.summary(name)
-        except UnicodeDecodeError:
-            summary = Summary(id=name, agent=DAMAGED, status="failed")
-        fits = summary is not None and summary.namespace == query.namespace
-        if summary is not None and fits and all(one in (None, getattr(summary, by)) for by, one in wanted.items()):
-            yield summary
+    rows = (_row(store, name) for name in reversed(names))
+    return query.matching(row for row in rows if row is not None)
+
+
+def _row(store: Store, name: str) -> Summary | None:
+    try:
+        return store.summary(name)
+    except UnicodeDecodeError:
+        return Summary(id=name, agent=DAMAGED, status="failed")

@@ -170,7 +170,12 @@ class Log:
         return rows
 
     def claim(self) -> None:
-        """Take the task, if no living holder has it."""
+        """Take the task, if no living worker has it.
+
+        The lease is the store's, whatever agent or queue the task is of. It says how long a worker may be silent before
+        others presume it dead, which only PostgreSQL asks; it is also the wait for an open call that has no time limit.
+        Workers write it in `claiming.py`, and a task that is begun and worked on at once in `dispatcher.py`.
+        """
         store, summary = self._logs.store, self.state.summary
         own, taken = store.holder(), ""
         if summary.holder is not None and summary.holder != own:

@@ -132,7 +132,7 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
 def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
     match event:
         case ev.StepStarted():
-            verb = "announced" if event.effect == "once" else "started"
+            verb = "announced" if event.effect in ev.ANNOUNCED else "started"
             given = _values(event.input, fetch)
             return EventLine(verb=verb, about=event.key, value=given or None, attempt=event.attempt, tone="dim")
         case ev.AttemptFailed():

@@ -17,6 +17,7 @@ from holdfast.core.flows import step as flows
 from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.messages.tokens import Basis, Counter, estimate
 from holdfast.core.retries import Retry
+from holdfast.core.usage import reported_tokens
 from holdfast.engine.conversations.conversation import Conversation, Stretch, WindowLimits, installed
 from holdfast.engine.definitions.call import report_usage
 from holdfast.engine.definitions.signature import parameters_of
@@ -117,12 +118,8 @@ class _Making:
         return {"text": short, "model": by, "tokens_in": told_in, "tokens_out": told_out, "basis": basis}
 
     def _tokens(self, reply: Mapping[str, Any], text: str) -> tuple[int, int, Basis]:
-        usage: Mapping[str, Any] = reply.get("usage") or {}
-        told = [
-            next((usage[name] for name in names if type(usage.get(name)) is int), None)
-            for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
-        ]
-        if told[0] is not None and told[1] is not None:
-            return told[0], told[1], "reported"
+        told = reported_tokens(reply)
+        if told is not None and told.input is not None and told.output is not None:
+            return told.input, told.output, "reported"
         measure = self._counter or estimate
         return self.size, measure(text), "estimate" if self._counter is None else "exact"

@@ -434,7 +434,7 @@ class Task:
         request = call_request(execution.agent, tool, arguments, is_old=is_old, secret_key=execution.logs.secret_key)
         request = mocks.mocked(request, execution.mocks, execution.state.mock)
         execution.secrets.update(request.secrets)
-        if request.effect == "once":
+        if request.effect in ev.ANNOUNCED:
             execution.services.tools[tool.name] = tool
         if request.undo:
             self._execution.undoers.setdefault(request.undo, tool.compensate)

@@ -288,7 +288,7 @@ class MemoryStore:
         with self._lock:
             before = None if query.after is None else self._place(query.after)
             newest_first = (log for log in reversed(self._logs.values()) if before is None or log.number < before)
-            found = (log.summary for log in newest_first if log.summary is not None and _fits(log.summary, query))
+            found = query.matching(log.summary for log in newest_first if log.summary is not None)
             return [summary for _, summary in zip(range(query.limit), found, strict=False)]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
@@ -428,10 +428,3 @@ class MemoryStore:
             if self._tables is not None:
                 self._tables.close()
                 self._tables = None
-
-
-def _fits(summary: Summary, query: Query) -> bool:
-    if summary.namespace != query.namespace:
-        return False
-    wanted = ((query.status, summary.status), (query.agent, summary.agent), (query.user, summary.user))
-    return all(want is None or want == have for want, have in (*wanted, (query.stage, summary.stage)))

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     StoreTooNew,
     StoreUnreachable,
 )
+from holdfast.core.urls import PLAIN_OPTIONS, SECRET_OPTIONS
 from holdfast.failpoints import failpoint
 from holdfast.store.migrations import Migration, migrations
 from holdfast.store.postgres import queries as q
@@ -52,18 +53,6 @@ _DEFAULTS = {
     "target_session_attrs": "read-write",
     "fallback_application_name": "holdfast",
 }
-_OWN = (
-    "schema",
-    "pooled",
-    "direct",
-    "connections",
-    "lock_seconds",
-    "statement_seconds",
-    "wait_seconds",
-    "durability",
-    "lease_seconds",
-    "presence",
-)
 
 
 class ServerAddress(Struct, frozen=True, kw_only=True):
@@ -104,7 +93,7 @@ def parse(url: str) -> ServerAddress:
     """Read `postgresql://user@host/database?schema=…`: our own options, and any of libpq's."""
     bare, _, asked = url.partition("?")
     pairs = dict(parse_qsl(asked, keep_blank_values=True))
-    own = {name: pairs.pop(name) for name in _OWN if name in pairs}
+    own = {name: pairs.pop(name) for name in (*PLAIN_OPTIONS, *SECRET_OPTIONS) if name in pairs}
     target = _conninfo(bare + ("?" + urlencode(pairs) if pairs else ""))
     pooled = own.get("pooled")
     if pooled not in (None, "transaction"):

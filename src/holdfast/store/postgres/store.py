@@ -124,9 +124,8 @@ class PostgresStore:
         return to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
-        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
         before = TO_THE_END if query.after is None else self._place(query.after)
-        bounds = {**wanted, "before": before, "limit": query.limit}
+        bounds = {**query.filters(), "before": before, "limit": query.limit}
         return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:

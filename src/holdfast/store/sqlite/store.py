@@ -410,12 +410,13 @@ class SqliteStore:
 
     def list(self, query: Query) -> list[Summary]:
         """Tasks by the narrowest index that the filters allow."""
-        wanted = {name: getattr(query, name) for name in ("status", "agent", "stage", "user", "namespace")}
         before = shapes.last(None)
         with self._reading() as reader:
             if query.after is not None:
                 before = self._place(reader, query.after)
-            found = fetch_all(reader, shapes.list_query(query), {**wanted, "before": before, "limit": query.limit})
+            found = fetch_all(
+                reader, shapes.list_query(query), {**query.filters(), "before": before, "limit": query.limit}
+            )
             return [shapes.to_summary(row) for row in found]
 
     def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:

@@ -30,9 +30,9 @@ POSTGRES = {
 }
 OPTIONS = (
     *("schema", "pooled", "direct", "connections", "lock_seconds", "statement_seconds", "wait_seconds", "durability"),
-    "lease_seconds",
+    *("lease_seconds", "presence"),
 )
-"""What an address may say that is meant for Holdfast and not for libpq."""
+"""What an address may say that is meant for Holdfast and not for libpq. A test compares it with core/urls.py."""
 
 
 class Tables(Protocol):

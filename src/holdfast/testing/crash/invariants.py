@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -51,11 +51,11 @@ class Evidence(Struct, frozen=True):
         """How often a call was flagged in doubt."""
         return sum(record.kind == "step_doubted" for records in self.logs.values() for record in records)
 
-    def reached(self, effect: str | None = None) -> Counter[tuple[str, str]]:
-        """How often the world recorded what the calls of an effect, or of any, asked of it under their keys."""
+    def reached(self, effects: Container[str] | None = None) -> Counter[tuple[str, str]]:
+        """How often the world recorded what the calls of some effects, or of any, asked of it under their keys."""
         calls = self.calls
         made = (one for one in self.requests if one.key in calls and calls[one.key].made(one))
-        return Counter((one.what, one.key) for one in made if effect in (None, calls[one.key].effect))
+        return Counter((one.what, one.key) for one in made if effects is None or calls[one.key].effect in effects)
 
 
 def gather(app: App, id: str, world: World | None, result: Callable[[TaskState], Any] | None = None) -> Evidence:
@@ -106,8 +106,8 @@ def after_crash(left: Evidence, whole: Evidence, id: str) -> Iterator[str]:
     announced, known = left.calls, whole.calls
     for one in left.requests:
         call = known.get(one.key)
-        if call is not None and call.effect == "once" and call.made(one) and one.key not in announced:
-            yield f"{call.step} (once) reached the world as {one.what!r} before it was announced in the log"
+        if call is not None and call.effect in ev.ANNOUNCED and call.made(one) and one.key not in announced:
+            yield f"{call.step} ({call.effect}) reached the world as {one.what!r} before it was announced in the log"
 
 
 # When everything has come to rest
@@ -129,7 +129,7 @@ def at_rest(app: App, id: str, left: Evidence, now: Evidence) -> Iterator[str]:
         if app.get(name).to_dict() != before:
             yield f"the state of {name!r} is another when it is folded without snapshots"
         for step in app.steps(name):
-            if app.get(name).status in ENDED and step.effect == "once" and step.status in ("running", "doubt"):
+            if app.get(name).status in ENDED and step.effect in ev.ANNOUNCED and step.status in ("running", "doubt"):
                 yield f"{name!r} has ended, but its call {step.key} is still open ({step.status})"
     if now.outcome and now.listed != now.outcome[0]:
         yield f"the task is {now.outcome[0]}, but listed as {now.listed}"
@@ -150,9 +150,9 @@ def _same_without_snapshots(app: App) -> Iterator[str]:
 def same_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
     """No effect happened twice in silence, and none is recorded as done that the world never saw."""
     calls, reached = now.calls, now.reached()
-    for (what, key), times in now.reached("once").items():
+    for (what, key), times in now.reached(ev.ANNOUNCED).items():
         if times > 1 + calls[key].flagged:
-            step = f"{calls[key].step} (once)"
+            step = f"{calls[key].step} ({calls[key].effect})"
             yield f"{step} reached the world {times} times as {what!r}, and no event flags it as in doubt"
     for one in now.requests if now.outcome == ("completed",) else ():
         if one.key not in calls and any(one.key.startswith(f"{log}:") for log in now.logs):
@@ -171,15 +171,15 @@ def was_told(now: Evidence, error: str) -> bool:
 
 def no_more_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
     """A fault makes no effect happen more often than it does without one."""
-    usual, seen = whole.reached("once"), now.reached("once")
+    usual, seen = whole.reached(ev.ANNOUNCED), now.reached(ev.ANNOUNCED)
     for (what, key), times in seen.items():
         if times > max(1, usual[what, key]) + now.calls[key].flagged:
-            yield f"{now.calls[key].step} (once) reached the world {times} times as {what!r}"
+            yield f"{now.calls[key].step} ({now.calls[key].effect}) reached the world {times} times as {what!r}"
 
 
 def repeated(now: Evidence) -> int:
-    """How many `once` calls the world saw more than once, each with an event that flags it."""
-    return sum(times > 1 for times in now.reached("once").values())
+    """How many announced calls the world saw more than once, each with an event that flags it."""
+    return sum(times > 1 for times in now.reached(ev.ANNOUNCED).values())
 
 
 def same_end(now: Evidence, whole: Evidence) -> Iterator[str]:
