@@ -42,6 +42,7 @@ LATE = {
     "holdfast.cli": "a command is imported when it is called",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
+    "holdfast.engine.aio": "it imports asyncio",
     "holdfast.engine.conversations": "only agents that talk need it",
     "holdfast.engine.definitions.state_model": "only agents that declare a state need it",
     "holdfast.engine.dispatch.loop_claim": "it imports asyncio",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -19,12 +20,13 @@ from holdfast.core import (
 )
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import InvalidValue, TaskFinished
+from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound, TimeLimit
 from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.shapes import ENDED
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
@@ -32,7 +34,7 @@ from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
-from holdfast.engine.dispatch.dispatcher import Dispatcher, OnWait
+from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher, OnWait
 from holdfast.engine.execution.long_steps import Watched
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
@@ -60,6 +62,7 @@ from holdfast.store.queues import QueueDepth
 from holdfast.store.tenants import Tenant
 
 if TYPE_CHECKING:
+    from holdfast.engine.aio import AsyncApp
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
@@ -166,6 +169,13 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def aio(self) -> AsyncApp:
+        """Every verb of the app, to be awaited: `await app.aio.get(id)`."""
+        from holdfast.engine.aio import AsyncApp
+
+        return AsyncApp(self)
 
     def __repr__(self) -> str:
         return f"<app on {self.store.url}>"
@@ -325,17 +335,42 @@ class App:
 
         `anyway` resumes one that its agent finds too old, or that has lost events of its log.
         """
-        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
-        assignment = self._dispatcher.resumption(
-            self._load(id),
-            agent,
-            anyway=anyway,
-            by=by,
-            why=why,
-            deadline_us=limit,
-            hold=seconds(hold, "hold"),
-        )
+        assignment = self._resumption(id, agent, by=by, why=why, anyway=anyway, deadline=deadline, hold=hold)
         return TaskState(self._dispatcher.work(assignment), self.logs)
+
+    async def aresume(
+        self,
+        id: str,
+        agent: Agent | None = None,
+        *,
+        by: str = "",
+        why: str = "",
+        anyway: bool = False,
+        deadline: Duration | None = None,
+        hold: Duration = limits.HOLD_SECONDS,
+    ) -> TaskState:
+        """`resume`, awaited: an `async` agent works on the running event loop."""
+        import asyncio
+
+        given: dict[str, Any] = {"by": by, "why": why, "anyway": anyway, "deadline": deadline, "hold": hold}
+        assignment = await asyncio.to_thread(self._resumption, id, agent, **given)
+        return TaskState(await self._dispatcher.work_async(assignment), self.logs)
+
+    def _resumption(
+        self,
+        id: str,
+        agent: Agent | None,
+        *,
+        by: str,
+        why: str,
+        anyway: bool,
+        deadline: Duration | None,
+        hold: Duration,
+    ) -> Assignment:
+        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        return self._dispatcher.resumption(
+            self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
+        )
 
     def task(
         self,
@@ -555,6 +590,28 @@ class App:
     def get(self, id: str) -> TaskState:
         """A task as it is now."""
         return TaskState(self._load(id), self.logs)
+
+    def find(self, id: str) -> TaskState | None:
+        """Return a task as it is now, or None if there is no task of that id."""
+        with contextlib.suppress(TaskNotFound):
+            return self.get(id)
+        return None
+
+    def wait(self, id: str, *, timeout: Duration | None = None) -> TaskState:
+        """Wait until a task has ended, in whichever process it is worked on, and return it.
+
+        `timeout`: how long to wait. Default: for ever. A task that has not ended by then raises TimeLimit.
+        """
+        until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
+        while True:
+            row = self.row(id)
+            if row is None or row.status in ENDED:
+                return self.get(id)  # if there is none, this says so
+            if until is not None and time.monotonic() >= until:
+                raise TimeLimit(
+                    f"task {id!r} is {row.status} and has not ended in time", hint="wait again: app.wait(id, timeout=…)"
+                )
+            time.sleep(limits.FOLLOW_SECONDS)
 
     def at(self, id: str, seq: int) -> TaskState:
         """A task as it was just after an event."""
