@@ -19,7 +19,9 @@ json_values = st.recursive(
     scalars,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=4) | st.sampled_from(["$blob", "$json", "$append", "~"]), inner, max_size=3)
+        | st.dictionaries(
+            st.text(max_size=4) | st.sampled_from(["$blob", "$json", "$append", "$edits", "~"]), inner, max_size=3
+        )
     ),
     max_leaves=8,
 )
@@ -27,6 +29,7 @@ packed = json_values.map(codec.pack)
 large = st.integers(4096, 9000).map(lambda n: codec.pack("z" * n))
 values = st.one_of(packed, packed, packed, large)
 names = st.sampled_from(["a", "b", "c", "ü"])
+paths = st.sampled_from(["a.b", "a.b.c", "b.ü", "b.a"])
 keys = st.sampled_from(["draft#1", "draft#2", "pay#1", "~1/pay#1"])
 fields = st.dictionaries(names, values, max_size=2)
 failures = st.builds(ev.Failure, type=names, message=st.text(max_size=5))
@@ -36,7 +39,9 @@ unset_or_value = st.just(codec.JSON_NULL) | values
 
 patches = st.builds(
     StatePatch,
-    set=st.dictionaries(names, json_values, max_size=2),
+    set=st.dictionaries(names | paths, json_values, max_size=2),
+    delete=st.lists(names | paths, max_size=1),
+    require=st.dictionaries(names | paths, json_values, max_size=1),
     append_facts=st.lists(st.fixed_dictionaries({"key": names, "value": json_values, "source": names}), max_size=2),
     raise_flags=st.lists(names, max_size=2),
     add_questions=st.lists(names, max_size=2),
@@ -82,6 +87,16 @@ any_event = st.one_of(
     st.builds(ev.StateMigrated, version=st.integers(1, 4), bag=fields),
     st.builds(ev.StateDeleted, name=names),
     st.builds(ev.StatePatched, patch=patches, by=names),
+    st.builds(ev.StateSet, name=paths, value=values, nested=st.booleans()),
+    st.builds(ev.StateIncremented, name=paths, by=st.integers(-5, 5), nested=st.just(True)),
+    st.builds(ev.StateAppended, name=paths, value=values, nested=st.just(True)),
+    st.builds(ev.StateDeleted, name=paths, nested=st.booleans()),
+    st.builds(ev.StateUpdated, key=keys, name=names, value=values),
+    st.builds(ev.StateUpdated, key=keys, name=paths, value=values, nested=st.just(True)),
+    st.builds(ev.UserPatched, patch=patches, key=st.just("") | keys, seen=st.integers(0, 3)),
+    st.builds(
+        ev.PatchRefused, patch=patches, path=names, mine=names, theirs=names, user=st.booleans(), branch=st.just(".")
+    ),
     st.builds(ev.CheckpointMade, label=names),
     st.builds(ev.CancelRequested, by=names),
     st.builds(ev.TaskReopened, by=names),

@@ -12,7 +12,7 @@ from holdfast.core.codec import Head, UniqueKey
 from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.retries import Retry
 from holdfast.core.state.paths import Path
-from holdfast.core.state.shapes import Refused, State, Step
+from holdfast.core.state.shapes import Refusal, State, Step
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -330,7 +330,7 @@ class Unsettled:
     def __init__(self, reads: dict[Path, int]) -> None:
         self.reads = reads
         self.held: list[Held] = []
-        self.refused: list[Refused] = []
+        self.refused: list[Refusal] = []
 
 
 class Branch:

@@ -12,7 +12,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.events import Changes, Event
 from holdfast.core.names import own_name
 from holdfast.core.state import paths
-from holdfast.core.state.shapes import Artifact, Fact, Messages, PlanStep, Refused, State, Step, Summarised
+from holdfast.core.state.shapes import Artifact, Fact, Messages, PlanStep, Refusal, State, Step, Summarised
 
 
 def _message_added(state: State, event: ev.MessageAdded, seq: int, at_us: int) -> None:
@@ -185,7 +185,7 @@ def _patch_refused(state: State, event: ev.PatchRefused, seq: int, at_us: int) -
     identity = identity_of(event.branch, event)
     key = refusal_key(state.turn, identity, state.immediates.get(identity, 0) + 1)
     told = {name: getattr(event, name) for name in ("path", "mine", "theirs", "by", "required", "user")}
-    state.refused[key] = Refused(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
+    state.refused[key] = Refusal(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
     if event.seen:
         _see_user(state, event.seen)
 

@@ -184,7 +184,7 @@ class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
 
 
-class Refused(Struct, frozen=True, omit_defaults=True, gc=False):
+class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """A change that an agent asked for and that was not made, with both sides."""
 
     path: str
@@ -258,7 +258,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     block: bool = False
     prelude: dict[str, Step] = {}
     prelude_immediates: dict[str, int] = field(name="prelude_said", default_factory=dict)  # pyright: ignore
-    refused: dict[str, Refused] = {}
+    refused: dict[str, Refusal] = {}
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
