@@ -49,7 +49,10 @@ def edited(raw: Raw | None, path: Sequence[str], how: How, part: Raw = JSON_NULL
     >>> bytes(edited(Raw(b'{"seat":"aisle"}'), ("meal", "vegan"), "set", Raw(b"true")))
     b'{"meal":{"vegan":true},"seat":"aisle"}'
     """
-    base = Raw(b"{}") if raw is None or shape(raw) != "object" else raw
+    is_object = raw is not None and shape(raw) == "object"
+    if raw is not None and not is_object and how == "delete":
+        return raw
+    base = raw if raw is not None and is_object else Raw(b"{}")
     if is_apart(base) or is_apart(part):
         return _noted(bytes(base), path, how, part)
     made = applied(plain_json(base), path, how, plain_json(part))
@@ -82,9 +85,10 @@ def applied(data: bytes | None, path: Sequence[str], how: How, part: bytes) -> b
     """JSON with one edit carried out; None where nothing is left."""
     if not path:
         return _LEAVES[how](data, part)
-    if data is None and how == "delete":
-        return None
-    fields: dict[str, Raw] = load(data, dict[str, Raw]) if data is not None and json_shape(data) == "object" else {}
+    is_object = data is not None and json_shape(data) == "object"
+    if not is_object and how == "delete":
+        return data
+    fields: dict[str, Raw] = load(data, dict[str, Raw]) if data is not None and is_object else {}
     inside = fields.pop(path[0], None)
     made = applied(None if inside is None else bytes(inside), path[1:], how, part)
     if made is not None:

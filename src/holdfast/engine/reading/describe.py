@@ -222,7 +222,8 @@ def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None
         case ev.LogWritten():
             return EventLine(verb="says", value=event.text)
         case ev.StatePatched():
-            return EventLine(verb="patched", value=codec.as_json(event.patch), by=event.by)
+            patch = {name: value for name, value in codec.as_json(event.patch).items() if name != "nested"}
+            return EventLine(verb="patched", value=patch, by=event.by)
         case ev.StateUpdated():
             return EventLine(verb="updated", about=event.name, value=_value(event.value, fetch), tone="dim", dull=True)
         case ev.PatchRefused():
