@@ -19,7 +19,10 @@ class _Loan(NamedTuple):
 
 
 class Lent:
-    """What one execution has handed out of its state, one value a field; each verb looks whether it is unchanged."""
+    """What one execution has handed out of its state, one value a field; each verb looks whether it is unchanged.
+
+    The whole state, as an instance of its model, has the empty name.
+    """
 
     def __init__(self) -> None:
         self._loans: dict[str, _Loan] = {}
@@ -39,8 +42,12 @@ class Lent:
 
     def returned(self, name: str) -> None:
         """A field is written: whatever became of the value that was handed out, it is not lost."""
-        self._loans.pop(name.partition(".")[0], None)
-        self._loans.pop("", None)
+        self._loans.pop(name, None)
+        whole = self._loans.get("")
+        now = None if whole is None else _encoded(whole.value)
+        if whole is not None and now is not None:
+            fields = {**codec.parse(whole.encoded.decode()), name: codec.parse(now.decode()).get(name)}
+            self._loans[""] = whole._replace(encoded=bytes(codec.pack(fields)))
 
     def check(self) -> None:
         """Refuse to go on if a value that was handed out is not what it was: StateMutated, once."""
