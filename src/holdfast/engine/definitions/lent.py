@@ -53,7 +53,7 @@ class Lent:
         """Refuse to go on if a value that was handed out is not what it was: StateMutated, once."""
         for name, loan in list(self._loans.items()):
             now = _encoded(loan.value)
-            if now != loan.encoded:
+            if now != loan.encoded and (now is None or _differ(loan.encoded, now)):
                 del self._loans[name]
                 raise _mutated(name, loan.encoded, now)
 
@@ -73,6 +73,10 @@ def _encoded(value: Any) -> bytes | None:
         return bytes(codec.pack(value))
     except NotSerializable:
         return None
+
+
+def _differ(before: bytes, now: bytes) -> bool:
+    return bool(codec.parse(before.decode()) != codec.parse(now.decode()))
 
 
 def _mutated(name: str, before: bytes, now: bytes | None) -> StateMutated:
