@@ -58,11 +58,14 @@ class PatchConflict(HoldfastError):
         whose, read = (f"user {user!r}", "the user") if user else (f"task {id!r}", "the task")
         written = f" by {by!r}" if by else ""
         told = f"was {base!r}; you: {mine}; others meanwhile: {theirs}{written}"
+        hint = f"read {read} again and decide anew"
         if required:
             told = f"is {theirs}, and the change requires {mine}"
+        else:
+            hint += "; increment and append go together with others', and update tries again"
         super().__init__(
             f"{path!r} of {whose} {told}; nothing was written",
-            hint=f"read {read} again and decide anew; increment and append go together with others', update retries",
+            hint=hint,
             id=id,
             path=path,
             base=base,

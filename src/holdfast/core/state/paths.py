@@ -62,7 +62,7 @@ def check(bag: Mapping[str, Raw], name: str, part: Raw | None = None) -> Raw | N
     """Refuse a path that leads nowhere, or a value too deep for it; gives what is there, if that can be told."""
     if name in bag:
         return bag[name]
-    path = _split(name)
+    path = split(name)
     if part is not None and codec.nests_deeper(codec.plain_json(part), limits.MAX_DEPTH - len(path) + 1):
         raise InvalidValue(f"state.{name} nests deeper than {limits.MAX_DEPTH}", hint="flatten it, or store it as text")
     found = bag.get(path[0])
@@ -84,7 +84,7 @@ def _in_the_way(way: str, shape: str, name: str) -> InvalidEvent:
     )
 
 
-def _split(name: str) -> Path:
+def split(name: str) -> Path:
     path = tuple(name.split("."))
     if not all(path) or len(path) > limits.MAX_PATH_PARTS:
         wrong = f"has {len(path)} parts" if all(path) else "has an empty part"

@@ -399,8 +399,12 @@ def _patched(state: State, event: ev.StatePatched) -> None:
         _stays_finite(name, _can_grow(state, name, "number", "increment", name in patch.nested), by)
     for name in patch.append:
         _can_grow(state, name, "list", "append", name in patch.nested)
+    changed = {*patch.set, *patch.increment, *patch.append, *patch.delete}
     for name in patch.nested:
-        paths.check(state.bag, name, patch.set.get(name))
+        if name in changed:
+            paths.check(state.bag, name, patch.set.get(name))
+        elif name not in state.bag:
+            paths.split(name)
 
 
 def _refuse_twice(patch: ev.Changes) -> None:
