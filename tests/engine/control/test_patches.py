@@ -122,7 +122,7 @@ NUMBERS = itertools.count()
 @settings(max_examples=min(300, settings().max_examples))
 @given(patches=st.lists(ANY, min_size=2, max_size=3))
 def test_what_goes_together_is_merged_in_any_order_and_a_clash_is_told_in_any_order_on_every_store(stores, patches):
-    """What others set, deleted, learned or replaced since clashes, whatever the value; growing the same twice does not."""
+    """What others set, deleted, learned or replaced clashes, whatever the value; growing the same twice does not."""
     ends, refused = [], []
     for order in itertools.permutations(patches):
         id = f"t{next(NUMBERS)}"

@@ -314,11 +314,13 @@ class Condition(Struct, frozen=True, gc=False):
 class Held(Struct, frozen=True, gc=False):
     """Something that a branch has said, and that is written at its next waiting verb.
 
-    A change under a condition may be refused then; `key` is where the state keeps that.
+    A change under a condition may be refused then; `key` is where the state keeps that. `said` is what the branch had
+    said up to it, as `Branch.own` has it.
     """
 
     event: Event
     key: str
+    said: Any
     condition: Condition | None = None
 
 
@@ -330,7 +332,7 @@ class Unsettled:
     def __init__(self, reads: dict[Path, int]) -> None:
         self.reads = reads
         self.held: list[Held] = []
-        self.refused: list[Refusal] = []
+        self.refused: list[tuple[Refusal, Any]] = []
 
 
 class Branch:
@@ -397,6 +399,17 @@ class Branch:
         if seq > self.seen:
             self.seen = seq
         self.own = self.sketch = None
+
+    def see_refused(self, seq: int, said: Any) -> None:
+        """From now on this branch sees the state up to a refusal, and what it said after what was refused."""
+        later: list[Any] = []
+        own = self.own
+        while own is not None and own is not said:
+            one, own = own
+            later.append(one)
+        self.see(seq)
+        for one in reversed(later):
+            self.own = (one, self.own)
 
 
 class Stopping(Protocol):

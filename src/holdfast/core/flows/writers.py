@@ -77,8 +77,9 @@ def settle(surroundings: Surroundings, branch: Branch) -> Subflow:
         yield from _write_held(surroundings, unsettled)
     if unsettled.refused:
         refused, unsettled.refused = unsettled.refused, []
-        branch.see(max(one.seq for one in refused))
-        first, summary = refused[0], surroundings.state.summary
+        (first, _), (last, said) = refused[0], refused[-1]
+        branch.see_refused(last.seq, said)
+        summary = surroundings.state.summary
         shown = {name: getattr(first, name) for name in ("mine", "theirs", "by", "required")}
         user = (summary.user or "") if first.user else ""
         raise PatchConflict(summary.id, first.path, **shown, base=surroundings.value(first.base), user=user)
@@ -113,7 +114,7 @@ def _write_held(surroundings: Surroundings, unsettled: Unsettled) -> Subflow:
         if (yield Append(events, decided=True, reads=reads, user_head=None if user is None else user.head)):
             del unsettled.held[: len(held)]
             refused = surroundings.state.refused
-            unsettled.refused += [refused[one.key] for one in held if one.key in refused]
+            unsettled.refused += [(refused[one.key], one.said) for one in held if one.key in refused]
             return
     raise Conflict(surroundings.state.summary.id, surroundings.state.seq, None)
 

@@ -503,14 +503,15 @@ class Execution:
                 self.views.again(branch, which, event)
                 refused = state.refused.get(refusal_key(branch.turn, *which)) if state.refused else None
                 if refused is not None:
-                    unsettled(self, branch).refused.append(refused)
+                    unsettled(self, branch).refused.append((refused, branch.own))
                 return
+            self.views.add(branch, event)
             said = replace(event, branch=branch.mark)
             if condition is not None or (branch.unsettled is not None and branch.unsettled.held):
-                unsettled(self, branch).held.append(Held(said, refusal_key(branch.turn, *which), condition))
+                key = refusal_key(branch.turn, *which)
+                unsettled(self, branch).held.append(Held(said, key, branch.own, condition))
             else:
                 self._buffer.append(said)
-            self.views.add(branch, event)
 
     def refuse_inside_a_step(self, verb: str) -> None:
         """Verbs belong to the agent's body; and after a wait, or when the task is lost, nothing more is done."""
