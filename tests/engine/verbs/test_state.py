@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import InvalidEvent, InvalidValue, NestedStep, StateMutated, StatePatch, agent, events as ev, tool
 from holdfast.core import codec
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -311,6 +311,73 @@ def test_copies_are_ordinary_and_libraries_take_the_originals(app):
     done = app.run(worker, id="t")
     assert done.status == "completed", done.failure
     assert done.result == done.state["again"] == done.facts["items"].value == [{"tags": ["a"]}]
+
+
+def test_a_default_is_as_read_only_as_the_value_it_stands_for(app):
+    """An agent that changes it must not work until the first value is there, and fail from then on."""
+
+    @agent
+    def worker(task):
+        for state in (task.state, task.user.state, app.user("bo").state):
+            for default in ([1], {"a": [1]}):
+                found = state.get("items", default)
+                assert found == default and state.get("none", 7) == 7
+                with pytest.raises(StateMutated):
+                    found.clear()
+                copy.deepcopy(found).clear()
+                assert default, "what the agent gave is its own"
+        return task.step(lambda items: items.append(2) or items, task.state.get("items", []), name="grow")
+
+    done = app.run(worker, id="t", user="ana")
+    assert done.result == [2] and done.state == {}, done.failure
+
+
+@pytest.mark.parametrize("checkpoint", ["every_step", "before_effects", "on_state_change", "every_iteration"])
+def test_updates_and_conditions_hold_under_every_checkpoint_strategy(app, either, checkpoint):
+    theirs = [StatePatch(set={"n": 50})]
+
+    @either(checkpoint=checkpoint, loop=True)
+    def worker(task):
+        yield task.step(look, task.turn)
+        task.state.append("turns", task.turn)
+        made = yield task.state.update("n", lambda n: (n or 0) + 1)
+        if theirs:
+            app.patch("t", theirs.pop())
+        task.patch(StatePatch(require={"n": made}, set={"seen": made}))
+        task.state.after = task.turn
+        try:
+            yield task.step(look, made)
+        except holdfast.PatchConflict:
+            task.state.append("refused", task.turn)
+        if task.turn < 3:
+            return None
+        yield task.wait("go")
+        return [made, task.state.all()]
+
+    app.run(worker, id="t")
+    done = replayed(app, worker)
+    wanted = {"turns": [1, 2, 3], "n": 52, "seen": 52, "after": 3, "refused": [1]}
+    assert done.result == [52, wanted] and done.state == wanted
+    app.store.drop_snapshots(log="t")
+    assert app.get("t").state == wanted
+
+
+def test_a_block_updates_its_state_and_is_entered_again(app):
+    called = []
+
+    def enter(stop):
+        with app.task("b", id="t") as task:
+            first = task.state.update("n", lambda n: called.append(n) or 1)
+            for turn in task.turns(max=2):
+                task.state.update("n", lambda n: called.append(n) or n * 10)
+                if turn == stop:
+                    raise Crash
+            task.finish([first, task.state.n])
+
+    with pytest.raises(Crash):
+        enter(1)
+    enter(None)
+    assert app.get("t").result == [1, 100] and called == [None, 1, 10]
 
 
 def test_functions_of_steps_and_tools_get_ordinary_values_which_they_may_change(app, either):

@@ -134,6 +134,10 @@ class HandedOut:
             self._keep(name, raw, value, len(data))
         return value
 
+    def default(self, name: str, value: Any) -> Any:
+        """What stands for a field that is not set: read-only too, so that it makes no difference whether it is."""
+        return read_only(value, (self._verbs, name))
+
     def _keep(self, name: str, raw: Raw, value: Any, size: int) -> None:
         if self._bytes + size > limits.HANDED_OUT_BYTES:
             self._known.clear()

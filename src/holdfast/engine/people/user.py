@@ -160,6 +160,9 @@ class _Fields:
     def value(self, name: str, raw: Raw) -> Any:
         return self._handed_out.value(name, raw)
 
+    def default(self, name: str, value: Any) -> Any:
+        return self._handed_out.default(name, value)
+
     def change(self, changes: Changes) -> Mapping[str, Raw]:
         return self._user.change(changes).bag
 

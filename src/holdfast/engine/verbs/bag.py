@@ -90,11 +90,11 @@ class Bag:
         return f"<state {self.all()!r}>"
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A value, or the default if there is none."""
+        """A value, or the default if there is none; read-only, both of them."""
         try:
             return self[name]
         except KeyError:
-            return default
+            return lent(self._verbs.execution, self._handed_out.default(name, default))
 
     def set(self, name: str, value: Any) -> None:
         """Set a value, by its name or by a path: `task.state.set("preferences.seat", "aisle")`."""
@@ -146,10 +146,7 @@ class Bag:
         return True
 
     def _value(self, name: str, raw: Raw) -> Any:
-        value = self._handed_out.value(name, raw)
-        if isinstance(value, codec.READ_ONLY):
-            lend(self._verbs.execution)
-        return value
+        return lent(self._verbs.execution, self._handed_out.value(name, raw))
 
     def _seen(self) -> State:
         return self._verbs.execution.see(self._verbs.here())
@@ -160,6 +157,13 @@ def lend(execution: Execution) -> Lent:
     if execution.lent is None:
         execution.lent = Lent()
     return execution.lent
+
+
+def lent(execution: Execution, value: Any) -> Any:
+    """A value that is handed out; functions of steps get an ordinary one of a list or dict."""
+    if isinstance(value, codec.READ_ONLY):
+        lend(execution)
+    return value
 
 
 def refuse_no_update(verbs: str, name: object, fn: object) -> None:
@@ -235,9 +239,9 @@ class TypedBag(Bag):
             raise KeyError(name)
         known, plain = self._known()
         model.refuse_unknown(plain)
-        lent, source = lend(self._verbs.execution), model.made_of(known.bag, top)
-        handed = lent.known(top, source)
-        value = handed[0] if handed is not None else lent.lend(top, source, model.value(plain, top))
+        loans, source = lend(self._verbs.execution), model.made_of(known.bag, top)
+        handed = loans.known(top, source)
+        value = handed[0] if handed is not None else loans.lend(top, source, model.value(plain, top))
         return functools.reduce(_inside, inside, value)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -296,9 +300,9 @@ class TypedBag(Bag):
     def model(self) -> Any:
         """The whole state as an instance of its model; InvalidState names what is missing."""
         known, plain = self._known()
-        lent, source = lend(self._verbs.execution), tuple(known.bag.items())
-        handed = lent.known("", source)
-        return handed[0] if handed is not None else lent.lend("", source, self._states.model.whole(dict(plain)))
+        loans, source = lend(self._verbs.execution), tuple(known.bag.items())
+        handed = loans.known("", source)
+        return handed[0] if handed is not None else loans.lend("", source, self._states.model.whole(dict(plain)))
 
     def _updated(self, state: State, key: str, name: str, fn: Update) -> ev.Event:
         states, execution, path = self._states, self._verbs.execution, paths.parts_of((), name)

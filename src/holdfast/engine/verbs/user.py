@@ -17,7 +17,7 @@ from holdfast.core.state.paths import is_path
 from holdfast.core.state.shapes import State
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
-from holdfast.engine.verbs.bag import Update, Verbs, lend, refuse_no_update, refuse_taken, updated
+from holdfast.engine.verbs.bag import Update, Verbs, lent, refuse_no_update, refuse_taken, updated
 
 
 class UserFields(Protocol):
@@ -33,6 +33,10 @@ class UserFields(Protocol):
 
     def value(self, name: str, raw: Raw) -> Any:
         """A field's value, read-only."""
+        ...
+
+    def default(self, name: str, value: Any) -> Any:
+        """What stands for a field that is not set, read-only."""
         ...
 
     def change(self, changes: Changes) -> Mapping[str, Raw]:
@@ -90,11 +94,11 @@ class UserBag:
         return iter(list(self._fields.bag()))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A value, or the default if there is none."""
+        """A value, or the default if there is none; read-only, both of them."""
         try:
             return self[name]
         except KeyError:
-            return default
+            return self._fields.default(name, default)
 
     def all(self) -> dict[str, Any]:
         """Everything at once."""
@@ -198,10 +202,10 @@ class _Fields:
         branch.unsettled.reads[path] = self.execution.see(branch).pins.user
 
     def value(self, name: str, raw: Raw) -> Any:
-        value = self._handed_out.value(name, raw)
-        if isinstance(value, codec.READ_ONLY):
-            lend(self.execution)
-        return value
+        return lent(self.execution, self._handed_out.value(name, raw))
+
+    def default(self, name: str, value: Any) -> Any:
+        return lent(self.execution, self._handed_out.default(name, value))
 
     def change(self, changes: Changes) -> Mapping[str, Raw]:
         """Change it with the task's own next write."""
