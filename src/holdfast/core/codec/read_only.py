@@ -63,27 +63,33 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 def read_only(value: Any, place: Place) -> Any:
-    """A decoded value as it is handed out: every list and object in it knows where it was read."""
-    if type(value) is list:
-        items = cast("list[Any]", value)
-        made = ReadOnlyList(items)
-        made.place = place
-        for index, item in enumerate(items):
-            if type(item) in _CONTAINERS:
-                _SET_ITEM(made, index, read_only(item, (place, index)))
-        return made
-    if type(value) is dict:
+    """A decoded value as it is handed out: every list and object in it knows where it was read.
+
+    All of it at once: what a shallow copy holds must be read-only, and copies are made without asking.
+    """
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is dict:
         fields = cast("dict[str, Any]", value)
         told = ReadOnlyDict(fields)
         told.place = place
         for key, item in fields.items():
-            if type(item) in _CONTAINERS:
+            kind = type(item)
+            if kind is dict or kind is list:
                 _SET_FIELD(told, key, read_only(item, (place, key)))
         return told
+    if kind is list:
+        items = cast("list[Any]", value)
+        made = ReadOnlyList(items)
+        made.place = place
+        for index, item in () if _CONTAINERS.isdisjoint(map(type, items)) else enumerate(items):
+            kind = type(item)
+            if kind is dict or kind is list:
+                _SET_ITEM(made, index, read_only(item, (place, index)))
+        return made
     return value
 
 
-_CONTAINERS = (list, dict)
+_CONTAINERS: frozenset[type] = frozenset((list, dict))
 _SET_ITEM: Callable[..., None] = list[Any].__setitem__
 _SET_FIELD: Callable[..., None] = dict[str, Any].__setitem__
 READ_ONLY = (ReadOnlyList, ReadOnlyDict)
@@ -110,8 +116,13 @@ def ordinary(value: Any, copied: Callable[[Any], Any] | None = None) -> Any:
     return value
 
 
+_BRACKETS = (b"[", b"{")
+
+
 class HandedOut:
     """The values of a state that were handed out last, so that a value is decoded and wrapped once."""
+
+    __slots__ = ("_bytes", "_fetch", "_known", "_verbs")
 
     def __init__(self, verbs: str, fetch: Fetch) -> None:
         """`verbs` is how a state is written to: `task.state`."""
@@ -122,16 +133,18 @@ class HandedOut:
 
     def value(self, name: str, raw: Raw) -> Any:
         """A field's value, read-only."""
-        known = self._known.get(name)
-        if known is not None and known[0] is raw:
-            return known[1]
-        data = resolve(raw, self._fetch)
+        data = bytes(raw)
         try:
+            if data[:1] not in _BRACKETS:
+                return decode_plain(data)  # most are numbers and texts, which nobody can change
+            known = self._known.get(name)
+            if known is not None and known[0] is raw:
+                return known[1]
+            data = resolve(raw, self._fetch)
             value = read_only(decode_plain(data), (self._verbs, name))
         except ValueError as error:
             raise ValueDamaged("", f"cannot be read: {error}") from error
-        if isinstance(value, READ_ONLY):
-            self._keep(name, raw, value, len(data))
+        self._keep(name, raw, value, len(data))
         return value
 
     def default(self, name: str, value: Any) -> Any:

@@ -70,7 +70,8 @@ def life(work: Work, agent: Rules) -> Subflow:
     try:
         result = yield from _turns(work, agent) if agent.loop else _once()
         yield AwaitIdle()
-        yield from settle_all_writes(work)
+        if work.unsettled:
+            yield from settle_all_writes(work)
         if work.state.undoing:
             raise Cancelled
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
@@ -103,7 +104,8 @@ def _turns(work: Work, agent: Rules) -> Subflow:
 def next_turn(work: Work, most: int | None, name: str) -> Subflow:
     """Begin another turn, when everything of the last one is done."""
     yield AwaitIdle()
-    yield from settle_all_writes(work)
+    if work.unsettled:
+        yield from settle_all_writes(work)
     while True:
         turn = work.state.turn
         if most is not None and turn >= most:

@@ -307,7 +307,8 @@ def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> 
     addressed = [replace(step, key=address(state.turn, step.key)) for step in still_open]
     state.steps = {step.key: step for step in addressed}
     state.immediates = {}
-    state.refused = {key: one for key, one in state.refused.items() if key.startswith("0 ")}  # a block's prelude
+    if state.refused:
+        state.refused = {key: one for key, one in state.refused.items() if key.startswith("0 ")}  # a block's prelude
     state.approvals = {}
     state.turn = event.turn
     state.turn_seq = seq

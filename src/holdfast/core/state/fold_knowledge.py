@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
@@ -185,7 +185,8 @@ def _patch_refused(state: State, event: ev.PatchRefused, seq: int, at_us: int) -
     identity = identity_of(event.branch, event)
     key = refusal_key(state.turn, identity, state.immediates.get(identity, 0) + 1)
     told = {name: getattr(event, name) for name in ("path", "mine", "theirs", "by", "required", "user")}
-    state.refused[key] = Refusal(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
+    refusal = Refusal(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
+    state.refused = {**state.refused, key: refusal}
     if event.seen:
         _see_user(state, event.seen)
 
@@ -203,9 +204,10 @@ def identity_of(branch: str, event: Event) -> str:
     >>> identity_of(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
     '. FactLearned city'
     """
-    if isinstance(event, ev.PatchRefused):
-        return f"{branch} {'UserPatched' if event.user else 'StatePatched'} "
-    return f"{branch} {type(event).__name__} {getattr(event, _SUBJECTS.get(type(event), ''), '')}"
+    kind = type(event)
+    if kind is ev.PatchRefused:
+        return f"{branch} {'UserPatched' if cast('ev.PatchRefused', event).user else 'StatePatched'} "
+    return f"{branch} {kind.__name__} {getattr(event, _SUBJECTS.get(kind, ''), '')}"
 
 
 _SUBJECTS: dict[type[Event], str] = {

@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 def is_path(name: object) -> bool:
     """Whether a name leads into an object."""
-    return isinstance(name, str) and "." in name
+    return type(name) is str and "." in name
 
 
 def parts_of(known: Collection[str], name: str, nested: bool = True) -> Path:
@@ -112,9 +112,15 @@ def opened(state: State, event: Event, fetch: Fetch) -> State:
 
 def is_nested(event: Event) -> bool:
     """Whether an event changes something inside an object of the state."""
-    if type(event) is ev.StatePatched:
-        return bool(event.patch.nested)
-    return bool(getattr(event, "nested", False))
+    kind = type(event)
+    if kind in _NAMED:
+        return cast("ev.StateSet", event).nested
+    return kind is ev.StatePatched and bool(cast("ev.StatePatched", event).patch.nested)
+
+
+_NAMED = {ev.StateSet, ev.StateUpdated, ev.StateIncremented, ev.StateAppended, ev.StateDeleted}
+NESTING = {*_NAMED, ev.StatePatched}
+"""Events that may change something inside an object of the state."""
 
 
 # On plain values, for readers and models

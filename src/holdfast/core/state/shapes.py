@@ -259,6 +259,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     prelude: dict[str, Step] = {}
     prelude_immediates: dict[str, int] = field(name="prelude_said", default_factory=dict)  # pyright: ignore
     refused: dict[str, Refusal] = {}
+    """What was refused in this turn, by what was said; few tasks have any, so it is replaced, and never copied."""
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
@@ -315,5 +316,4 @@ _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "ch
 _CONTAINERS = (
     *_SAID,
     *("steps", "waits", "signals", "kept", "immediates", "approvals", "prelude", "prelude_immediates", "maybe_done"),
-    "refused",
 )

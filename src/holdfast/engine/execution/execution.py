@@ -494,10 +494,12 @@ class Execution:
                 return
             if state.ended and not replayed:
                 raise TaskFinished(state.summary.id, state.summary.status, verb_of(event, said=True))
-            which = (identity, count)
-            asked = self.views.unless_older(which, event) if replayed and is_nested(event) else event
+            which, asked = (identity, count), event
             seen = self.views.of(branch, version_of(event))
-            rules.check(opened(seen, asked, self.logs.blob), asked)  # on replay too: what was refused then is now
+            if is_nested(event):
+                asked = self.views.unless_older(which, event) if replayed else event
+                seen = opened(seen, asked, self.logs.blob)
+            rules.check(seen, asked)  # on replay too: what was refused then is refused now
             branch.immediates[identity] = count
             if replayed:
                 self.views.again(branch, which, event)

@@ -104,7 +104,10 @@ class Log:
             self._logs.on_lost.confirm(self._logs, self, promised)
         state = self.folded
         for index, event in enumerate(events):
-            rules.check(None if state is None else paths.opened(state, event, self._logs.blob), event)
+            is_inside = state is not None and type(event) in paths.NESTING
+            rules.check(
+                paths.opened(state, event, self._logs.blob) if state is not None and is_inside else state, event
+            )
             if index < len(events) - 1:
                 state = evolve(state.copy() if index == 0 and state is not None else state, self.name, 0, 0, event)
                 state.seq = self.head.seq

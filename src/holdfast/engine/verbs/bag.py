@@ -71,7 +71,9 @@ class Bag:
         self._verbs.say(ev.StateDeleted(name=name, nested=is_path(name)))
 
     def __getitem__(self, name: str) -> Any:
-        return paths.lookup(self._seen().bag, name, self._value)
+        bag = self._seen().bag
+        raw = bag.get(name)
+        return paths.lookup(bag, name, self._value) if raw is None else self._value(name, raw)
 
     def __setitem__(self, name: str, value: Any) -> None:
         packed = codec.pack(value, f"state.{name}")
@@ -161,8 +163,8 @@ def lend(execution: Execution) -> Lent:
 
 def lent(execution: Execution, value: Any) -> Any:
     """A value that is handed out; functions of steps get an ordinary one of a list or dict."""
-    if isinstance(value, codec.READ_ONLY):
-        lend(execution)
+    if type(value) in codec.READ_ONLY and execution.lent is None:
+        execution.lent = Lent()
     return value
 
 
