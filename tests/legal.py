@@ -20,7 +20,9 @@ json_values = st.recursive(
     scalars,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=4) | st.sampled_from(["$blob", "$json", "$append", "~"]), inner, max_size=3)
+        | st.dictionaries(
+            st.text(max_size=4) | st.sampled_from(["$blob", "$json", "$append", "$edits", "~"]), inner, max_size=3
+        )
     ),
     max_leaves=8,
 )
@@ -28,6 +30,7 @@ packed = json_values.map(codec.pack)
 large = st.integers(4096, 9000).map(lambda n: codec.pack("z" * n))
 values = st.one_of(packed, packed, packed, large)
 names = st.sampled_from(["a", "b", "c", "ü"])
+paths = st.sampled_from(["a.b", "a.b.c", "b.ü", "b.a"])
 keys = st.sampled_from(["draft#1", "draft#2", "pay#1", "~1/pay#1"])
 fields = st.dictionaries(names, values, max_size=2)
 failures = st.builds(ev.Failure, type=names, message=st.text(max_size=5))
@@ -37,7 +40,9 @@ unset_or_value = st.just(codec.JSON_NULL) | values
 
 patches = st.builds(
     StatePatch,
-    set=st.dictionaries(names, json_values, max_size=2),
+    set=st.dictionaries(names | paths, json_values, max_size=2),
+    delete=st.lists(names | paths, max_size=1),
+    require=st.dictionaries(names | paths, json_values, max_size=1),
     append_facts=st.lists(st.fixed_dictionaries({"key": names, "value": json_values, "source": names}), max_size=2),
     raise_flags=st.lists(names, max_size=2),
     add_questions=st.lists(names, max_size=2),
@@ -69,6 +74,9 @@ IMMEDIATE = {
     | st.builds(ev.StateAppended, name=names, value=values, start=st.lists(scalars, max_size=2).map(codec.pack)),
     ev.StateDeleted: st.builds(ev.StateDeleted, name=names),
     ev.StatePatched: st.builds(ev.StatePatched, patch=patches, by=names),
+    ev.StateUpdated: st.builds(ev.StateUpdated, key=keys, name=names, value=values)
+    | st.builds(ev.StateUpdated, key=keys, name=paths, value=values, nested=st.just(True)),
+    ev.UserPatched: st.builds(ev.UserPatched, patch=patches, key=st.just("") | keys, seen=st.integers(0, 3)),
     ev.CompensationAdded: st.builds(ev.CompensationAdded, name=names, input=fields),
 }
 """What immediate verbs record, by the class of the event."""
@@ -90,6 +98,13 @@ any_event = st.one_of(
     st.builds(ev.TurnStarted, turn=st.integers(1, 4)),
     *IMMEDIATE.values(),
     st.builds(ev.StateMigrated, version=st.integers(1, 4), bag=fields),
+    st.builds(ev.StateSet, name=paths, value=values, nested=st.booleans()),
+    st.builds(ev.StateIncremented, name=paths, by=st.integers(-5, 5), nested=st.just(True)),
+    st.builds(ev.StateAppended, name=paths, value=values, nested=st.just(True)),
+    st.builds(ev.StateDeleted, name=paths, nested=st.booleans()),
+    st.builds(
+        ev.PatchRefused, patch=patches, path=names, mine=names, theirs=names, user=st.booleans(), branch=st.just(".")
+    ),
     st.builds(ev.CheckpointMade, label=names),
     st.builds(ev.CancelRequested, by=names),
     st.builds(ev.TaskReopened, by=names),

@@ -9,11 +9,11 @@ import pytest
 from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.core import limits
 from holdfast.testing import World
-from tests.crash import corpus, corpus_spending
+from tests.crash import corpus, corpus_spending, corpus_writers
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 SAMPLES = {"memory": 10, "sqlite": 6, "kill": 4, "postgres": 2, "postgres-kill": 1}
-KINDS = [*corpus.CORPUS, *corpus_spending.CORPUS]
+KINDS = [*corpus.CORPUS, *corpus_spending.CORPUS, *corpus_writers.CORPUS]
 ON_A_SERVER = {*KINDS[::5], corpus.transaction}
 """Kinds that are crashed on PostgreSQL unless everything is asked for: a round trip takes its time."""
 

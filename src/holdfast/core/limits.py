@@ -21,6 +21,12 @@ MAX_ID_LENGTH = 512
 MAX_NAME_LENGTH = 200
 """The longest name of a step, stage, fact, flag or key in the bag."""
 
+HANDED_OUT_BYTES = 1024 * 1024
+"""How many bytes of lists and objects, as JSON, a state keeps decoded for whoever reads them again."""
+
+MAX_PATH_PARTS = 16
+"""How many names a path into the state may have."""
+
 MAX_EVENTS_PER_WRITE = 10_000
 """How many events one write may carry."""
 

@@ -30,6 +30,15 @@ def user_log(id: str) -> str:
     return "@user/" + _checked(id, "user id")
 
 
+def user_of(log: str) -> str:
+    """Whose log it is, if it is one of a person.
+
+    >>> user_of("@user/ana"), user_of("recap-42")
+    ('ana', '')
+    """
+    return log.removeprefix("@user/") if log.startswith("@user/") else ""
+
+
 def namespace(name: str) -> str:
     """The name of a tenant's part of a store."""
     return _checked(name, "namespace")

@@ -23,7 +23,8 @@ _TASK = {
     "compensate": "CompensationAdded",
     "patch": "StatePatched",
     "log": "LogWritten",
-    "state": "StateSet StateIncremented StateAppended StateDeleted",
+    "state": "StateSet StateIncremented StateAppended StateDeleted StateUpdated",
+    "user": "UserPatched",
 }
 _APP = {
     "signal": "SignalReceived",

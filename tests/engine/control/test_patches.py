@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import holdfast
 from holdfast import PatchConflict, StatePatch, agent, events as ev
 
+STORES = ("memory", "sqlite", "postgres")
 NAMES = st.sampled_from("abc")
 ANY = st.fixed_dictionaries(
     {},
@@ -121,7 +122,7 @@ NUMBERS = itertools.count()
 @settings(max_examples=min(300, settings().max_examples))
 @given(patches=st.lists(ANY, min_size=2, max_size=3))
 def test_what_goes_together_is_merged_in_any_order_and_a_clash_is_told_in_any_order_on_every_store(stores, patches):
-    """Deleting a name that was set, or setting one that was deleted, clashes; deleting it twice does not."""
+    """What others set, deleted, learned or replaced clashes, whatever the value; growing the same twice does not."""
     ends, refused = [], []
     for order in itertools.permutations(patches):
         id = f"t{next(NUMBERS)}"
@@ -146,7 +147,26 @@ def test_what_goes_together_is_merged_in_any_order_and_a_clash_is_told_in_any_or
         (StatePatch(set={"n": 2}), StatePatch(delete=["n"]), "state.n"),
         (StatePatch(delete=["n"]), StatePatch(increment={"n": 1}), "state.n"),
         (StatePatch(append={"l": 2}), StatePatch(delete=["l"]), "state.l"),
-        (StatePatch(delete=["n"]), StatePatch(delete=["n"], set={"m": 1}), None),
+        (StatePatch(set={"n": 2}), StatePatch(set={"n": 2}), "state.n"),
+        (StatePatch(delete=["n"]), StatePatch(delete=["n"], set={"m": 1}), "state.n"),
+        (StatePatch(set={"p.a": 2}), StatePatch(set={"p.a": 2}), "state.p.a"),
+        (StatePatch(set={"p.a": 2}), StatePatch(set={"p": {}}), "state.p"),
+        (StatePatch(set={"p": {}}), StatePatch(increment={"p.a": 2}), "state.p.a"),
+        (StatePatch(delete=["p.a"]), StatePatch(set={"p.a.b": 2}), "state.p.a.b"),
+        (StatePatch(increment={"p.c": 2}), StatePatch(set={"p.c": 2}), "state.p.c"),
+        (StatePatch(set={"p.a": 2}), StatePatch(set={"p.b": 2}), None),
+        (
+            StatePatch(increment={"p.c": 2}, append={"p.l": 1}),
+            StatePatch(increment={"p.c": 3}, append={"p.l": 1}),
+            None,
+        ),
+        (StatePatch(replace_plan=["x"]), StatePatch(replace_plan=["x"]), "plan"),
+        (
+            StatePatch(add_artifacts=[{"artifact_id": "a", "type": "text"}]),
+            StatePatch(add_artifacts=[{"artifact_id": "a", "type": "text"}]),
+            "artifacts.a",
+        ),
+        (fact("k", 2), fact("k", 2), "facts.k"),
         (StatePatch(replace_plan=["x"]), StatePatch(replace_plan=["y"]), "plan"),
         (StatePatch(complete_plan_step="one"), StatePatch(replace_plan=["y"]), "plan"),
         (
@@ -159,7 +179,7 @@ def test_what_goes_together_is_merged_in_any_order_and_a_clash_is_told_in_any_or
 )
 def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
     app.start("a", id="t")
-    app.patch("t", StatePatch(set={"n": 1}, replace_plan=["one", "two"], raise_flags=["g"]))
+    app.patch("t", StatePatch(set={"n": 1, "p": {"a": {}, "c": 0}}, replace_plan=["one", "two"], raise_flags=["g"]))
     seen = app.get("t").seq
     app.patch("t", theirs, expect=seen, by="ben", why="first")
     before = app.get("t").to_dict()
@@ -169,7 +189,7 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
     with pytest.raises(PatchConflict) as refused:
         app.patch("t", mine, expect=seen, by="ana")
     assert refused.value.details["path"] == path and refused.value.hint
-    assert refused.value.details["mine"] and refused.value.details["theirs"]
+    assert refused.value.details["mine"] and refused.value.details["theirs"] and refused.value.details["by"] == "ben"
     assert app.get("t").to_dict() == before
     assert app.patch("t", mine).seq == seen + 2, "without expect the newest state is the one that counts"
 
@@ -177,16 +197,20 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
 @pytest.mark.parametrize(
     ("verb", "clashing", "fitting"),
     [
-        (lambda task: setattr(task.state, "n", 2), {"set": {"n": 3}}, {"set": {"n": 2}}),
-        (lambda task: delattr(task.state, "n"), {"increment": {"n": 1}}, {"delete": ["n"]}),
+        (lambda task: setattr(task.state, "n", 2), {"set": {"n": 2}}, {"set": {"m": 2}}),
+        (lambda task: delattr(task.state, "n"), {"delete": ["n"]}, {"delete": ["l"]}),
+        (lambda task: delattr(task.state, "n"), {"increment": {"n": 1}}, {"increment": {"m": 1}}),
+        (lambda task: task.state.set("p.a", 2), {"set": {"p.a": 2}}, {"set": {"p.b": 2}}),
+        (lambda task: task.state.update("n", lambda n: n + 1), {"set": {"n": 2}}, {"set": {"m": 2}}),
+        (lambda task: task.artifact("x"), {"add_artifacts": [{"artifact_id": "text-01e2e2e1d2f6", "type": "a"}]}, {}),
         (lambda task: task.state.increment("n"), {"set": {"n": 3}}, {"increment": {"n": 4}}),
         (lambda task: task.state.append("l", 1), {"delete": ["l"]}, {"append": {"l": 2}}),
         (
             lambda task: task.fact("k", 1),
-            {"append_facts": [{"key": "k", "value": 2}]},
             {"append_facts": [{"key": "k", "value": 1}]},
+            {"append_facts": [{"key": "other", "value": 1}]},
         ),
-        (lambda task: task.plan(["x"]), {"complete_plan_step": "one"}, {"replace_plan": ["x"]}),
+        (lambda task: task.plan(["x"]), {"replace_plan": ["x"]}, {"raise_flags": ["x"]}),
         (lambda task: task.done("one"), {"replace_plan": ["x"]}, {"complete_plan_step": "two"}),
         (lambda task: task.question("why"), {"close_question": "why"}, {"add_questions": ["why"]}),
         (lambda task: task.flag("f"), {"clear_flags": ["f"]}, {"raise_flags": ["f"]}),
@@ -196,7 +220,9 @@ def test_what_clashes_is_refused_and_shows_both_sides(app, theirs, mine, path):
 def test_what_an_agent_did_itself_clashes_with_whoever_has_not_seen_it(app, verb, clashing, fitting):
     @agent
     def busy(task):
-        verb(task)
+        made = verb(task)
+        if isinstance(made, str) and made.startswith("text-"):
+            clashing["add_artifacts"][0]["artifact_id"] = made
         task.ask("go on?")
 
     app.start(busy, id="t")
@@ -276,6 +302,119 @@ def test_writers_in_threads_lose_nothing(app):
     assert state["n"] == 40 and sorted(state["who"]) == sorted([0, 1, 2, 3] * 10)
 
 
+def test_of_two_writers_who_expect_the_same_one_wins_whatever_they_set(url):
+    """On every store, from two apps at once."""
+    with holdfast.open(url) as app:
+        app.start("a", id="t")
+        seen = app.patch("t", StatePatch(set={"n": 1})).seq
+        start, won, lost = threading.Barrier(8), [], []
+
+        def write():
+            start.wait()
+            try:
+                won.append(app.patch("t", StatePatch(set={"n": 2}), expect=seen).seq)
+            except PatchConflict as refused:
+                lost.append(refused.details)
+
+        threads = [threading.Thread(target=write) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [seen + 1] and len(lost) == 7 and app.get("t").seq == seen + 1
+        assert all(one["base"] == 1 and one["mine"] == one["theirs"] == "set 2" for one in lost)
+
+
+@pytest.mark.parametrize("expect", ["1", 1.0, True, -1, [1]], ids=str)
+def test_what_is_expected_must_be_a_seq(app, expect):
+    app.start("a", id="t")
+    for patch in (
+        lambda: app.patch("t", StatePatch(set={"n": 1}), expect=expect),
+        lambda: app.user("ana").patch(StatePatch(set={"n": 1}), expect=expect),
+    ):
+        with pytest.raises(holdfast.InvalidValue, match="is not a seq") as refused:
+            patch()
+        assert ".seq" in refused.value.hint
+    assert app.get("t").seq == 1 and app.user("ana").get().seq == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "required", "met"),
+    [
+        ({}, {"sent": None}, True),
+        ({"sent": None}, {"sent": None}, True),
+        ({"sent": True}, {"sent": None}, False),
+        ({}, {"sent": False}, False),
+        ({"n": 1}, {"n": 1.0}, True),
+        ({"n": 1}, {"n": True}, False),
+        ({"n": 0}, {"n": False}, False),
+        ({"l": [1, {"a": 2}]}, {"l": [1, {"a": 2}]}, True),
+        ({"l": [1]}, {"l": [1, 2]}, False),
+        ({"p": {"a": 1, "b": 2}}, {"p.a": 1}, True),
+        ({"p": {"a": 1}}, {"p.a.b": None}, True),
+        ({"p": {"a": 1}}, {"p": {"a": 1, "b": 2}}, False),
+        ({"big": "z" * 9_000}, {"big": "z" * 9_000}, True),
+        ({"big": "z" * 9_000}, {"big": "z" * 8_999}, False),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, False),
+    ],
+)
+def test_what_a_patch_requires_must_be_so(app, found, required, met):
+    app.start("a", id="t")
+    app.patch("t", StatePatch(set=found))
+    app.user("ana").patch(StatePatch(set=found))
+    for read, patch in (
+        (lambda: app.get("t").state, lambda one: app.patch("t", one)),
+        (lambda: app.user("ana").get().state, lambda one: app.user("ana").patch(one)),
+        (lambda: app.get("f").state, lambda one: app.fork("t", id="f", patch=one)),
+    ):
+        if met:
+            patch(StatePatch(require=required, set={"done": 1}))
+            assert read() == {**found, "done": 1}
+            continue
+        with pytest.raises(PatchConflict, match="requires") as refused:
+            patch(StatePatch(require=required, set={"done": 1}, append_facts=[{"key": "k", "value": 1}]))
+        assert refused.value.details["path"].startswith("state.") and refused.value.hint
+    assert app.get("t").state == ({**found, "done": 1} if met else found)
+
+
+def test_a_patch_that_requires_something_else_says_what_is_there(app, texts):
+    app.start("a", id="t")
+    app.patch("t", StatePatch(set={"sent": {"to": "ana"}}))
+    app.user("ana").state.sent = "z" * 500
+    for patch in (app.patch, lambda id, one: app.user("ana").patch(one)):
+        with texts.raises(PatchConflict):
+            patch("t", StatePatch(require={"sent": None}, set={"sent": True}))
+
+
+@pytest.mark.parametrize("required", [3, ["sent"], {"sent": object()}, {"": None}, {1: None}, {"a..b": None}])
+def test_what_cannot_be_required_is_refused(app, required):
+    app.start("a", id="t")
+    with pytest.raises(holdfast.HoldfastError) as refused:
+        app.patch("t", StatePatch(require=required, set={"n": 1}))
+    assert refused.value.hint and not isinstance(refused.value, PatchConflict)
+    assert app.get("t").seq == 1
+
+
+def test_of_many_who_require_that_nothing_was_sent_one_sends(url):
+    with holdfast.open(url) as app:
+        app.start("a", id="t")
+        sent, refused = [], []
+
+        def send(number):
+            try:
+                app.patch("t", StatePatch(require={"sent": None}, set={"sent": number}))
+                sent.append(number)
+            except PatchConflict:
+                refused.append(number)
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(sent) == 1 and len(refused) == 7 and app.get("t").state == {"sent": sent[0]}
+
+
 def test_a_running_agent_sees_a_patch_after_its_next_waiting_verb_and_on_replay_too(app):
     seen = []
 
@@ -310,9 +449,10 @@ def test_a_patch_goes_to_json_and_back():
     patch = StatePatch(
         append_facts=[{"key": "a", "value": [1, None], "source": "s"}],
         replace_plan=["x"],
-        set={"n": 1.5},
+        set={"n": 1.5, "a.b": 1},
         increment={"k": 2},
         delete=["old"],
+        require={"sent": None, "n": [1]},
     )
     assert StatePatch.from_json(patch.to_json()) == patch
     assert StatePatch.from_json(StatePatch().to_json()) == StatePatch()

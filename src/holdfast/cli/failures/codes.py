@@ -106,6 +106,9 @@ CODES: dict[str, Code] = {
     "step-not-found": Code(NOTHING, ("holdfast log {id}   names the steps; in a loop a key has its turn: 3/draft#1",)),
     "conflict": Code(NOTHING, ("somebody else was first: look at the task again, and decide anew",)),
     "patch-conflict": Code(NOTHING, ("holdfast show {id}   shows what others made of it; then decide anew",)),
+    "state-mutated": Code(
+        NOTHING, ("write with the verb that the error names: task.state.append, task.state.set, task.state.update",)
+    ),
     "key-taken": Code(NOTHING, ("use the result of the call that has the key, or another key",)),
     "invalid-event": Code(NOTHING, ("holdfast show {id}   shows what the task waits for", "holdfast log {id}")),
     "invalid-transition": Code(NOTHING, ("holdfast show {id}   names stage and phase; declare the way there",)),

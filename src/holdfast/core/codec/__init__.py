@@ -33,6 +33,7 @@ from holdfast.core.codec.documents import (
     parse as parse,
     raw as raw,
     read_as as read_as,
+    same_json as same_json,
     schema as schema,
 )
 from holdfast.core.codec.drafts import (
@@ -42,6 +43,22 @@ from holdfast.core.codec.drafts import (
     draft_result as draft_result,
     small_draft as small_draft,
     unpacked_field as unpacked_field,
+)
+from holdfast.core.codec.edits import (
+    JSON_NULL as JSON_NULL,
+    How as How,
+    appended as appended,
+    edited as edited,
+    increased as increased,
+    is_apart as is_apart,
+    is_folded as is_folded,
+    plain_json as plain_json,
+    wrapped as wrapped,
+)
+from holdfast.core.codec.read_only import (
+    READ_ONLY as READ_ONLY,
+    HandedOut as HandedOut,
+    ordinary as ordinary,
 )
 from holdfast.core.codec.records import (
     MAX_AT_US as MAX_AT_US,
@@ -71,10 +88,8 @@ from holdfast.core.codec.strict import (
     check_event as check_event,
 )
 from holdfast.core.codec.values import (
-    JSON_NULL as JSON_NULL,
-    appended as appended,
-    increased as increased,
     messages_value as messages_value,
+    nests_deeper as nests_deeper,
     pack as pack,
     resolve as resolve,
     text as text,

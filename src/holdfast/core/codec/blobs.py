@@ -72,7 +72,7 @@ def shape(raw: Raw) -> str:
             return "object"  # somebody's, which is no envelope
     if data.startswith(b'{"$append"'):
         return "list"
-    return json_shape(data)
+    return json_shape(data)  # what was edited inside is an object, and so is its envelope
 
 
 def json_shape(data: bytes) -> str:

@@ -109,6 +109,23 @@ def as_json(value: Any) -> Any:
     return decode_plain(encode(value))
 
 
+def same_json(one: Any, two: Any) -> bool:
+    """Whether two plain values are the same JSON; True is not 1, and 1.0 is.
+
+    >>> same_json([1, {"a": None}], [1.0, {"a": None}]), same_json(True, 1), same_json({}, None)
+    (True, False, False)
+    """
+    if isinstance(one, bool) or isinstance(two, bool):
+        return one is two
+    if isinstance(one, dict) and isinstance(two, dict):
+        first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
+        return first.keys() == second.keys() and all(same_json(first[key], second[key]) for key in first)
+    if isinstance(one, list) and isinstance(two, list):
+        items = list(zip(cast("list[Any]", one), cast("list[Any]", two), strict=False))
+        return len(one) == len(two) == len(items) and all(same_json(a, b) for a, b in items)  # pyright: ignore[reportUnknownArgumentType]
+    return bool(one == two)
+
+
 Fetch = Callable[[str], bytes]
 """Gives the stored bytes of a blob by its hash."""
 

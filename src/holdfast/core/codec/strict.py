@@ -15,7 +15,7 @@ from holdfast.core import limits
 from holdfast.core.codec.blobs import SHAPES, BlobRef, json_shape, open_blob
 from holdfast.core.codec.documents import MessagesRef, decode_plain, encode_struct, load
 from holdfast.core.codec.records import MAX_AT_US, MIN_AT_US
-from holdfast.core.codec.values import may_nest_too_deep
+from holdfast.core.codec.values import nests_deeper
 from holdfast.core.events import Event
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -85,18 +85,11 @@ def _check_json(name: str, data: bytes) -> None:
     if len(data) > limits.MAX_VALUE_BYTES:
         raise ValueError(f"{name} is {len(data):,} bytes of JSON; the most is {limits.MAX_VALUE_BYTES:,}")
     try:
-        value = decode_plain(data)
+        decode_plain(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is not JSON: {error}") from None
-    if may_nest_too_deep(data) and _nests_deeper(value, limits.MAX_DEPTH):
+    if nests_deeper(data, limits.MAX_DEPTH):
         raise ValueError(f"{name} nests deeper than {limits.MAX_DEPTH}")
-
-
-def _nests_deeper(value: Any, most: int) -> bool:
-    if most < 0 or not isinstance(value, dict | list):
-        return most < 0
-    inside = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
-    return any(_nests_deeper(one, most - 1) for one in inside)
 
 
 def check_blob(ref: BlobRef, stored: bytes) -> None:

@@ -6,7 +6,8 @@ data can never pass for an envelope:
 
     {"$json": …}                                     a user's value that looks like an envelope
     {"$blob": hash, "bytes": n, "shape": "list"}     a large value, kept beside the log
-    {"$append": [value, item, …]}                    a list that grew by items
+    {"$append": [value, item, …]}                    a list that grew by items (`edits.py`)
+    {"$edits": [value, edit, …]}                     an object that was changed inside (`edits.py`)
     {"$messages": {"log", "to", "digest"}}           the first `to` messages of a log
 """
 
@@ -21,7 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from holdfast.core import limits
-from holdfast.core.codec.blobs import BlobRef, open_blob, shape
+from holdfast.core.codec.blobs import BlobRef, open_blob
 from holdfast.core.codec.documents import (
     MALFORMED,
     Fetch,
@@ -32,11 +33,9 @@ from holdfast.core.codec.documents import (
     load,
     plain,
 )
+from holdfast.core.codec.edits import applied, noted_edits, wrapped
 from holdfast.core.codec.secrets import Secret
 from holdfast.core.errors import NotSerializable, ValueDamaged
-
-JSON_NULL = Raw(b"null")
-
 
 # Values
 
@@ -65,7 +64,7 @@ def pack(value: Any, path: str = "value", *names: object) -> Raw:
         complaint = _complaint(msgspec.to_builtins(value, enc_hook=plain), where, 0)
         if complaint is not None:
             raise complaint
-    return Raw(b'{"$json":' + data + b"}") if data.startswith(b'{"$') else Raw(data)
+    return wrapped(data)
 
 
 _FLAT = frozenset((str, int, bool, type(None)))
@@ -101,22 +100,13 @@ def _resolved(raw: Raw, fetch: Fetch) -> bytes:
         parts = msgspec.json.decode(data, type=dict[str, list[Raw]])["$append"]
         base, items = _resolved(parts[0], fetch), [_resolved(part, fetch) for part in parts[1:]]
         return b"[" + b",".join([base[1:-1], *items] if len(base) > 2 else items) + b"]"
+    if data.startswith(b'{"$edits"'):
+        start, edits = noted_edits(data)
+        made: bytes | None = _resolved(start, fetch)
+        for how, path, part in edits:
+            made = applied(made, path, how, _resolved(part, fetch))
+        return b"{}" if made is None else made
     return data
-
-
-def increased(raw: Raw | None, by: float) -> Raw:
-    """A number grown by another; what is no number counts as 0, so that a fold past an erased event goes on."""
-    return Raw(encode((decode_plain(bytes(raw)) if raw is not None and shape(raw) == "number" else 0) + by))
-
-
-def appended(raw: Raw | None, item: Raw) -> Raw:
-    """A list grown by an item, without decoding either; what is no list counts as an empty one."""
-    base, new = bytes(raw) if raw is not None and shape(raw) == "list" else b"[]", bytes(item)
-    if base.startswith(b'{"$append"'):
-        return Raw(base[:-2] + b"," + new + b"]}")
-    if base.startswith(b"{") or new.startswith(b'{"$'):
-        return Raw(b'{"$append":[' + base + b"," + new + b"]}")
-    return Raw(base[:-1] + (b"," if len(base) > 2 else b"") + new + b"]")
 
 
 def messages_value(ref: MessagesRef) -> Raw:
@@ -133,12 +123,24 @@ def text(value: Any) -> str:
 # What is wrong with a value
 
 
-def may_nest_too_deep(data: bytes) -> bool:
+def may_nest_too_deep(data: bytes, most: int = limits.MAX_DEPTH) -> bool:
     """Whether there are brackets enough; those in texts count, so only a closer look tells for sure."""
-    if data.count(b"[") + data.count(b"{") <= limits.MAX_DEPTH:
+    if data.count(b"[") + data.count(b"{") <= most:
         return False
     brackets = data.translate(None, _NOT_BRACKETS)
-    return max(accumulate(map(_NESTING.__getitem__, brackets))) > limits.MAX_DEPTH
+    return max(accumulate(map(_NESTING.__getitem__, brackets))) > most
+
+
+def nests_deeper(data: bytes, most: int) -> bool:
+    """Whether JSON nests deeper than that."""
+    return may_nest_too_deep(data, most) and _nests_deeper(decode_plain(data), most)
+
+
+def _nests_deeper(value: Any, most: int) -> bool:
+    if most < 0 or not isinstance(value, dict | list):
+        return most < 0
+    inside = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+    return any(_nests_deeper(one, most - 1) for one in inside)
 
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))

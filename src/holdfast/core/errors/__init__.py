@@ -26,7 +26,8 @@ HoldfastError
 ├── SeqOutOfRange         the log has no such position
 ├── StepNotFound          the task has no such step
 ├── Conflict              the log moved on; nothing was written
-├── PatchConflict         a patch and somebody else's change do not go together; shows both
+├── PatchConflict         a change and another writer's do not go together; shows both
+├── StateMutated          a value that was read from the state was changed in place
 ├── KeyTaken              a unique key belongs to another call; nothing was written
 ├── InvalidEvent          this event may not follow what is in the log
 │   └── InvalidTransition the phase or stage cannot be reached from here
@@ -79,6 +80,7 @@ from holdfast.core.errors.logs import (
     LogCorrupt as LogCorrupt,
     PatchConflict as PatchConflict,
     SeqOutOfRange as SeqOutOfRange,
+    StateMutated as StateMutated,
     UnknownEvent as UnknownEvent,
     ValueDamaged as ValueDamaged,
 )

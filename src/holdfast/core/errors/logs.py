@@ -39,20 +39,50 @@ class Conflict(HoldfastError):
 
 
 class PatchConflict(HoldfastError):
-    """A patch and somebody else's change do not go together; shows both."""
+    """A change and another writer's do not go together, or a field is not what the change requires; shows both."""
 
     code = "patch-conflict"
 
-    def __init__(self, id: str, path: str, *, base: Any, mine: str, theirs: str) -> None:
+    def __init__(
+        self,
+        id: str,
+        path: str,
+        *,
+        base: Any,
+        mine: str,
+        theirs: str,
+        by: str = "",
+        user: str = "",
+        required: bool = False,
+    ) -> None:
+        whose, read = (f"user {user!r}", "the user") if user else (f"task {id!r}", "the task")
+        written = f" by {by!r}" if by else ""
+        told = f"was {base!r}; you: {mine}; others meanwhile: {theirs}{written}"
+        hint = f"read {read} again and decide anew"
+        if required:
+            told = f"is {theirs}, and the change requires {mine}"
+        else:
+            hint += "; increment and append go together with others', and update tries again"
         super().__init__(
-            f"{path!r} of task {id!r} was {base!r}; you: {mine}; others meanwhile: {theirs}; nothing was written",
-            hint="read the task again and decide anew; increment and append go together with others'",
+            f"{path!r} of {whose} {told}; nothing was written",
+            hint=hint,
             id=id,
             path=path,
             base=base,
             mine=mine,
             theirs=theirs,
+            by=by,
+            user=user or None,
         )
+
+
+class StateMutated(HoldfastError):
+    """A value that was read from the state was changed in place, which is not written."""
+
+    code = "state-mutated"
+
+    def __init__(self, path: str, why: str, *, hint: str) -> None:
+        super().__init__(f"{path} {why}", hint=hint, path=path)
 
 
 class KeyTaken(HoldfastError):

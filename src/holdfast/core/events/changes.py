@@ -20,7 +20,10 @@ class PatchedArtifact(Struct, frozen=True, omit_defaults=True, gc=False, forbid_
 
 
 class Changes(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """A patch as it is written: the same JSON, its values still encoded."""
+    """A patch as it is written: the same JSON, its values still encoded.
+
+    `nested` has those names that are paths into objects. In older logs a name with a dot is the name of a field.
+    """
 
     append_facts: tuple[PatchedFact, ...] = ()
     replace_plan: tuple[str, ...] | None = None
@@ -34,3 +37,5 @@ class Changes(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True, f
     increment: dict[str, int | float] = {}
     append: dict[str, Raw] = {}
     delete: tuple[str, ...] = ()
+    require: dict[str, Raw] = {}
+    nested: tuple[str, ...] = ()

@@ -98,13 +98,15 @@ class LogWritten(Event, frozen=True):
     text: str
 
 
-# The state bag. A write under a newer version of the state than the one in the log says so (`state_version`).
+# The state bag. A write under a newer version of the state than the one in the log says so (`state_version`). If it is
+# `nested`, its name is a path into an object; in older logs a name with a dot is the name of a field.
 
 
 class StateSet(Event, frozen=True):
     name: str
     value: Value
     state_version: int = 0
+    nested: bool = False
 
 
 class StateIncremented(Event, frozen=True):
@@ -114,6 +116,7 @@ class StateIncremented(Event, frozen=True):
     by: int | float = 1
     start: int | float = 0
     state_version: int = 0
+    nested: bool = False
 
 
 class StateAppended(Event, frozen=True):
@@ -123,20 +126,51 @@ class StateAppended(Event, frozen=True):
     value: Value
     start: Value | UnsetType = UNSET
     state_version: int = 0
+    nested: bool = False
 
 
 class StateDeleted(Event, frozen=True):
     name: str
     state_version: int = 0
+    nested: bool = False
+
+
+class StateUpdated(Event, frozen=True):
+    """A function made a new value of the one that was there; `key` is the verb's place, as a step's is."""
+
+    key: str
+    name: str
+    value: Value
+    state_version: int = 0
+    nested: bool = False
 
 
 class StatePatched(Event, frozen=True):
-    """Several changes at once, from inside or outside, all or nothing."""
+    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by."""
 
     patch: Changes
     by: str = ""
     why: str = ""
     state_version: int = 0
+    task: str = ""
+
+
+class PatchRefused(Event, frozen=True):
+    """A change that an agent asked for was not made: others had changed the same, or what it requires was not so.
+
+    The agent gets it as PatchConflict, on replay too. If it was of its user's state, `seen` is how far the task sees
+    the user's log from then on.
+    """
+
+    patch: Changes
+    path: str
+    mine: str
+    theirs: str
+    base: Value | UnsetType = UNSET
+    by: str = ""
+    required: bool = False
+    user: bool = False
+    seen: int = 0
 
 
 class StateMigrated(Event, frozen=True):
@@ -163,6 +197,11 @@ class ThreadCreated(Event, frozen=True):
 
 
 class UserPatched(Event, frozen=True):
-    """A task changed its user's state; the change itself stands in the user's log too, in the same group."""
+    """A task changed its user's state; the change itself stands in the user's log too, in the same group.
+
+    A read-modify-write has the `key` of its verb; `seen` is how far the task sees the user's log from then on.
+    """
 
     patch: Changes
+    key: str = ""
+    seen: int = 0

@@ -22,6 +22,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import may_begin, step
+from holdfast.core.flows.writers import settle_all as settle_all_writes, write_all_held
 from holdfast.core.state.shapes import State, Undo
 
 
@@ -69,6 +70,8 @@ def life(work: Work, agent: Rules) -> Subflow:
     try:
         result = yield from _turns(work, agent) if agent.loop else _once()
         yield AwaitIdle()
+        if work.unsettled:
+            yield from settle_all_writes(work)
         if work.state.undoing:
             raise Cancelled
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
@@ -101,6 +104,8 @@ def _turns(work: Work, agent: Rules) -> Subflow:
 def next_turn(work: Work, most: int | None, name: str) -> Subflow:
     """Begin another turn, when everything of the last one is done."""
     yield AwaitIdle()
+    if work.unsettled:
+        yield from settle_all_writes(work)
     while True:
         turn = work.state.turn
         if most is not None and turn >= most:
@@ -129,6 +134,7 @@ def end(work: Work, ending: Event) -> Subflow:
 def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
     """Undo what was done, last things first; gives the event that ends the task."""
     yield AwaitIdle()
+    yield from write_all_held(work)
     if work.unwritten:
         yield Append()
     state_seq = work.state.seq

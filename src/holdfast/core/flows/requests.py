@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import events as ev, limits, names
-from holdfast.core.codec import UniqueKey
+from holdfast.core.codec import Head, UniqueKey
 from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.retries import Retry
-from holdfast.core.state.shapes import State, Step
+from holdfast.core.state.paths import Path
+from holdfast.core.state.shapes import Refusal, State, Step
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -22,7 +23,8 @@ class Append(Struct, frozen=True, gc=False):
     """Write events, durable when answered with True.
 
     A `decided` one is answered with False if the log had moved on: decide again. A taken key is answered with KeyTaken.
-    A `deferred` one may be written later, when the agent's checkpoint strategy says.
+    A `deferred` one may be written later, when the agent's checkpoint strategy says. With `reads` it is answered with
+    False, too, if any of that was changed since; with `user_head`, if the log of the task's user has another head.
     """
 
     events: tuple[Event, ...] = ()
@@ -30,6 +32,15 @@ class Append(Struct, frozen=True, gc=False):
     unique_keys: tuple[UniqueKey, ...] = ()
     freed_keys: tuple[str, ...] = ()
     deferred: bool = False
+    reads: Reads | None = None
+    user_head: Head | None = None
+
+
+class Reads(Struct, frozen=True, gc=False):
+    """What a decision was made of: the state at a seq, and which parts of it."""
+
+    seq: int
+    paths: tuple[Path, ...]
 
 
 class Invoke(Struct, frozen=True, gc=False):
@@ -149,6 +160,29 @@ class PinLinked(Struct, frozen=True, gc=False):
     """How far the logs of the task's user and thread have come; they are read up to there."""
 
 
+class ReadUser(Struct, frozen=True, gc=False):
+    """The state of the task's user now, and what was written to their log after a seq; answered with UserNow."""
+
+    after: int | None = None
+    """Without it, nothing that was written is asked for."""
+
+
+class UserNow(Struct, frozen=True, gc=False):
+    """A user's state and its head; no head if what the task changes of it stays with the task."""
+
+    state: State
+    head: Head | None
+    later: tuple[tuple[int, Event], ...] = ()
+
+
+class Revise(Struct, frozen=True, gc=False):
+    """Let a user's function make a new value of what is in a state; answered with the event that says so."""
+
+    make: Callable[[State], Event]
+    state: State
+    key: str
+
+
 class AwaitIdle(Struct, frozen=True, gc=False):
     """Wait until no branch of the task has anything under way."""
 
@@ -172,6 +206,8 @@ Request = (
     | AwaitIdle
     | ReadPayers
     | PinLinked
+    | ReadUser
+    | Revise
 )
 Flow = Generator[Request, Any, Raw]
 Subflow = Generator[Request, Any, Any]
@@ -264,6 +300,41 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     estimate: Usage | None = None
 
 
+class Condition(Struct, frozen=True, gc=False):
+    """Under which a change is made, beside what its patch requires.
+
+    `since` has the fields of the user's state that it sets and that the branch had read, each with the seq at which it
+    read them. `base` is what the first of them was then.
+    """
+
+    since: dict[Path, int]
+    base: Raw
+
+
+class Held(Struct, frozen=True, gc=False):
+    """Something that a branch has said, and that is written at its next waiting verb.
+
+    A change under a condition may be refused then; `key` is where the state keeps that. `said` is what the branch had
+    said up to it, as `Branch.own` has it.
+    """
+
+    event: Event
+    key: str
+    said: Any
+    condition: Condition | None = None
+
+
+class Unsettled:
+    """What a branch has read of its user's state, what it holds back until its next waiting verb, what was refused."""
+
+    __slots__ = ("held", "reads", "refused")
+
+    def __init__(self, reads: dict[Path, int]) -> None:
+        self.reads = reads
+        self.held: list[Held] = []
+        self.refused: list[tuple[Refusal, Any]] = []
+
+
 class Branch:
     """One line of execution inside a task: how often each name was used in it, and how far it sees.
 
@@ -273,7 +344,7 @@ class Branch:
 
     __slots__ = (
         *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "past", "path", "seen", "sketch"),
-        "turn",
+        *("turn", "unsettled"),
     )
 
     def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None, *, is_old: bool = False) -> None:
@@ -289,6 +360,7 @@ class Branch:
         self.last: tuple[str, Raw] | None = None
         self.sketch: State | None = None
         self.past: State | None = None
+        self.unsettled: Unsettled | None = None
         self._used: dict[str, int] = {}
 
     @property
@@ -317,13 +389,27 @@ class Branch:
             name = str(self.branches)
         path = f"{self.path}/~{name}" if self.path else f"~{name}"
         said = self.own if seen is None else own
-        return Branch(path, self.seen if seen is None else seen, self.turn, said, is_old=self.is_old)
+        child = Branch(path, self.seen if seen is None else seen, self.turn, said, is_old=self.is_old)
+        if self.unsettled is not None:
+            child.unsettled = Unsettled(dict(self.unsettled.reads))
+        return child
 
     def see(self, seq: int) -> None:
         """From now on this branch sees the state up to that event."""
         if seq > self.seen:
             self.seen = seq
         self.own = self.sketch = None
+
+    def see_refused(self, seq: int, said: Any) -> None:
+        """From now on this branch sees the state up to a refusal, and what it said after what was refused."""
+        later: list[Any] = []
+        own = self.own
+        while own is not None and own is not said:
+            one, own = own
+            later.append(one)
+        self.see(seq)
+        for one in reversed(later):
+            self.own = (one, self.own)
 
 
 class Stopping(Protocol):
@@ -403,6 +489,19 @@ class Surroundings(Protocol):
 
     @property
     def underway(self) -> dict[str, Any]: ...
+
+    @property
+    def unsettled(self) -> list[Branch]:
+        """The branches that hold something back, or have not been told of a refusal."""
+        ...
+
+    def value(self, raw: Any) -> Any:
+        """Decode a value of the log."""
+        ...
+
+    def field(self, state: State, name: str) -> Any:
+        """What a path leads to in a task's own state, set or by default; None if nothing is there."""
+        ...
 
     @property
     def priced(self) -> Callable[[Usage], Usage]: ...

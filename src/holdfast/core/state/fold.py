@@ -13,7 +13,7 @@ from holdfast.core.codec import Stored
 from holdfast.core.events import ANNOUNCED, Event
 from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
-from holdfast.core.state.fold_knowledge import with_actor
+from holdfast.core.state.fold_knowledge import identity_of, with_actor
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
 from holdfast.core.state.summary import ANSWERING, SUMMARISED, first_summary, forked_summary, summarise
 
@@ -52,26 +52,6 @@ def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) ->
     state.seq = seq
     state.updated_us = at_us
     return state
-
-
-def identity_of(branch: str, event: Event) -> str:
-    """What an agent says, apart from how often: which branch, what kind of thing, about what.
-
-    >>> identity_of(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
-    '. FactLearned city'
-    """
-    return f"{branch} {type(event).__name__} {getattr(event, _SUBJECTS.get(type(event), ''), '')}"
-
-
-_SUBJECTS: dict[type[Event], str] = {
-    **dict.fromkeys((ev.FactLearned, ev.NoteSet), "key"),
-    **dict.fromkeys((ev.StateSet, ev.StateIncremented, ev.StateAppended, ev.StateDeleted), "name"),
-    **dict.fromkeys((ev.QuestionOpened, ev.QuestionClosed, ev.DecisionMade), "question"),
-    **dict.fromkeys((ev.FlagRaised, ev.FlagCleared), "flag"),
-    **dict.fromkeys((ev.CompensationAdded,), "name"),
-    ev.PlanStepDone: "step",
-    ev.ArtifactAdded: "type",
-}
 
 
 # The first event, and those that start over
@@ -327,6 +307,8 @@ def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> 
     addressed = [replace(step, key=address(state.turn, step.key)) for step in still_open]
     state.steps = {step.key: step for step in addressed}
     state.immediates = {}
+    if state.refused:
+        state.refused = {key: one for key, one in state.refused.items() if key.startswith("0 ")}  # a block's prelude
     state.approvals = {}
     state.turn = event.turn
     state.turn_seq = seq

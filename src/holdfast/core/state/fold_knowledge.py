@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev
-from holdfast.core.events import Event
-from holdfast.core.state.shapes import Artifact, Fact, Messages, PlanStep, State, Summarised
+from holdfast.core.events import Changes, Event
+from holdfast.core.names import own_name
+from holdfast.core.state import paths
+from holdfast.core.state.shapes import Artifact, Fact, Messages, PlanStep, Refusal, State, Step, Summarised
 
 
 def _message_added(state: State, event: ev.MessageAdded, seq: int, at_us: int) -> None:
@@ -53,12 +55,29 @@ def _without(items: list[str], gone: str) -> list[str]:
 
 def _state_set(state: State, event: ev.StateSet, seq: int, at_us: int) -> None:
     _under(state, event.state_version)
-    state.bag[event.name] = event.value
+    if event.nested:
+        paths.edit(state.bag, event.name, "set", event.value)
+    else:
+        state.bag[event.name] = event.value
+
+
+def _state_updated(state: State, event: ev.StateUpdated, seq: int, at_us: int) -> None:
+    """A waiting verb that wrote to the state: it is a step too, so that a replay passes it."""
+    _state_set(state, ev.StateSet(name=event.name, value=event.value, nested=event.nested), seq, at_us)
+    _under(state, event.state_version)
+    _verb_done(state, event.key, event.value, seq, at_us)
+
+
+def _verb_done(state: State, key: str, result: Raw, seq: int, at_us: int) -> None:
+    state.steps[key] = Step(key, own_name(key), "completed", seq, seq, at_us, at_us, result=result, effect="read")
 
 
 def _state_deleted(state: State, event: ev.StateDeleted, seq: int, at_us: int) -> None:
     _under(state, event.state_version)
-    state.bag.pop(event.name, None)
+    if event.nested:
+        paths.edit(state.bag, event.name, "delete")
+    else:
+        state.bag.pop(event.name, None)
 
 
 def _under(state: State, version: int) -> None:
@@ -69,14 +88,20 @@ def _under(state: State, version: int) -> None:
 
 def _state_incremented(state: State, event: ev.StateIncremented, seq: int, at_us: int) -> None:
     _under(state, event.state_version)
-    grown = event.by if event.name in state.bag else event.start + event.by
-    state.bag[event.name] = codec.increased(state.bag.get(event.name), grown)
+    if event.nested:
+        paths.edit(state.bag, event.name, "increment", codec.pack(event.by))
+    else:
+        grown = event.by if event.name in state.bag else event.start + event.by
+        state.bag[event.name] = codec.increased(state.bag.get(event.name), grown)
 
 
 def _state_appended(state: State, event: ev.StateAppended, seq: int, at_us: int) -> None:
     _under(state, event.state_version)
-    start = None if event.start is UNSET else event.start
-    state.bag[event.name] = codec.appended(state.bag.get(event.name, start), event.value)
+    if event.nested:
+        paths.edit(state.bag, event.name, "append", event.value)
+    else:
+        start = None if event.start is UNSET else event.start
+        state.bag[event.name] = codec.appended(state.bag.get(event.name, start), event.value)
 
 
 def _state_migrated(state: State, event: ev.StateMigrated, seq: int, at_us: int) -> None:
@@ -116,13 +141,89 @@ def _state_patched(state: State, event: ev.StatePatched, seq: int, at_us: int) -
         _raise_flag(state, flag)
     for flag in patch.clear_flags:
         state.flags = _without(state.flags, flag)
-    state.bag.update(patch.set)
-    for name, by in patch.increment.items():
-        state.bag[name] = codec.increased(state.bag.get(name), by)
-    for name, item in patch.append.items():
-        state.bag[name] = codec.appended(state.bag.get(name), item)
+    _patch_bag(state.bag, patch)
+
+
+def _patch_bag(bag: dict[str, Raw], patch: Changes) -> None:
+    bag.update({name: raw for name, raw in patch.set.items() if name not in patch.nested})
+    flat = [name for name in patch.increment if name not in patch.nested]
+    bag.update({name: codec.increased(bag.get(name), patch.increment[name]) for name in flat})
+    flat = [name for name in patch.append if name not in patch.nested]
+    bag.update({name: codec.appended(bag.get(name), patch.append[name]) for name in flat})
     for name in patch.delete:
-        state.bag.pop(name, None)
+        if name not in patch.nested:
+            bag.pop(name, None)
+    for how, name, part in nested_changes(patch):
+        paths.edit(bag, name, how, part)
+
+
+def nested_changes(patch: Changes) -> Iterator[tuple[codec.How, str, Raw]]:
+    """What a patch changes inside objects: how, at which path, with what."""
+    for name in patch.nested:
+        if name in patch.set:
+            yield "set", name, patch.set[name]
+        if name in patch.increment:
+            yield "increment", name, codec.pack(patch.increment[name])
+        if name in patch.append:
+            yield "append", name, patch.append[name]
+        if name in patch.delete:
+            yield "delete", name, codec.JSON_NULL
+
+
+def _user_patched(state: State, event: ev.UserPatched, seq: int, at_us: int) -> None:
+    if event.seen:
+        _see_user(state, event.seen)
+    else:
+        state.user_changes = (*state.user_changes, event.patch)
+    if event.key:
+        result = next(iter(event.patch.set.values()), codec.JSON_NULL)
+        _verb_done(state, event.key, result, seq, at_us)
+
+
+def _patch_refused(state: State, event: ev.PatchRefused, seq: int, at_us: int) -> None:
+    """Kept until the turn is over: a replay that comes to it again gets the same answer."""
+    identity = identity_of(event.branch, event)
+    key = refusal_key(state.turn, identity, state.immediates.get(identity, 0) + 1)
+    told = {name: getattr(event, name) for name in ("path", "mine", "theirs", "by", "required", "user")}
+    refusal = Refusal(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
+    state.refused = {**state.refused, key: refusal}
+    if event.seen:
+        _see_user(state, event.seen)
+
+
+def _see_user(state: State, seq: int) -> None:
+    """From here on the task sees its user's log up to there, with what it wrote to it itself."""
+    state.pins, state.user_changes = replace(state.pins, user=seq), ()
+
+
+def identity_of(branch: str, event: Event) -> str:
+    """What an agent says, apart from how often: which branch, what kind of thing, about what.
+
+    A change that was refused is known by what was said, whatever came of it.
+
+    >>> identity_of(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
+    '. FactLearned city'
+    """
+    kind = type(event)
+    if kind is ev.PatchRefused:
+        return f"{branch} {'UserPatched' if cast('ev.PatchRefused', event).user else 'StatePatched'} "
+    return f"{branch} {kind.__name__} {getattr(event, _SUBJECTS.get(kind, ''), '')}"
+
+
+_SUBJECTS: dict[type[Event], str] = {
+    **dict.fromkeys((ev.FactLearned, ev.NoteSet), "key"),
+    **dict.fromkeys((ev.StateSet, ev.StateIncremented, ev.StateAppended, ev.StateDeleted), "name"),
+    **dict.fromkeys((ev.QuestionOpened, ev.QuestionClosed, ev.DecisionMade), "question"),
+    **dict.fromkeys((ev.FlagRaised, ev.FlagCleared), "flag"),
+    **dict.fromkeys((ev.CompensationAdded,), "name"),
+    ev.PlanStepDone: "step",
+    ev.ArtifactAdded: "type",
+}
+
+
+def refusal_key(turn: int, identity: str, count: int) -> str:
+    """Where the state keeps what became of the n-th saying of a kind, if it was refused."""
+    return f"{turn} {identity}{count}"
 
 
 def _open_question(state: State, question: str) -> None:
@@ -137,9 +238,11 @@ CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.StateIncremented: _state_incremented,
     ev.StateAppended: _state_appended,
     ev.StateDeleted: _state_deleted,
+    ev.StateUpdated: _state_updated,
     ev.StatePatched: _state_patched,
     ev.StateMigrated: _state_migrated,
-    ev.UserPatched: lambda state, e, seq, at: setattr(state, "user_changes", (*state.user_changes, e.patch)),
+    ev.UserPatched: _user_patched,
+    ev.PatchRefused: _patch_refused,
     ev.FactLearned: lambda state, e, seq, at: _learn(state, e.key, Fact(e.value, e.source, at)),
     ev.PlanSet: lambda state, e, seq, at: setattr(state, "plan", [PlanStep(text) for text in e.steps]),
     ev.PlanStepDone: lambda state, e, seq, at: _plan_step_done(state, e.step),

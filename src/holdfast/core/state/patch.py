@@ -11,6 +11,7 @@ from holdfast.core import codec
 from holdfast.core.codec.blobs import deflate as deflate, inflate as inflate
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Changes
+from holdfast.core.state.paths import is_path
 
 
 class _Sections(type(Struct)):
@@ -28,7 +29,10 @@ class _Sections(type(Struct)):
 class StatePatch(
     Struct, metaclass=_Sections, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """What to change, by section; every field may be left out.
+    """What to change, by section; every field may be left out. A name with a dot is a path: `preferences.seat`.
+
+    `require` is compare-and-set: nothing is changed unless these fields have these values. None stands for a field that
+    is not set, too.
 
     >>> StatePatch(set={"city": "Oslo"}, append_facts=[{"key": "pop", "value": 717_710, "source": "census"}])
     StatePatch(append_facts=[{'key': 'pop', 'value': 717710, 'source': 'census'}], set={'city': 'Oslo'})
@@ -46,6 +50,7 @@ class StatePatch(
     increment: dict[str, int | float] = {}
     append: dict[str, Any] = {}
     delete: list[str] = []
+    require: dict[str, Any] = {}
 
     @classmethod
     def from_json(cls, document: str | bytes | dict[str, Any]) -> Self:
@@ -78,10 +83,20 @@ def changes_of(patch: StatePatch) -> Changes:
         }
         for index, fact in enumerate(patch.append_facts)
     ]
-    for section in ("set", "append"):
-        values = cast("dict[str, Any]", document[section])
+    for section in ("set", "append", "require"):
+        values = _named_values(document[section], section)
         document[section] = {name: codec.pack(value, f"patch.{section}[{name!r}]") for name, value in values.items()}
+    changed = (patch.set, patch.increment, patch.append, patch.delete, patch.require)
+    document["nested"] = sorted({name for section in changed for name in section if is_path(str(name))})
     try:
         return codec.read_as(document, Changes)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
+
+
+def _named_values(section: Any, name: str) -> dict[str, Any]:
+    if not isinstance(section, dict):
+        raise InvalidValue(
+            f"{name}={section!r} is not a dict; nothing was written", hint=f'write {name}={{"field": value}}'
+        )
+    return cast("dict[str, Any]", section)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names, phases
 from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
 from holdfast.core.events import ANNOUNCED, CHANGING, KIND, Event
-from holdfast.core.state import budget
+from holdfast.core.state import budget, paths
 from holdfast.core.state.shapes import Approval, State, Step
 from holdfast.core.state.summary import ROLLED_BACK
 from holdfast.core.wording import verb_of
@@ -337,52 +337,88 @@ def _has_name(field: str, what: str) -> Callable[[State, Any], None]:
     return rule
 
 
+def _state_set(state: State, event: ev.StateSet) -> None:
+    names.short_name(event.name, "name in the state")
+    if event.nested:
+        paths.check(state.bag, event.name, event.value)
+
+
+def _state_updated(state: State, event: ev.StateUpdated) -> None:
+    _refuse(event.key in state.waits or event.key in state.steps, f"{event.key!r} is taken by another wait or step")
+    _state_set(state, ev.StateSet(name=event.name, value=event.value, nested=event.nested))
+
+
 def _incremented(state: State, event: ev.StateIncremented) -> None:
-    _can_grow(state, event.name, "number", "increment")
-    _stays_finite(state, event.name, event.by if event.name in state.bag else event.start + event.by)
+    found = _can_grow(state, event.name, "number", "increment", event.nested)
+    _stays_finite(event.name, found, event.by if found is not None else event.start + event.by)
 
 
 def _state_migrated(state: State, event: ev.StateMigrated) -> None:
     _refuse(event.version <= state.state_version, f"the state is of version {state.state_version} already")
 
 
-def _stays_finite(state: State, name: str, by: float) -> None:
-    grown = codec.increased(state.bag.get(name), by)
+def _stays_finite(name: str, found: Raw | None, by: float) -> None:
+    grown = codec.increased(found, by)
     _refuse(codec.shape(grown) != "number", f"state {name!r} plus {by!r} is no number that JSON can hold")
 
 
 def _appended(state: State, event: ev.StateAppended) -> None:
-    _can_grow(state, event.name, "list", "append")
+    _can_grow(state, event.name, "list", "append", event.nested)
 
 
-def _can_grow(state: State, name: str, wanted: str, verb: str) -> None:
+def _can_grow(state: State, name: str, wanted: str, verb: str, nested: bool) -> Raw | None:
+    """Refuse to grow what is neither a number nor a list; gives what is there."""
     names.short_name(name, "name in the state")
-    raw = state.bag.get(name)
+    raw = paths.check(state.bag, name) if nested else state.bag.get(name)
     if raw is not None and (found := codec.shape(raw)) != wanted:
         raise InvalidEvent(f"cannot {verb} state {name!r}: it is a {found}, not a {wanted}", hint="set it instead")
+    return raw
 
 
 def _deleted(state: State, event: ev.StateDeleted) -> None:
-    _refuse(event.name not in state.bag, f"the state has no {event.name!r}", f"it has {sorted(state.bag)[:20]}")
+    found = paths.check(state.bag, event.name) if event.nested else state.bag.get(event.name)
+    inside = event.nested and event.name not in state.bag and codec.is_apart(state.bag.get(_top(event.name), _NULL))
+    _refuse(found is None and not inside, f"the state has no {event.name!r}", f"it has {sorted(state.bag)[:20]}")
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _patched(state: State, event: ev.StatePatched) -> None:
     patch = event.patch
-    for name in (*(fact.key for fact in patch.append_facts), *patch.raise_flags, *patch.set):
+    for name in (*(fact.key for fact in patch.append_facts), *patch.raise_flags, *patch.set, *patch.require):
         names.short_name(name, "name in a patch")
     if patch.complete_plan_step is not None:
         known = state.plan if patch.replace_plan is None else [_Text(text) for text in patch.replace_plan]
         _known_plan_step(known, patch.complete_plan_step)
     if patch.close_question is not None and patch.close_question not in patch.add_questions:
         _refuse(patch.close_question not in state.questions, f"{patch.close_question!r} is not an open question")
+    _refuse_twice(patch)
+    for name, by in patch.increment.items():
+        _stays_finite(name, _can_grow(state, name, "number", "increment", name in patch.nested), by)
+    for name in patch.append:
+        _can_grow(state, name, "list", "append", name in patch.nested)
+    changed = {*patch.set, *patch.increment, *patch.append, *patch.delete}
+    for name in patch.nested:
+        if name in changed:
+            paths.check(state.bag, name, patch.set.get(name))
+        elif name not in state.bag:
+            paths.split(name)
+
+
+def _refuse_twice(patch: ev.Changes) -> None:
+    """Refuse a patch whose changes depend on which of them comes first."""
     twice = (set(patch.set) & set(patch.increment)) | (set(patch.set) & set(patch.append))
     twice |= set(patch.increment) & set(patch.append)
+    changed = {*patch.set, *patch.increment, *patch.append, *patch.delete}
+    for inner in changed.intersection(patch.nested):
+        above = [outer for outer in changed if inner.startswith(f"{outer}.")]
+        twice.update([inner, *above] if above else ())
     _refuse(bool(twice), f"the patch changes {sorted(twice)} in two ways at once")
-    for name, by in patch.increment.items():
-        _can_grow(state, name, "number", "increment")
-        _stays_finite(state, name, by)
-    for name in patch.append:
-        _can_grow(state, name, "list", "append")
+
+
+_NULL = codec.JSON_NULL
 
 
 class _Text:
@@ -441,7 +477,8 @@ _RULES: dict[type[Event], Callable[[State, Any], None]] = {
     ev.NoteSet: _has_name("key", "note's key"),
     ev.CheckpointMade: _has_name("label", "checkpoint's label"),
     ev.SignalReceived: _has_name("name", "signal's name"),
-    ev.StateSet: _has_name("name", "name in the state"),
+    ev.StateSet: _state_set,
+    ev.StateUpdated: _state_updated,
     ev.StateIncremented: _incremented,
     ev.StateAppended: _appended,
     ev.StateDeleted: _deleted,

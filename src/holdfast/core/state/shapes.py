@@ -184,6 +184,19 @@ class Summarised(Struct, frozen=True, omit_defaults=True, gc=False):
     seq: int = 0
 
 
+class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A change that an agent asked for and that was not made, with both sides."""
+
+    path: str
+    mine: str
+    theirs: str
+    base: Raw
+    by: str = ""
+    required: bool = False
+    user: bool = False
+    seq: int = 0
+
+
 class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a log has lost: from where to where, which calls, and up to which turn there may be more of them."""
 
@@ -245,6 +258,8 @@ class State(Struct, omit_defaults=True, kw_only=True):
     block: bool = False
     prelude: dict[str, Step] = {}
     prelude_immediates: dict[str, int] = field(name="prelude_said", default_factory=dict)  # pyright: ignore
+    refused: dict[str, Refusal] = {}
+    """What was refused in this turn, by what was said; few tasks have any, so it is replaced, and never copied."""
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)

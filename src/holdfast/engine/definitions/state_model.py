@@ -18,7 +18,7 @@ import msgspec
 from holdfast.core import codec
 from holdfast.core.errors import InvalidState, InvalidValue
 
-VERBS = ("all", "append", "get", "increment", "model")
+VERBS = ("all", "append", "get", "increment", "model", "set", "update")
 """What a state can do; a field of the same name could not be read."""
 
 
@@ -97,11 +97,9 @@ class StateModel:
             raise KeyError(name)
         return field.default()
 
-    def values(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Every field that has a value, set or by default."""
-        self.refuse_unknown(plain)
-        missing = self.missing(plain)
-        return {name: self.value(plain, name) for name in self.fields if name not in missing}
+    def made_of(self, bag: Mapping[str, Any], name: str) -> Any:
+        """What a field's value is made of: it is the same as long as that is."""
+        return bag.get(name)
 
     def whole(self, plain: Mapping[str, Any]) -> Any:
         """An instance of the model."""
@@ -152,11 +150,9 @@ class PydanticModel(StateModel):
             raise KeyError(name)
         return getattr(self._read(plain), name)
 
-    def values(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """Every field that has a value, set or by default."""
-        self.refuse_unknown(plain)
-        missing, read = self.missing(plain), self._read(plain)
-        return {name: getattr(read, name) for name in self.fields if name not in missing}
+    def made_of(self, bag: Mapping[str, Any], name: str) -> Any:
+        """What a field's value is made of: validators may look at all of the state."""
+        return tuple(bag.items())
 
     def whole(self, plain: Mapping[str, Any]) -> Any:
         """An instance of the model."""

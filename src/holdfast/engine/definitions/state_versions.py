@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch
 from holdfast.core.errors import InvalidState, InvalidValue, StateNotMigrated
 from holdfast.core.events import Changes, Event
+from holdfast.core.state import paths
 from holdfast.core.state.shapes import State
 
 if TYPE_CHECKING:
@@ -165,9 +166,9 @@ def version_of(event: Event) -> int:
 
 def _kept(old: Raw | None, value: Any, name: str, fetch: Fetch) -> Raw:
     packed = codec.pack(value, f"state.{name}")
-    if old is not None and codec.resolve(packed, fetch) == codec.resolve(old, fetch):
-        return old
-    return packed
+    if old is None or codec.is_folded(old) or codec.resolve(packed, fetch) != codec.resolve(old, fetch):
+        return packed
+    return old
 
 
 def _is_number(value: object) -> bool:
@@ -183,33 +184,95 @@ def _number(value: object, what: str) -> int:
 def fit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fetch) -> ev.StatePatched:
     """A patch as it is written, if what it makes of the state fits the model; InvalidState if not."""
     patch = event.patch
-    if not (patch.set or patch.increment or patch.append):
+    if not (patch.set or patch.increment or patch.append or patch.nested):
         return event
     known = states.seen(state, fetch)
     plain: dict[str, Any] = {name: codec.unpack(raw, fetch) for name, raw in known.bag.items()}
-    begun: dict[str, Raw] = {}
-    states.model.refuse_unknown([*patch.set, *patch.increment, *patch.append])
-    made = {**plain, **{name: codec.unpack(raw, fetch) for name, raw in patch.set.items()}}
-    for name, by in patch.increment.items():
-        made[name] = total_of(name, start_value(states, plain, name, 0), by)
-    for name, raw in patch.append.items():
-        made[name] = lengthened(name, start_value(states, plain, name, []), codec.unpack(raw, fetch))
-    for name in (*patch.increment, *patch.append):
-        if name not in plain and start_value(states, plain, name, None):
-            begun[name] = codec.pack(made[name])  # a patch cannot say what a number or a list begins from
+    made, begun = dict(plain), set[str]()
+    for how, name, value in _changes(patch, fetch):
+        path = paths.parts_of(plain, name, name in patch.nested)
+        begins = path[0] not in plain and (how, len(path)) != ("set", 1)
+        if begins and start_value(states, plain, path[0], None):
+            begun.add(path[0])  # a patch cannot say what a number, a list or an object begins from
+        made[path[0]] = changed_field(states, made, path, how, value)
+    touched = [name for name in made if made[name] is not plain.get(name, _NOT_SET)]
     states.model.refuse_unknown(made)
-    states.model.fits(made, [*patch.set, *patch.increment, *patch.append])
-    return replace(event, patch=_begun(patch, begun), state_version=states.mark(state))
+    states.model.fits(made, touched)
+    whole = {name: codec.pack(made[name]) for name in begun}
+    return replace(event, patch=_begun(patch, whole), state_version=states.mark(state))
+
+
+_NOT_SET = object()
+
+
+def _changes(patch: Changes, fetch: Fetch) -> Iterator[tuple[codec.How, str, Any]]:
+    """What a patch changes in the bag. Deleting a whole field is not looked at: what is not set has no type."""
+    for name, raw in patch.set.items():
+        yield "set", name, codec.unpack(raw, fetch)
+    for name, by in patch.increment.items():
+        yield "increment", name, by
+    for name, raw in patch.append.items():
+        yield "append", name, codec.unpack(raw, fetch)
+    for name in patch.delete:
+        if name in patch.nested:
+            yield "delete", name, None
+
+
+def changed_field(states: States, plain: Mapping[str, Any], path: paths.Path, how: codec.How, value: Any) -> Any:
+    """A field as a change at a path makes it. One that is not set begins as the model's default, or as nothing."""
+    name, inside = ".".join(path), path[1:]
+    states.model.refuse_unknown(path[:1])
+    if how == "set" and not inside:
+        return value
+    nothing: Any = {} if inside else _NOTHING[how]
+    start = start_value(states, plain, path[0], nothing)
+    if how == "delete":
+        return paths.without(start, inside)
+    there = _reached(start, path) if inside else start
+    there = _NOTHING[how] if there is None and inside else there
+    if how == "increment":
+        value = total_of(name, there, value)
+    elif how == "append":
+        value = lengthened(name, there, value)
+    return paths.placed(start, inside, value)
+
+
+_NOTHING: dict[str, Any] = {"increment": 0, "append": [], "set": None, "delete": None}
+
+
+def _reached(start: Any, path: paths.Path) -> Any:
+    """What a path leads to inside a field; None if it is not there. InvalidState if something is in the way."""
+    found = start
+    for depth, part in enumerate(path[1:], start=1):
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            way, name = ".".join(path[:depth]), ".".join(path)
+            shown = type(found).__name__
+            raise InvalidState(
+                f"state.{name}",
+                f"can't be reached: state.{way} is a {shown}, not an object",
+                hint=f"nothing was written; set state.{way} as a whole",
+            )
+        found = cast("dict[str, Any]", found).get(part)
+    return found
 
 
 def _begun(patch: Changes, begun: dict[str, Raw]) -> Changes:
+    """A patch that sets as a whole what it would otherwise begin from nothing."""
     if not begun:
         return patch
-    left: dict[str, Any] = {
-        "increment": {name: by for name, by in patch.increment.items() if name not in begun},
-        "append": {name: raw for name, raw in patch.append.items() if name not in begun},
+
+    def left(name: str) -> bool:
+        return paths.parts_of((), name, name in patch.nested)[0] not in begun
+
+    sections: dict[str, Any] = {
+        name: {key: value for key, value in getattr(patch, name).items() if left(key)}
+        for name in ("set", "increment", "append")
     }
-    return replace(patch, set={**patch.set, **begun}, **left)
+    sections["set"] |= begun
+    kept = {"delete": tuple(filter(left, patch.delete)), "nested": tuple(filter(left, patch.nested))}
+    return replace(patch, **sections, **kept)
 
 
 def admit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fetch) -> Sequence[ev.Event]:
@@ -226,6 +289,15 @@ def start_value(states: States, plain: Mapping[str, Any], name: str, nothing: An
         return codec.as_json(states.model.value(plain, name))
     except KeyError:
         return nothing
+
+
+def field_of(states: States | None, state: State, name: str, fetch: Fetch) -> Any:
+    """What a path leads to, as JSON, set or by the model's default; None if nothing is there."""
+    if states is None:
+        return paths.plain_lookup(state.bag, name, lambda raw: codec.unpack(raw, fetch))
+    plain = {one: codec.unpack(raw, fetch) for one, raw in states.seen(state, fetch).bag.items()}
+    path = paths.parts_of(plain, name)
+    return _reached(start_value(states, plain, path[0], None), path)
 
 
 def total_of(name: str, start: Any, by: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core import events
 from holdfast.core.errors import InvalidValue, TaskExists
-from holdfast.core.flows import lifecycle
+from holdfast.core.flows import lifecycle, writers
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
@@ -44,6 +44,7 @@ def block(
             try:
                 with in_body(task), task.refusals.ended():
                     yield task
+                drive(writers.settle_all(execution), execution)
             except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
                 ending.error = error
             execution.body = lambda: ending.result(task)

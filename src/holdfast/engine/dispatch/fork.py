@@ -44,6 +44,7 @@ def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agen
     events: list[Event] = [forked]
     if wanted.patch is not None:
         patched = ev.StatePatched(patch=changes_of(wanted.patch), by=wanted.by)
+        patches.refuse_unmet(logs, parent.name, parent.state, patched.patch, patches.states_of(parent.state, agents))
         events += patches.check_against_model(logs, parent.state, patched, agents)
     try:
         return begin(logs, wanted.id, events, parent)

@@ -24,8 +24,10 @@ from holdfast.core.flows.requests import (
     Park,
     PinLinked,
     ReadPayers,
+    ReadUser,
     Recall,
     Reconcile,
+    Revise,
     RunBody,
     RunChild,
     Sleep,
@@ -35,7 +37,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.step import earliest
 from holdfast.core.flows.waits import foremost
-from holdfast.engine.definitions.call import CALLER, Asking
+from holdfast.engine.definitions.call import CALLER, Asking, Call
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
 from holdfast.engine.drivers.invocation import Invocation
@@ -136,6 +138,15 @@ def _ask(asked: Reconcile, execution: Execution) -> Any:
         CALLER.reset(caller)
 
 
+def _revise(asked: Revise, execution: Execution) -> ev.Event:
+    """Let a user's function make a new value, as a step's function is called: no verb is used in it."""
+    caller = CALLER.set(Asking(Call(execution.log.name, asked.key, 1)))
+    try:
+        return asked.make(asked.state)
+    finally:
+        CALLER.reset(caller)
+
+
 def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     most_us = execution.hold * 1_000_000
@@ -207,6 +218,8 @@ def _body(asked: RunBody, execution: Execution) -> Any:
         execution.idle()
         suspend_for_threads(execution)
     _raise_if_over(execution)
+    if execution.lent is not None:
+        execution.lent.check()
     return result
 
 
@@ -248,4 +261,6 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     AwaitIdle: lambda asked, execution: execution.idle(),
     ReadPayers: lambda asked, execution: invocation.payers(asked.ids, execution),
     PinLinked: lambda asked, execution: execution.linked_logs.pin(),
+    ReadUser: lambda asked, execution: execution.linked_logs.user_now(asked.after),
+    Revise: _revise,
 }

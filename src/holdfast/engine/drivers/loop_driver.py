@@ -21,6 +21,7 @@ from holdfast.core.flows.requests import (
     Park,
     PinLinked,
     ReadPayers,
+    ReadUser,
     Recall,
     Reconcile,
     RunBody,
@@ -204,4 +205,5 @@ _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     AwaitIdle: lambda asked, execution: execution.idle_async(),
     ReadPayers: lambda asked, execution: asyncio.to_thread(invocation.payers, asked.ids, execution),
     PinLinked: lambda asked, execution: asyncio.to_thread(execution.linked_logs.pin),
+    ReadUser: lambda asked, execution: asyncio.to_thread(execution.linked_logs.user_now, asked.after),
 }

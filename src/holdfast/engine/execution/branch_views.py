@@ -9,9 +9,21 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast.core.codec import JSON_NULL
-from holdfast.core.events import Event, MessageAdded, StateMigrated, StepCompleted, StepSettled, WaitEnded
+from holdfast.core.events import (
+    Event,
+    MessageAdded,
+    PatchRefused,
+    StateMigrated,
+    StatePatched,
+    StepCompleted,
+    StepSettled,
+    UserPatched,
+    WaitEnded,
+)
 from holdfast.core.flows.requests import Branch
-from holdfast.core.state.fold import evolve, identity_of
+from holdfast.core.state.fold import evolve
+from holdfast.core.state.fold_knowledge import identity_of
+from holdfast.core.state.paths import is_nested
 from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
 from holdfast.engine.logs.log import Log, PlacedEvent, decoded
@@ -126,6 +138,11 @@ class Views:
         else:
             self.add(branch, which)
 
+    def unless_older(self, which: tuple[str, int], event: Event) -> Event:
+        """What a branch says again; or, if an older version took its path for a name, what that one said then."""
+        then = self._said_before(which)
+        return event if is_nested(then) else then
+
     def _lifted(self, seen: State, version: int) -> State:
         if version <= seen.state_version or self._states is None:
             return seen
@@ -190,6 +207,14 @@ def _sayings(tail: list[PlacedEvent], version: int) -> dict[tuple[str, int], Eve
         if told.event.branch:
             identity = identity_of(told.event.branch, told.event)
             counts[identity] = counts.get(identity, 0) + 1
-            under = {"state_version": version} if hasattr(told.event, "state_version") else {}
-            found[identity, counts[identity]] = replace(told.event, branch="", **under)
+            event = _as_said(told.event)
+            under = {"state_version": version} if hasattr(event, "state_version") else {}
+            found[identity, counts[identity]] = replace(event, branch="", **under)
     return found
+
+
+def _as_said(event: Event) -> Event:
+    """What was refused was seen as if it were done, until the verb that said so."""
+    if not isinstance(event, PatchRefused):
+        return event
+    return UserPatched(patch=event.patch) if event.user else StatePatched(patch=event.patch)

@@ -31,15 +31,18 @@ from holdfast.core.errors import (
     UnnamedThread,
 )
 from holdfast.core.events import Event, Usage
-from holdfast.core.flows.requests import Append, Branch, Park, RunChild, StepRequest
+from holdfast.core.flows.requests import Append, Branch, Condition, Held, Park, RunChild, StepRequest
+from holdfast.core.flows.writers import unsettled
 from holdfast.core.state import rules
-from holdfast.core.state.fold import identity_of
+from holdfast.core.state.fold_knowledge import identity_of, refusal_key
+from holdfast.core.state.paths import is_nested, opened
 from holdfast.core.state.shapes import State, Undo
 from holdfast.core.wording import verb_of
 from holdfast.engine.control import change, late_results
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import CALLER
-from holdfast.engine.definitions.state_versions import version_of
+from holdfast.engine.definitions.lent import Lent
+from holdfast.engine.definitions.state_versions import field_of, version_of
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
@@ -76,34 +79,10 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *(
-            "_buffer",
-            "_counted",
-            "_failed",
-            "_in_flight",
-            "_names",
-            "_queue",
-            "_refusals",
-            "agent",
-            "linked_logs",
-            "body",
-        ),
-        *("busy", "called", "calls", "deliver", "hold", "batch_done", "lock", "log", "logs", "mocks", "over", "sleeps"),
-        *(
-            "priced",
-            "replaying",
-            "root",
-            "secrets",
-            "services",
-            "stop",
-            "suspended",
-            "thread",
-            "thread_waits",
-            "unclaimed",
-            "underway",
-            "undoers",
-            "views",
-        ),
+        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "agent", "linked_logs"),
+        *("body", "busy", "called", "calls", "deliver", "hold", "batch_done", "lent", "lock", "log", "logs", "mocks"),
+        *("over", "priced", "replaying", "root", "secrets", "services", "sleeps", "stop", "suspended", "thread"),
+        *("thread_waits", "unclaimed", "underway", "undoers", "unsettled", "views"),
     )
 
     def __init__(
@@ -148,6 +127,7 @@ class Execution:
         self._refusals = 0
         self._counted: Counted | None = None
         self.linked_logs = LinkedLogs(logs, log)
+        self.lent: Lent | None = None
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
 
     @property
@@ -200,6 +180,7 @@ class Execution:
         self.unclaimed = unclaimed_steps(state) if state.steps and turn == state.turn else set[str]()
         self.replaying = bool(self.unclaimed)
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
+        self.unsettled: list[Branch] = []
         self.root = Branch(seen=state.joined(first), turn=turn, is_old=not state.key_space)
 
     # Writing
@@ -259,10 +240,10 @@ class Execution:
                 raise self._failed
             if events:
                 events = self._ready(events)
-                also = (*self.linked_logs.writes(events), *batch[0].also)
+                also = (*self.linked_logs.writes(events, record.user_head), *batch[0].also)
                 self.log.append(events, unique_keys=record.unique_keys, freed_keys=record.freed_keys, also=also)
-        except Conflict:
-            self._catch_up_after_conflict(batch)
+        except Conflict as conflict:
+            self._catch_up_after_conflict(batch, conflict)
         except KeyTaken as taken:
             batch[0].settle(taken)
         except BaseException as error:  # the same; and those who wait for the batch must hear of it
@@ -295,15 +276,18 @@ class Execution:
             if batch and (entry.alone or batch[-1].alone):
                 break
             self._queue.popleft()
-            if self._holds(entry):
+            if self._holds(entry, events):
                 batch.append(entry)
                 events += entry.record.events
         return batch, events
 
-    def _holds(self, entry: PendingWrite) -> bool:
+    def _holds(self, entry: PendingWrite, before: Sequence[Event]) -> bool:
         """Whether a record may still be written as it was decided; if not, its flow decides again."""
         if not entry.record.decided:
             return True
+        if entry.overtaken(self.log.tail or (), before):
+            entry.settle(False)
+            return False
         try:
             for event in entry.record.events:
                 rules.check(self.state, event)
@@ -313,12 +297,18 @@ class Execution:
             return False
         return True
 
-    def _catch_up_after_conflict(self, batch: list[PendingWrite]) -> None:
+    def _catch_up_after_conflict(self, batch: list[PendingWrite], conflict: Conflict) -> None:
+        self._forgive(conflict)
         try:
             self._refused(batch, self._read())
         except BaseException as error:  # a log that cannot be read, or Ctrl-C: those who wait must hear of it
             self._broke(batch, error)
             raise
+
+    def _forgive(self, conflict: Conflict) -> None:
+        """That the log of the task's user has moved says nothing about its own; the flow counts how often it did."""
+        if conflict.details["log"] != self.log.name:
+            self._refusals = 0
 
     def _refused(self, batch: list[PendingWrite], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
@@ -431,7 +421,7 @@ class Execution:
         try:
             events = self._ready(events)
             write = self.log.draft(events, ours=True)
-            also = (*self.linked_logs.writes(events), *(batch[0].also if batch else ()))
+            also = (*self.linked_logs.writes(events, record.user_head), *(batch[0].also if batch else ()))
             group = Group((write, *merge_writes(also)), record.unique_keys, record.freed_keys)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
@@ -452,8 +442,9 @@ class Execution:
             placed = ticket.result()
             assert write is not None
             self.log.accept(write, placed[0])
-        except Conflict:
+        except Conflict as conflict:
             self._buffer[:0] = said
+            self._forgive(conflict)
             self.reread(batch)
             return
         except KeyTaken as taken:
@@ -487,8 +478,11 @@ class Execution:
 
     # Saying
 
-    def record_immediate(self, branch: Branch, event: Event) -> None:
-        """An immediate verb: kept until the next durable write, or recognised as said before."""
+    def record_immediate(self, branch: Branch, event: Event, condition: Condition | None = None) -> None:
+        """An immediate verb: kept until the next durable write, or recognised as said before.
+
+        A change under a condition, and what the branch says after it, is kept until its own next waiting verb.
+        """
         self.refuse_inside_a_step(verb_of(event, said=True))
         with self.lock:
             state = self.state
@@ -500,14 +494,26 @@ class Execution:
                 return
             if state.ended and not replayed:
                 raise TaskFinished(state.summary.id, state.summary.status, verb_of(event, said=True))
+            which, asked = (identity, count), event
             seen = self.views.of(branch, version_of(event))
-            rules.check(seen, event)  # on replay too: what was refused then is refused now
+            if is_nested(event):
+                asked = self.views.unless_older(which, event) if replayed else event
+                seen = opened(seen, asked, self.logs.blob)
+            rules.check(seen, asked)  # on replay too: what was refused then is refused now
             branch.immediates[identity] = count
             if replayed:
-                self.views.again(branch, (identity, count), event)
+                self.views.again(branch, which, event)
+                refused = state.refused.get(refusal_key(branch.turn, *which)) if state.refused else None
+                if refused is not None:
+                    unsettled(self, branch).refused.append((refused, branch.own))
                 return
-            self._buffer.append(replace(event, branch=branch.mark))
             self.views.add(branch, event)
+            said = replace(event, branch=branch.mark)
+            if condition is not None or (branch.unsettled is not None and branch.unsettled.held):
+                key = refusal_key(branch.turn, *which)
+                unsettled(self, branch).held.append(Held(said, key, branch.own, condition))
+            else:
+                self._buffer.append(said)
 
     def refuse_inside_a_step(self, verb: str) -> None:
         """Verbs belong to the agent's body; and after a wait, or when the task is lost, nothing more is done."""
@@ -518,6 +524,12 @@ class Execution:
         caller = CALLER.get()
         if caller is not None and caller.call.task_id == self.log.name:
             raise NestedStep(verb, caller.call.step)
+        if self.lent is not None:
+            self.lent.check()
+
+    def field(self, state: State, name: str) -> Any:
+        """What a path leads to in the task's own state, set or by default; None if nothing is there."""
+        return field_of(self.agent.states, state, name, self.logs.blob)
 
     def see(self, branch: Branch) -> State:
         """What a branch sees now; not to be kept."""

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from holdfast.core import events as ev
-from holdfast.core.codec import Write
+from holdfast.core.codec import Head, Write
+from holdfast.core.flows.requests import UserNow
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.state import budget
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import State
 from holdfast.core.state.summary import first_summary
 from holdfast.engine.conversations.thread_view import ThreadView, spoken_messages
-from holdfast.engine.logs.log import Log
+from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 
 
@@ -34,8 +37,8 @@ class LinkedLogs:
         self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
         """Whether there are any."""
 
-    def writes(self, events: Sequence[ev.Event]) -> tuple[Write, ...]:
-        """What goes to the heads of other logs when these events are written."""
+    def writes(self, events: Sequence[ev.Event], user_head: Head | None = None) -> tuple[Write, ...]:
+        """What goes to the heads of other logs when these events are written; to the user's only after `user_head`."""
         if not self.linked:
             return ()
         state, found = self._log.state, list[Write]()
@@ -45,9 +48,10 @@ class LinkedLogs:
         patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
         if patches and state.summary.user is not None and not _apart(state):
             by = f"{state.summary.agent} in task {state.summary.id}"
-            changed = [ev.StatePatched(patch=patch, by=by) for patch in patches]
+            changed = [ev.StatePatched(patch=patch, by=by, task=state.summary.id) for patch in patches]
             salt = self._user_at(state).salt
-            found.append(self._logs.write_at_head(user_log(state.summary.user), changed, salt))
+            written = self._logs.write_at_head(user_log(state.summary.user), changed, salt)
+            found.append(written if user_head is None else replace(written, expect=user_head))
         said = spoken_messages(state, events, self._logs) if self.speaks else []
         if said and self.talk is not None:
             found.append(self._logs.write_at_head(self.talk.name, said, self.talk.salt))
@@ -100,6 +104,16 @@ class LinkedLogs:
         for patch in seen.user_changes:
             state = evolve(state, state.summary.id, state.seq, state.updated_us, ev.StatePatched(patch=patch))
         return state
+
+    def user_now(self, after: int | None) -> UserNow:
+        """The user's state as it is now, and what was written to their log after a seq."""
+        state = self._log.state
+        assert state.summary.user is not None
+        if _apart(state):
+            return UserNow(self.user_state(state), None)
+        log = self._logs.load(user_log(state.summary.user))
+        rows = () if after is None else self._logs.rows(log.name, after=after, upto=log.head.seq)
+        return UserNow(log.state, log.head, tuple((row.seq, decoded(name, row)) for name, row in rows))
 
     def _paying(self) -> list[str]:
         """Those who pay for the task and are still there."""

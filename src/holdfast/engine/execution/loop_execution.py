@@ -502,6 +502,8 @@ class LoopExecution(Execution):
         self._raise_if_over()
         if self.unawaited:
             raise not_awaited(next(iter(self.unawaited.values())))
+        if self.lent is not None:
+            self.lent.check()
         return result
 
     def _raise_if_over(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Write
 from holdfast.core.flows.requests import Append
+from holdfast.core.state import merge
+from holdfast.engine.logs.committer import PlacedEvent
 
 _PENDING = object()
 
@@ -52,7 +55,16 @@ class PendingWrite:
         """Whether it may be refused for a reason of its own, which must not fail others with it."""
         record = self.record
         signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
-        return bool(record.unique_keys or record.freed_keys or signals or self.also)
+        return bool(record.unique_keys or record.freed_keys or signals or self.also or record.user_head)
+
+    def overtaken(self, tail: Sequence[PlacedEvent], before: Sequence[ev.Event]) -> bool:
+        """Whether what it was decided on has changed since, in the log or by what would be written before it."""
+        reads = self.record.reads
+        if reads is None:
+            return False
+        since = itertools.takewhile(lambda one: one.seq > reads.seq, reversed(tail))
+        touched = (touch.path for event in (*(one.event for one in since), *before) for touch in merge.touches(event))
+        return any(merge.overlap(one, path) for one in touched for path in reads.paths)
 
 
 def settle(batch: Sequence[PendingWrite], error: BaseException | None = None) -> None:

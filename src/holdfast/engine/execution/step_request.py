@@ -250,5 +250,7 @@ def _packed(value: Any, fn: str, name: str) -> Raw:
 
 def _handed(value: Any) -> Any:
     """An argument as the function gets it: a conversation as a list of its messages, which it may change."""
+    if isinstance(value, codec.READ_ONLY):
+        return codec.ordinary(value)
     ref: Any = getattr(value, "ref", None)
     return value[:] if isinstance(ref, codec.MessagesRef) and not hasattr(value, "append") else value

@@ -11,7 +11,7 @@ from holdfast.core import codec, limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, UniqueKey, Write, merge_writes
 from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent, ValueDamaged
 from holdfast.core.events import Event, StepCompleted, TaskClaimed
-from holdfast.core.state import rules
+from holdfast.core.state import paths, rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import FOLD_VERSION, State
 from holdfast.core.state.summary import SUMMARISED, summarise
@@ -104,7 +104,10 @@ class Log:
             self._logs.on_lost.confirm(self._logs, self, promised)
         state = self.folded
         for index, event in enumerate(events):
-            rules.check(state, event)
+            is_inside = state is not None and type(event) in paths.NESTING
+            rules.check(
+                paths.opened(state, event, self._logs.blob) if state is not None and is_inside else state, event
+            )
             if index < len(events) - 1:
                 state = evolve(state.copy() if index == 0 and state is not None else state, self.name, 0, 0, event)
                 state.seq = self.head.seq

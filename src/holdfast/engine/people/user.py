@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Raw
+
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
-from holdfast.core.state import rules
+from holdfast.core.state import paths, rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
-from holdfast.engine.control.change import change
+from holdfast.engine.control.change import Decide, change
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.system.entropy import random_hex
+from holdfast.engine.verbs.bag import Update, updated
 from holdfast.engine.verbs.user import UserBag
 from holdfast.store.protocol import Query
 
@@ -44,7 +47,12 @@ class UserState:
     @property
     def state(self) -> Mapping[str, Any]:
         """What was set."""
-        return Values({} if self._hot is None else self._hot.bag, lambda raw: codec.unpack(raw, self._logs.blob))
+        return Values(self.bag, lambda raw: codec.unpack(raw, self._logs.blob))
+
+    @property
+    def bag(self) -> Mapping[str, Raw]:
+        """The same, as it is stored."""
+        return {} if self._hot is None else self._hot.bag
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -62,7 +70,7 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = UserBag(lambda: self.get().state, lambda changes: self.change(changes).state)
+        self.state = UserBag(_Fields(self, logs))
 
     def get(self) -> UserState:
         """What is known now."""
@@ -80,16 +88,23 @@ class User:
         return timeline.records(self._logs, self._name, after=after, limit=limit)
 
     def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
-        """Change several things at once, all or nothing; what others changed since `expect` must go with it."""
+        """Change several things at once, all or nothing.
+
+        `expect` is the seq of the state you have looked at: PatchConflict if another writer has changed the same since.
+        """
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         return self.change(changes_of(patch), expect=expect, by=by, why=why)
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
-        rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
-        self._logs.ensure(self._name, ev.UserCreated(salt=random_hex(8)))
         decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
+        rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
+        return self.decided(decide)
+
+    def decided(self, decide: Decide) -> UserState:
+        """What a decision about the present state makes of it."""
+        self._logs.ensure(self._name, ev.UserCreated(salt=random_hex(8)))
         return UserState(self.id, change(self._logs, self._name, decide).state, self._logs)
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
@@ -126,3 +141,32 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
+
+
+class _Fields:
+    """A user's state from outside: every change is durable when it returns."""
+
+    def __init__(self, user: User, logs: Logs) -> None:
+        self._user = user
+        self._logs = logs
+        self._handed_out = codec.HandedOut(f"app.user({user.id!r}).state", logs.blob)
+
+    def bag(self) -> Mapping[str, Raw]:
+        return self._user.get().bag
+
+    def note(self, name: str | None) -> None:
+        """What is read here binds nobody: `expect=` says what a change counts on."""
+
+    def value(self, name: str, raw: Raw) -> Any:
+        return self._handed_out.value(name, raw)
+
+    def default(self, name: str, value: Any) -> Any:
+        return self._handed_out.default(name, value)
+
+    def change(self, changes: Changes) -> Mapping[str, Raw]:
+        return self._user.change(changes).bag
+
+    def update(self, name: str, fn: Update) -> Any:
+        rules.check_text(ev.StateDeleted(name=name))  # before the log is begun
+        decide = patches.update(self._logs, names.user_log(self._user.id), name, lambda found: updated(fn, found, name))
+        return paths.lookup(self._user.decided(decide).bag, name, self.value)

@@ -222,7 +222,15 @@ def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None
         case ev.LogWritten():
             return EventLine(verb="says", value=event.text)
         case ev.StatePatched():
-            return EventLine(verb="patched", value=codec.as_json(event.patch), by=event.by)
+            patch = {name: value for name, value in codec.as_json(event.patch).items() if name != "nested"}
+            return EventLine(verb="patched", value=patch, by=event.by)
+        case ev.StateUpdated():
+            return EventLine(verb="updated", about=event.name, value=_value(event.value, fetch), tone="dim", dull=True)
+        case ev.PatchRefused():
+            whose = "the user's " if event.user else ""
+            told = "requires" if event.required else "wanted to"
+            value = f"{told} {event.mine}; {'it is' if event.required else 'others meanwhile:'} {event.theirs}"
+            return EventLine(verb="refused", about=f"{whose}{event.path}", value=value, by=event.by, tone="warn")
         case ev.Erased():
             return EventLine(verb="erased", tone="dim")
         case _:

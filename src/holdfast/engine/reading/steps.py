@@ -152,7 +152,7 @@ def calls_after(logs: Logs, id: str, seq: int) -> list[Step]:
 
 _MAKING_STEPS = (
     *("step_started", "step_completed", "step_failed", "attempt_failed", "wait_started", "checkpoint_made"),
-    *("approval_asked", "approval_given", "approval_refused"),
+    *("approval_asked", "approval_given", "approval_refused", "state_updated", "user_patched"),
 )
 
 

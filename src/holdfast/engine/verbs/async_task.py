@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import HoldfastError, InvalidValue
-from holdfast.core.flows.requests import Subflow
+from holdfast.core.flows import writers
+from holdfast.core.flows.requests import Condition, Subflow
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.drivers import parallel
@@ -48,6 +49,8 @@ class AsyncTask(Task):
             execution.refuse_inside_a_step(verb)
             branch = execution.branch_here(verb)
             try:
+                if branch.unsettled is not None:
+                    await execution.drive(writers.settle(execution, branch), execution)
                 value = execution.value(await execution.drive(flow(execution, branch, *args), execution))
             except HoldfastError:
                 if execution.branched:
@@ -67,6 +70,8 @@ class AsyncTask(Task):
         with self.refusals:
             execution.refuse_inside_a_step(verb)
             branch = execution.branch_here(verb)
+            if branch.unsettled is not None:
+                await execution.drive(writers.settle(execution, branch), execution)
             parts = parallel.parts(execution, branch, works)
             outcomes = await execution.drive_all(execution, parts, limit)
             value = parallel.join_results(branch, parts, outcomes, execution.value)
@@ -75,8 +80,8 @@ class AsyncTask(Task):
             await execution.in_turn(branch.seen)
         return finish(value)
 
-    def _say(self, event: ev.Event) -> None:
-        super()._say(event)
+    def _say(self, event: ev.Event, condition: Condition | None = None) -> None:
+        super()._say(event, condition)
         self._execution.moved(self._here(verb_of(event, said=True)))
 
     def race(self, *branches: Any) -> Verb:

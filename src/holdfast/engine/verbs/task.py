@@ -15,8 +15,8 @@ from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
-from holdfast.core.flows import lifecycle, step as flows, waits
-from holdfast.core.flows.requests import Branch, StepRequest, Subflow
+from holdfast.core.flows import lifecycle, step as flows, waits, writers
+from holdfast.core.flows.requests import Branch, Condition, StepRequest, Subflow
 from holdfast.core.phases import moved
 from holdfast.core.retries import Retry
 from holdfast.core.state import budget
@@ -33,7 +33,7 @@ from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.reading.task_state import render as render_template
 from holdfast.engine.system.unwinding import STOPPED, Refusals
-from holdfast.engine.verbs.bag import bag_of, fitting
+from holdfast.engine.verbs.bag import Verbs, bag_of, fitting
 
 if TYPE_CHECKING:
     from random import Random
@@ -57,7 +57,8 @@ class Task:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self.refusals = Refusals()
-        self.state = bag_of(execution, self._here, self._say)
+        self._user: TaskUser | None = None
+        self.state = bag_of(self._verbs)
 
     # Waiting verbs
 
@@ -80,11 +81,12 @@ class Task:
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
+        lent = self._execution.lent
         request, parameters = step_request(
             self._execution.agent,
             fn,
-            args,
-            kwargs,
+            args if lent is None else lent.ordinary(args),
+            kwargs if lent is None else lent.ordinary(kwargs),
             name=name,
             key=key,
             retry=retry,
@@ -315,14 +317,21 @@ class Task:
         self._say(ev.CompensationAdded(name=name, input=input))
 
     def patch(self, patch: StatePatch, *, why: str = "") -> None:
-        """Change several things at once, all or nothing."""
+        """Change several things at once, all or nothing.
+
+        If a field is not what the patch requires when it is written, the next waiting verb raises PatchConflict.
+        """
         said = ev.StatePatched(patch=changes_of(patch), by=self._execution.agent.name, why=why)
-        self._say(fitting(self._execution, self._seen, said))
+        condition = Condition({}, codec.JSON_NULL) if said.patch.require else None
+        self._say(fitting(self._execution, self._seen, said), condition)
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
 
-        also = None if self._execution.state.summary.user is None else {"user": self.user.state.all}
+        user = None if self._execution.state.summary.user is None else self.user
+        if user is not None and "{user}" in template:
+            user.state.all()  # all of it is read
+        also = None if user is None else {"user": user.rendered}
         return render_template(template, self._seen, self._execution.value, self.state.all, also)
 
     def log(self, text: str) -> None:
@@ -359,7 +368,9 @@ class Task:
         id = self._execution.state.summary.user
         if id is None:
             raise InvalidValue(f"task {self.id!r} has no user", hint="start it with one: app.run(…, user=…)")
-        return TaskUser(id, lambda: self._execution.user_state(self._here("user")), self._say, self._execution.logs)
+        if self._user is None:
+            self._user = TaskUser(id, self._verbs)
+        return self._user
 
     @property
     def deadline(self) -> datetime | None:
@@ -419,9 +430,13 @@ class Task:
     def _seen(self) -> State:
         return self._execution.see(self._here("reading the state"))
 
-    def _say(self, event: ev.Event) -> None:
+    @property
+    def _verbs(self) -> Verbs:
+        return Verbs(self._execution, self._here, self._say, self._drive)
+
+    def _say(self, event: ev.Event, condition: Condition | None = None) -> None:
         try:
-            self._execution.record_immediate(self._here(verb_of(event, said=True)), event)
+            self._execution.record_immediate(self._here(verb_of(event, said=True)), event, condition)
         except STOPPED as stopped:
             self.refusals.refused(stopped)
             raise
@@ -430,6 +445,8 @@ class Task:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
         execution = self._execution
+        if execution.lent is not None:
+            arguments = execution.lent.ordinary(arguments)
         is_old = not execution.state.key_space
         request = call_request(execution.agent, tool, arguments, is_old=is_old, secret_key=execution.logs.secret_key)
         request = mocks.mocked(request, execution.mocks, execution.state.mock)
@@ -455,7 +472,9 @@ class Task:
             given = self._child_input(fn, item)
             name = options["name"] or fn.name
             return parallel.NamedFlow(name, lambda execution, branch: waits.spawn(execution, branch, name, fn, given))
-        return step_request(self._execution.agent, fn, (item,), {}, **options)[0]
+        lent = self._execution.lent
+        given = item if lent is None else lent.ordinary(item)
+        return step_request(self._execution.agent, fn, (given,), {}, **options)[0]
 
     def _drive(
         self,
@@ -474,6 +493,8 @@ class Task:
                 if branch is execution.root:
                     if execution.thread_waits:
                         suspend_for_threads(execution)
+                    if branch.unsettled is not None:
+                        drive(writers.settle(execution, branch), execution)
                     value = execution.value(drive(flow(execution, branch, *args), execution))
                 else:
                     value = execution.value(drive_in_thread(flow(execution, branch, *args), execution))
@@ -487,6 +508,8 @@ class Task:
         with self.refusals:
             execution.refuse_inside_a_step(verb)
             branch = execution.branch_here(verb)
+            if branch.unsettled is not None:
+                drive(writers.settle(execution, branch), execution)
             parts = parallel.parts(execution, branch, works)
             outcomes = parallel.in_threads(execution, parts, limit)
             value = parallel.join_results(branch, parts, outcomes, execution.value)
