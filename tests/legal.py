@@ -74,9 +74,7 @@ IMMEDIATE = {
     | st.builds(ev.StateAppended, name=names, value=values, start=st.lists(scalars, max_size=2).map(codec.pack)),
     ev.StateDeleted: st.builds(ev.StateDeleted, name=names),
     ev.StatePatched: st.builds(ev.StatePatched, patch=patches, by=names),
-    ev.StateUpdated: st.builds(ev.StateUpdated, key=keys, name=names, value=values)
-    | st.builds(ev.StateUpdated, key=keys, name=paths, value=values, nested=st.just(True)),
-    ev.UserPatched: st.builds(ev.UserPatched, patch=patches, key=st.just("") | keys, seen=st.integers(0, 3)),
+    ev.UserPatched: st.builds(ev.UserPatched, patch=patches, seen=st.integers(0, 3)),
     ev.CompensationAdded: st.builds(ev.CompensationAdded, name=names, input=fields),
 }
 """What immediate verbs record, by the class of the event."""
@@ -102,6 +100,9 @@ any_event = st.one_of(
     st.builds(ev.StateIncremented, name=paths, by=st.integers(-5, 5), nested=st.just(True)),
     st.builds(ev.StateAppended, name=paths, value=values, nested=st.just(True)),
     st.builds(ev.StateDeleted, name=paths, nested=st.booleans()),
+    st.builds(ev.StateUpdated, key=keys, name=names, value=values),
+    st.builds(ev.StateUpdated, key=keys, name=paths, value=values, nested=st.just(True)),
+    st.builds(ev.UserPatched, patch=patches, key=keys, seen=st.integers(0, 3)),
     st.builds(
         ev.PatchRefused, patch=patches, path=names, mine=names, theirs=names, user=st.booleans(), branch=st.just(".")
     ),

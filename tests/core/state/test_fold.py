@@ -109,4 +109,6 @@ def test_what_an_immediate_verb_records_changes_a_sketch_and_not_the_state_it_wa
 
 
 def test_every_event_that_an_immediate_verb_records_is_tried():
-    assert {one.__name__ for one in IMMEDIATE} >= {*wording._SAID}, "add it to IMMEDIATE of tests/legal.py"
+    waited_for = {"StateUpdated"}  # its verb returns when it is written
+    missing = {*wording._SAID} - waited_for - {one.__name__ for one in IMMEDIATE}
+    assert not missing, "add it to IMMEDIATE of tests/legal.py"

@@ -73,7 +73,7 @@ def read_only(value: Any, place: Place) -> Any:
         told = ReadOnlyDict(fields)
         told.place = place
         for key, item in fields.items():
-            if type(item) in _CONTAINERS:  # pyright: ignore[reportUnknownArgumentType]
+            if type(item) in _CONTAINERS:
                 _SET_FIELD(told, key, read_only(item, (place, key)))
         return told
     if kind is list:
@@ -81,7 +81,7 @@ def read_only(value: Any, place: Place) -> Any:
         made = ReadOnlyList(items)
         made.place = place
         for index, item in () if _CONTAINERS.isdisjoint(map(type, items)) else enumerate(items):
-            if type(item) in _CONTAINERS:  # pyright: ignore[reportUnknownArgumentType]
+            if type(item) in _CONTAINERS:
                 _SET_ITEM(made, index, read_only(item, (place, index)))
         return made
     return value
