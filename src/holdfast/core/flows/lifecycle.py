@@ -21,7 +21,8 @@ from holdfast.core.flows.requests import (
     Surroundings,
 )
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.flows.step import may_begin, step
+from holdfast.core.flows.step import step
+from holdfast.core.flows.stops import in_time, may_begin
 from holdfast.core.state.shapes import State, Undo
 
 
@@ -71,6 +72,7 @@ def life(work: Work, agent: Rules) -> Subflow:
         yield AwaitIdle()
         if work.state.undoing:
             raise Cancelled
+        yield from in_time(work)  # what comes after the deadline is no result
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
     except Cancelled:
         ending = yield from unwind(work, work.state.failure if work.state.undoing else None)

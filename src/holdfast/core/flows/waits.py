@@ -11,7 +11,8 @@ from holdfast.core import events as ev
 from holdfast.core.events import Fields
 from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.flows.step import after_others, earliest, may_begin, person_answers, recorded_result
+from holdfast.core.flows.step import after_others, person_answers, recorded_result
+from holdfast.core.flows.stops import earliest, ends_us, in_time, may_begin
 from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import Wait
 
@@ -47,7 +48,8 @@ def _end_or_park(surroundings: Surroundings, waiting: Wait, now_us: int, looked:
     elif wake_us is not None and now_us >= wake_us:
         yield Append((ev.WaitEnded(key=key, expired=True),), decided=True)
     elif kind == "timer" and wake_us is not None:
-        yield Sleep(earliest(wake_us, surroundings.state.summary.deadline_us) or wake_us)
+        state = surroundings.state
+        yield Sleep(earliest(wake_us, state.summary.deadline_us) or wake_us, ends_us=ends_us(state))
     else:
         yield Park(kind, looked, earliest(wake_us, surroundings.state.summary.deadline_us))
 
@@ -93,6 +95,7 @@ def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, inp
         yield RunChild(id, agent, input, key)
         looked = surroundings.state.seq
         if key in surroundings.state.waits:
+            yield from in_time(surroundings)  # a child that another process works on ends there, in its own time
             yield Park("child", looked, surroundings.state.summary.deadline_us)
 
 

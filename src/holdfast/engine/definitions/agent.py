@@ -45,6 +45,7 @@ class Agent:
         budget: Budget | None = None,
         state: type | None = None,
         state_version: int | None = None,
+        own_thread: bool = True,
     ) -> None:
         """Declare an agent.
 
@@ -54,6 +55,10 @@ class Agent:
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
         msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
         `version` of the agent began, unless this one `accepts` it.
+
+        `own_thread`: whether the body of a `def` agent runs in a thread of its own when its task has a deadline or a
+        limit of wall time, and is abandoned when that is over. Default True; with False it runs in the thread of its
+        caller, and only steps with `timeout=` are cut.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name, skip=1)
@@ -71,6 +76,7 @@ class Agent:
         self.resume_within = _seconds(resume_within, "resume_within")
         self.budget = None if budget is None else limits_of(budget)
         self.states = _states(self.name, state, state_version)
+        self.own_thread = own_thread
         self.__doc__ = fn.__doc__
         self._check(fn)
 
@@ -79,6 +85,11 @@ class Agent:
         if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY or not _may_be_a_task(first.annotation):
             raise InvalidValue(
                 f"agent {self.name!r} takes no task", hint=f"write def {self.parameters.name}(task: Task, …)"
+            )
+        if self.own_thread not in (True, False) or (self.is_async and not self.own_thread):
+            raise InvalidValue(
+                f"own_thread={self.own_thread!r} of {self.name!r} can't be",
+                hint="give True or False, and False only to a def agent: an async one runs on its event loop",
             )
         if self.max_turns is not None and not self.loop:
             raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")

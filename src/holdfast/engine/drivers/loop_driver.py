@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core import limits
-from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
+from holdfast.core.errors import BudgetExceeded, Cancelled, LeaseLost, Stopped, TimeLimit
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -35,7 +35,7 @@ from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.drivers.parallel import Piece
-from holdfast.engine.execution.branches import outside_context
+from holdfast.engine.execution.branches import Cutting, outside_context
 from holdfast.engine.execution.loop_execution import LoopExecution
 
 
@@ -43,7 +43,9 @@ async def drive_async(flow: Subflow, execution: LoopExecution) -> Any:
     """Carry out a verb of an `async def` agent. What ends the whole task is not raised in the branch that met it."""
     try:
         return await carry_out(flow, execution)
-    except (Cancelled, LeaseLost, Stopped) as error:
+    except (BudgetExceeded, Cancelled, LeaseLost, Stopped, TimeLimit) as error:
+        if isinstance(error, Exception) and not execution.is_over:
+            raise  # it begins too late, and its branch is told; nothing was cut
         execution.active += 1
         try:
             await execution.give_up(error)
@@ -89,34 +91,40 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 
 
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
-    invocation = Invocation(asked, execution)
+    invocation, watch = Invocation(asked, execution), execution.services.watch
     if asked.request.effect != "once" and asked.request.estimate is None:  # those are announced before they begin
-        execution.invocations[invocation] = execution.time()
-        execution.look_later()
+        watch.begin(invocation)
+    cutting = execution.acting[invocation] = Cutting()
     try:
         if not asked.request.is_async:
-            return await _in_thread(invocation, execution)
+            return await _in_thread(invocation, execution, cutting)
         return await _on_loop(invocation, asked.request.timeout)
+    except asyncio.CancelledError:
+        if not cutting.was_cut():
+            raise
+        return invocation.in_doubt(cut=True)
     finally:
-        execution.invocations.pop(invocation, None)
+        del execution.acting[invocation]
+        watch.end(invocation)
 
 
-async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
+async def _in_thread(invocation: Invocation, execution: LoopExecution, cutting: Cutting) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
-    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late)
+    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.place)
     answered = execution.future()
     call.tell(lambda: execution.tell(answered))
     THREADS.start(call)
+    left: Outcome | None = None
     try:
         async with asyncio.timeout(invocation.request.timeout):
             await answered
     except TimeoutError:
-        if call.abandon():
-            return invocation.left_behind(call)
+        left = invocation.left_behind(call)
     except asyncio.CancelledError:
-        invocation.leave(call)
-        raise
-    outcome = call.value()
+        left = invocation.left_behind(call, cut=True)
+        if not cutting.was_cut():
+            raise
+    outcome = left or call.value()
     return outcome if isinstance(outcome, Outcome) else await _kept(invocation, outcome)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,19 @@ _PENDING = object()
 
 
 class Stop:
-    """Whether the process was asked to stop. A task and its children share one."""
+    """Whether a task was asked to stop before its next step, and can be resumed; so are its children then."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, parent: Stop | None = None) -> None:
+        self.asked = parent is not None and parent.asked
+        self._children: weakref.WeakSet[Stop] = weakref.WeakSet()
+        if parent is not None:
+            parent._children.add(self)
+
+    def ask(self) -> None:
+        """Stop it."""
+        self.asked = True
+        for child in list(self._children):
+            child.ask()
 
 
 class PendingWrite:

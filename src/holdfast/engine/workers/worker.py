@@ -30,6 +30,7 @@ from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
+from holdfast.engine.dispatch.runner import finished
 from holdfast.engine.drivers import abandonable
 from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution.pending import Stop
@@ -190,7 +191,7 @@ class Worker:
         """Take no more tasks; those under way stop after their step. May be called from any thread, and twice."""
         self._stopping = True
         for stop in list(self._mine.values()):
-            stop.asked = True
+            stop.ask()
         if self._ears is not None:
             self._ears.wake()
 
@@ -393,11 +394,8 @@ class Worker:
                 await _in_thread(lambda: let_go(log, why))
                 return Worked(*place, name, "released", why)
             assignment = Assignment(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
-            done = (
-                await dispatcher.work_async(assignment)
-                if agent.is_async
-                else await _in_thread(lambda: dispatcher.work(assignment))
-            )
+            work = dispatcher.work_async if agent.is_async else dispatcher.work_held
+            done = await work(assignment)
             return Worked(*place, name, *_became(done.state))
         except Stopped:
             return Worked(*place, name, "released")
@@ -506,18 +504,6 @@ def _is_being_cancelled() -> bool:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     """Something that may take a while, in a thread that nobody has to wait for at the end."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
     call = THREADS.start(abandonable.ThreadCall(work))
-
-    def settle() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle)
-
-    call.tell(tell)
-    await done
+    await finished(call)
     return call.value()
