@@ -55,13 +55,8 @@ class Agent:
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
         msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
         `version` of the agent began, unless this one `accepts` it.
-
-        `own_thread`: whether the body of a `def` agent runs in a thread of its own when its task has a deadline or a
-        limit of wall time, and is abandoned when that is over. Default True; with False it runs in the thread of its
-        caller, and only steps with `timeout=` are cut.
         """
-        self.fn = fn
-        self.parameters = Parameters(fn, name=name, skip=1)
+        self.fn, self.parameters = fn, Parameters(fn, name=name, skip=1)
         self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
@@ -75,8 +70,7 @@ class Agent:
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
         self.budget = None if budget is None else limits_of(budget)
-        self.states = _states(self.name, state, state_version)
-        self.own_thread = own_thread
+        self.states, self.own_thread = _states(self.name, state, state_version), own_thread
         self.__doc__ = fn.__doc__
         self._check(fn)
 
@@ -158,6 +152,9 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Ca
 
     With `loop` the function is called once a turn, until it returns something. `checkpoint` says when results of steps
     become durable, `on_change` what becomes of a recorded step that is called with another input.
+
+    A `def` agent whose task has a deadline, or a limit of wall time, runs in a thread of its own, which is abandoned
+    when that time is over. With `own_thread=False` it runs in the caller's thread: only steps with `timeout=` are cut.
 
     >>> @agent(stages=["drafting", "done"], deadline="10m")
     ... def recap(task, notes: str) -> str: ...

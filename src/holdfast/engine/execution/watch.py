@@ -19,8 +19,8 @@ from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 
-_TICK_SECONDS = limits.ANNOUNCE_SECONDS / 4
-"""How often one looks while anything runs. What ends sooner is never looked at."""
+_LOOKS = 4
+"""How often one looks while a step becomes a long one. What ends before the first look is never looked at."""
 
 _SHARE = 20
 """One looks for cancels, then not for so many times as long as it took."""
@@ -149,7 +149,7 @@ class Watch:
         self._look_at = 0.0
         if self._tasks:
             for looks in list(self._tasks.values()):
-                looks.seen_at = looks.seen_at or time.monotonic() - _TICK_SECONDS
+                looks.seen_at = looks.seen_at or time.monotonic() - _tick()
             self._rouse()
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Watch:
             if self._tasks:
                 with contextlib.suppress(HoldfastError):  # a store that is away: whoever writes to it says so
                     self._look_for_cancels(now)
-            pause = min(_TICK_SECONDS, self._cut_ended(now))
+            pause = min(_tick(), self._cut_ended(now))
             if not (self._steps or self._tasks):
                 pause = self._rest()
 
@@ -185,7 +185,7 @@ class Watch:
         if not (self._steps or self._tasks):
             return None
         self._awake = True
-        return _TICK_SECONDS
+        return _tick()
 
     def _announce_long(self, now: float) -> None:
         self._since = {step: self._since.get(step, now) for step in self._steps.copy()}
@@ -196,7 +196,7 @@ class Watch:
 
     def _cut_ended(self, now: float) -> float:
         """Cut tasks whose time is over; gives how long it is until the next one's is."""
-        least = _TICK_SECONDS
+        least = _tick()
         for task, looks in list(self._tasks.items()):
             execution = task.execution
             timed = execution.until_us is not None or ends_us(execution.state) is not None
@@ -215,7 +215,7 @@ class Watch:
         asked = {
             task.execution.log.name: (task, looks)
             for task, looks in list(self._tasks.items())
-            if looks.seen_at and now - looks.seen_at >= _TICK_SECONDS and not looks.is_cancelled
+            if looks.seen_at and now - looks.seen_at >= _tick() and not looks.is_cancelled
         }
         if not asked:
             return
@@ -226,4 +226,9 @@ class Watch:
             if seq > known:
                 looks.seq = seq
                 looks.is_cancelled = any(row.kind == "cancel_requested" for row in store.read(name, after=known))
-        self._look_at = now + max(_TICK_SECONDS, _SHARE * (time.monotonic() - now))
+        self._look_at = now + max(_tick(), _SHARE * (time.monotonic() - now))
+
+
+def _tick() -> float:
+    """Return how many seconds pass between two looks."""
+    return limits.ANNOUNCE_SECONDS / _LOOKS
