@@ -22,7 +22,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import step
-from holdfast.core.flows.stops import in_time, may_begin
+from holdfast.core.flows.stops import in_time, is_limited, may_begin
 from holdfast.core.state.shapes import State, Undo
 
 
@@ -72,7 +72,8 @@ def life(work: Work, agent: Rules) -> Subflow:
         yield AwaitIdle()
         if work.state.undoing:
             raise Cancelled
-        yield from in_time(work)  # what comes after the deadline is no result
+        if is_limited(work.state):
+            yield from in_time(work)  # what comes after the deadline is no result
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
     except Cancelled:
         ending = yield from unwind(work, work.state.failure if work.state.undoing else None)

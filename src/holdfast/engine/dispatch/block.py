@@ -16,7 +16,7 @@ from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
-from holdfast.engine.dispatch.runner import SharedThread, watched
+from holdfast.engine.dispatch.runner import SharedThread
 from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
@@ -41,7 +41,7 @@ def block(
             execution.begin_prelude()
         task = Block(execution)
         ending = _Ending()
-        with claim.stopped_by_interrupt(execution.stop, id), watched(SharedThread(execution), execution):
+        with claim.stopped_by_interrupt(execution.stop, id), SharedThread(execution):
             try:
                 with in_body(task), task.refusals.ended():
                     yield task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
 from typing import Any
 
 from holdfast.core.errors import HoldfastError, LeaseLost
@@ -13,7 +12,6 @@ from holdfast.engine.dispatch import claim
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import THREADS, drive
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.execution.watch import WatchedTask
 from holdfast.engine.logs.log import Log
 
 
@@ -30,20 +28,28 @@ class Runner:
 
     def run(self) -> Log:
         """Work here, or, if the task's time is limited, in a thread of its own."""
-        execution = self.execution
-        with watched(self, execution):
-            if execution.agent.own_thread and execution.seconds_left() is not None:
+        execution, watch = self.execution, self.execution.services.watch
+        is_limited = execution.seconds_left() is not None
+        watch.begin_task(self, is_limited=is_limited)
+        try:
+            if is_limited and execution.agent.own_thread:
                 self._wait()
             else:
                 self._call.run(here=True)
                 self._call.wait()
+        finally:
+            watch.end_task(self)
         self._call.value()
         return self.execution.log
 
     async def run_async(self) -> Log:
         """Work in a thread, and wait for that on the event loop."""
-        with watched(self, self.execution):
+        execution, watch = self.execution, self.execution.services.watch
+        watch.begin_task(self, is_limited=execution.seconds_left() is not None)
+        try:
             await finished(THREADS.start(self._call))
+        finally:
+            watch.end_task(self)
         self._call.value()
         return self.execution.log
 
@@ -104,6 +110,13 @@ class SharedThread:
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
 
+    def __enter__(self) -> None:
+        is_limited = self.execution.seconds_left() is not None
+        self.execution.services.watch.begin_task(self, is_limited=is_limited)
+
+    def __exit__(self, *raised: object) -> None:
+        self.execution.services.watch.end_task(self)
+
     def cut(self) -> None:
         """Cut the steps with a time limit that are under way."""
         cut_steps(self.execution)
@@ -121,17 +134,6 @@ def cut_steps(execution: Execution) -> None:
 
     if execution.interrupts:
         THREADS.start(ThreadCall(cut))
-
-
-@contextlib.contextmanager
-def watched(task: WatchedTask, execution: Execution) -> Generator[None, None, None]:
-    """See to it that a task is cut when its time is over, or when it is cancelled."""
-    watch = execution.services.watch
-    watch.begin_task(task, is_limited=execution.seconds_left() is not None)
-    try:
-        yield
-    finally:
-        watch.end_task(task)
 
 
 async def finished(call: ThreadCall) -> None:

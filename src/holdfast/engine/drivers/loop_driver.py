@@ -35,7 +35,7 @@ from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.drivers.parallel import Piece
-from holdfast.engine.execution.branches import Cutting, outside_context
+from holdfast.engine.execution.branches import outside_context
 from holdfast.engine.execution.loop_execution import LoopExecution
 
 
@@ -94,13 +94,13 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
     invocation, watch = Invocation(asked, execution), execution.services.watch
     if asked.request.effect != "once" and asked.request.estimate is None:  # those are announced before they begin
         watch.begin(invocation)
-    cutting = execution.acting[invocation] = Cutting()
+    execution.acting[invocation] = asyncio.current_task()
     try:
         if not asked.request.is_async:
-            return await _in_thread(invocation, execution, cutting)
+            return await _in_thread(invocation, execution)
         return await _on_loop(invocation, asked.request.timeout)
     except asyncio.CancelledError:
-        if not cutting.was_cut():
+        if not _was_cut(invocation, execution):
             raise
         return invocation.in_doubt(cut=True)
     finally:
@@ -108,7 +108,20 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
         watch.end(invocation)
 
 
-async def _in_thread(invocation: Invocation, execution: LoopExecution, cutting: Cutting) -> Outcome:
+def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
+    """Whether a cancellation that has come back to its verb was to cut the step off: then the verb goes on.
+
+    Should the agent have cancelled it at the same time, that is forgotten: its whole task is being stopped.
+    """
+    task = execution.acting[invocation]
+    if task is None or invocation not in execution.cut_off:
+        return False
+    execution.cut_off.discard(invocation)
+    task.uncancel()
+    return True
+
+
+async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
     call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.place)
     answered = execution.future()
@@ -122,7 +135,7 @@ async def _in_thread(invocation: Invocation, execution: LoopExecution, cutting: 
         left = invocation.left_behind(call)
     except asyncio.CancelledError:
         left = invocation.left_behind(call, cut=True)
-        if not cutting.was_cut():
+        if not _was_cut(invocation, execution):
             raise
     outcome = left or call.value()
     return outcome if isinstance(outcome, Outcome) else await _kept(invocation, outcome)

@@ -1,4 +1,4 @@
-"""Which branch of a task an asyncio task is, how its step is cut off, and the order in which branches get results.
+"""Which branch of a task an asyncio task is, and the order in which branches are given their results.
 
 A branch is numbered when its asyncio task is started, by a task factory around the loop's own.
 """
@@ -105,33 +105,6 @@ def _is_waited_for() -> bool:
 def stands_for(task: asyncio.Task[Any] | None) -> asyncio.Task[Any] | None:
     """Whom an asyncio task stands in for, or itself."""
     return task if task is None else _stand_ins.get(task, task)
-
-
-class Cutting:
-    """The asyncio task that a step runs in, and whether the step was cut off.
-
-    It is done as `asyncio.timeout` does it: the task is cancelled, and goes on when it has come back to the verb. If
-    its agent has cancelled it too, it stays cancelled.
-    """
-
-    __slots__ = ("_before", "_is_cut", "_task")
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a step is awaited in a task"
-        self._task = task
-        self._before = task.cancelling()
-        self._is_cut = False
-
-    def cut(self) -> None:
-        """Cancel the step."""
-        if not self._is_cut:
-            self._is_cut = True
-            self._task.cancel()
-
-    def was_cut(self) -> bool:
-        """Whether a cancellation that has come back to the verb is this one, and no other."""
-        return self._is_cut and self._task.uncancel() <= self._before
 
 
 class Deliveries:

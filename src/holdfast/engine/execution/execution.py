@@ -137,7 +137,7 @@ class Execution:
 
     def seconds_left(self) -> float | None:
         """Return how long the task may still take; None if for ever."""
-        end_us = earliest(ends_us(self.state), self.until_us)
+        end_us = earliest(ends_us(self.state), self.until_us) if self.until_us else ends_us(self.state)
         return None if end_us is None else max(0, end_us - self.sleeps.now_us()) / 1_000_000
 
     def begin_turn(self) -> None:
@@ -196,12 +196,12 @@ class Execution:
         with self.lock:
             while self._in_flight is not None:
                 self.batch_done.wait()
-            if self.in_body and not self.abandoned:
+            runs = self.in_body and not self.abandoned
+            if runs:
                 take_over()
                 self.abandoned = True
                 self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
-                return True
-            return False
+            return runs
 
     def inherit(self, left: Execution) -> None:
         """Take over from an execution whose body was abandoned: what it knew, and what it had not written yet."""

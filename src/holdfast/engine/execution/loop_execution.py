@@ -27,7 +27,6 @@ from holdfast.engine.definitions.call import current_call, in_body
 from holdfast.engine.execution.awaitable import not_awaited
 from holdfast.engine.execution.branches import (
     BranchPlace,
-    Cutting,
     Deliveries,
     branch_numbers,
     current_place,
@@ -62,8 +61,8 @@ class LoopExecution(Execution):
 
     __slots__ = (
         *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
-        *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "drive", "drive_all"),
-        *("future", "start_body", "started", "task", "time", "unawaited"),
+        *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "cut_off", "drive"),
+        *("drive_all", "future", "start_body", "started", "task", "time", "unawaited"),
     )
 
     def __init__(
@@ -83,7 +82,8 @@ class LoopExecution(Execution):
         self.deliver = delivery_to(self._loop)
         self.future = self._loop.create_future
         self.time = self._loop.time
-        self.acting: dict[Any, Cutting] = {}
+        self.acting: dict[Any, asyncio.Task[Any] | None] = {}
+        self.cut_off: set[Any] = set()
         self._cutting: asyncio.Task[None] | None = None
         self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
@@ -439,8 +439,10 @@ class LoopExecution(Execution):
         over = self._why_over()
         if over is None:
             return
-        for one in list(self.acting.values()):
-            one.cut()
+        for step, task in list(self.acting.items()):
+            if task is not None and step not in self.cut_off:
+                self.cut_off.add(step)
+                task.cancel()
         self.active += 1
         try:
             with contextlib.suppress(Suspended):

@@ -18,15 +18,18 @@ class Stop:
 
     def __init__(self, parent: Stop | None = None) -> None:
         self.asked = parent is not None and parent.asked
-        self._children: weakref.WeakSet[Stop] = weakref.WeakSet()
+        self._children: list[weakref.ref[Stop]] = []
         if parent is not None:
-            parent._children.add(self)
+            living = [one for one in parent._children if one() is not None]
+            parent._children = [*living, weakref.ref(self)]
 
     def ask(self) -> None:
         """Stop it."""
         self.asked = True
-        for child in list(self._children):
-            child.ask()
+        for one in self._children:
+            child = one()
+            if child is not None:
+                child.ask()
 
 
 class PendingWrite:
