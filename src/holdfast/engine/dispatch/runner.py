@@ -9,7 +9,7 @@ from holdfast.core.errors import HoldfastError, LeaseLost
 from holdfast.core.flows.step import cut_off
 from holdfast.core.flows.stops import may_begin
 from holdfast.engine.dispatch import claim
-from holdfast.engine.drivers.abandonable import ThreadCall
+from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.drivers.driver import THREADS, drive
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.logs.log import Log
@@ -24,7 +24,11 @@ class Runner:
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
-        self._call = ThreadCall(lambda: claim.work(execution), name=execution.log.name)
+        self._call = ThreadCall(lambda: claim.work(execution), owner=self._owner)
+
+    def _owner(self) -> Owner:
+        logs = self.execution.logs
+        return Owner(logs.store.holder(), logs.full_name(self.execution.log.name))
 
     def run(self) -> Log:
         """Work here, or, if the task's time is limited, in a thread of its own."""

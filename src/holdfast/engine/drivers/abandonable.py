@@ -5,20 +5,26 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 _IDLE = 16
 
 
-class AbandonedThread:
-    """A thread that is no longer waited for: whose function it runs, and whether that has ended."""
+class Owner(NamedTuple):
+    """Whose function a thread runs: in which store, of which task, and its step if that is all it runs."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.since = time.monotonic()
+    holder: str
+    task: str
+    step: str = ""
+
+
+class AbandonedThread:
+    """A thread that is no longer waited for, and whether its function has ended."""
+
+    def __init__(self, owner: Owner | None) -> None:
+        self.owner = owner
         self.finished = False
 
 
@@ -29,11 +35,17 @@ class ThreadCall:
     call then wait for that one.
     """
 
-    def __init__(self, work: Callable[[], Any], late: Callable[[Any], None] | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        work: Callable[[], Any],
+        late: Callable[[Any], None] | None = None,
+        owner: Callable[[], Owner] | None = None,
+    ) -> None:
+        """`owner` is asked for when the thread is abandoned."""
         self._context = contextvars.copy_context()
         self._work = work
         self._late = late
-        self._name = name
+        self._owner = owner
         self._guard = threading.Lock()
         self._done = threading.Lock()
         self._done.acquire()
@@ -101,7 +113,7 @@ class ThreadCall:
 
     def _abandon(self) -> AbandonedThread:
         if self._work not in self._left:
-            self._left[self._work] = ABANDONED.begin(self._name)
+            self._left[self._work] = ABANDONED.begin(None if self._owner is None else self._owner())
         return self._left[self._work]
 
     def value(self) -> Any:
@@ -127,14 +139,14 @@ class AbandonedThreads:
     def __len__(self) -> int:
         return len(self._running)
 
-    def names(self) -> tuple[str, ...]:
-        """Return whose functions they run, oldest first."""
+    def owners(self, holder: str) -> tuple[Owner, ...]:
+        """Return whose functions they run for one store, oldest first."""
         with self._guard:
-            return tuple(one.name for one in self._running)
+            return tuple(one.owner for one in self._running if one.owner is not None and one.owner.holder == holder)
 
-    def begin(self, name: str) -> AbandonedThread:
+    def begin(self, owner: Owner | None) -> AbandonedThread:
         """Count a thread."""
-        left = AbandonedThread(name)
+        left = AbandonedThread(owner)
         with self._guard:
             self._running.append(left)
         return left
@@ -147,6 +159,7 @@ class AbandonedThreads:
 
 
 ABANDONED = AbandonedThreads()
+"""All of them, whatever store they belong to: what a process can bear does not depend on that."""
 
 
 class Threads:

@@ -82,7 +82,7 @@ def _within(invocation: Invocation, execution: Execution) -> Outcome:
         outcome = invocation.outcome(invocation.make)
         return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
 
-    call = THREADS.start(ThreadCall(work, invocation.late, invocation.place))
+    call = THREADS.start(ThreadCall(work, invocation.late, invocation.owner))
     left = execution.seconds_left()
     own = invocation.request.timeout
     assert own is not None

@@ -28,7 +28,7 @@ from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import late_results
 from holdfast.engine.definitions.call import CALLER, Call
-from holdfast.engine.drivers.abandonable import ThreadCall
+from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
@@ -174,10 +174,10 @@ class Invocation:
         self._execution.calls.leave(self.key, thread)
         return self.in_doubt(abandoned=True, cut=cut)
 
-    @property
-    def place(self) -> str:
-        """What people are told of it: its task and its key."""
-        return f"{self.task} {self.key}"
+    def owner(self) -> Owner:
+        """Return whose thread it is, should it be abandoned."""
+        logs = self._execution.logs
+        return Owner(logs.store.holder(), logs.full_name(self.task), self.key)
 
     def announce(self) -> None:
         """Tell others, from another thread, that this step takes long."""

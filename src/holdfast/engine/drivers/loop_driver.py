@@ -123,7 +123,7 @@ def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
 
 async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
-    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.place)
+    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.owner)
     answered = execution.future()
     call.tell(lambda: execution.tell(answered))
     THREADS.start(call)
