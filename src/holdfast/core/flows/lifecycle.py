@@ -70,7 +70,7 @@ def life(work: Work, agent: Rules) -> Subflow:
     try:
         result = yield from _turns(work, agent) if agent.loop else _once()
         yield AwaitIdle()
-        if work.state.undoing:
+        if work.state.undoing or work.state.cancel is not None:
             raise Cancelled
         if is_limited(work.state):
             yield from in_time(work)  # what comes after the deadline is no result
@@ -136,6 +136,8 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
         yield Append()
     state_seq = work.state.seq
     unable: list[str] = []
+    if any(one.unsettled and one.undo for one in work.state.steps.values()):
+        yield from settle_all(work, work.called)  # one that happened has to be undone
     if work.state.undo or work.state.undoing or _unsure_to_undo(work.state):
         yield from _begin_undo(work, failure)
         branch = Branch("~undo", work.state.seq, work.state.turn)

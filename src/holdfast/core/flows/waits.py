@@ -93,9 +93,9 @@ def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, inp
             yield Append((ev.WaitStarted(key=key, wait="child", name=id),), decided=True)
             continue
         yield RunChild(id, agent, input, key)
+        yield from in_time(surroundings)  # what ended the child may end this task, too; and it may still run elsewhere
         looked = surroundings.state.seq
         if key in surroundings.state.waits:
-            yield from in_time(surroundings)  # a child that another process works on ends there, in its own time
             yield Park("child", looked, surroundings.state.summary.deadline_us)
 
 

@@ -80,10 +80,14 @@ class Agent:
             raise InvalidValue(
                 f"agent {self.name!r} takes no task", hint=f"write def {self.parameters.name}(task: Task, …)"
             )
-        if self.own_thread not in (True, False) or (self.is_async and not self.own_thread):
+        if not isinstance(self.own_thread, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(
-                f"own_thread={self.own_thread!r} of {self.name!r} can't be",
-                hint="give True or False, and False only to a def agent: an async one runs on its event loop",
+                f"own_thread={self.own_thread!r} of {self.name!r} is neither True nor False", hint="give one of them"
+            )
+        if self.is_async and not self.own_thread:
+            raise InvalidValue(
+                f"own_thread=False of {self.name!r} changes nothing: an async agent runs on its event loop",
+                hint="leave it out",
             )
         if self.max_turns is not None and not self.loop:
             raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")

@@ -11,7 +11,8 @@ from holdfast.core import events as ev, limits
 from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
-from holdfast.core.flows.stops import earliest, ends_us
+from holdfast.core.flows.stops import earliest
+from holdfast.core.state.budget import wall_end_us
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
@@ -303,7 +304,7 @@ class Dispatcher:
             **contracts.inherited(execution.state, self.logs),
         )
         prepare = lambda: self.enter(asked.id, asked.agent, first)  # noqa: E731 — made for one assignment
-        until_us = earliest(ends_us(execution.state), execution.until_us)
+        until_us = earliest(wall_end_us(execution.state), execution.until_us)  # the deadline is the child's own, too
         stop = Stop(execution.stop)
         return Assignment(asked.id, asked.agent, prepare, execution.hold, stop, (first, ()), until_us=until_us)
 
