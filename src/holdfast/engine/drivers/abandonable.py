@@ -180,24 +180,21 @@ class Threads:
         with self._guard:
             waiting = self._idle.pop() if self._idle else None
         if waiting is None:
-            threading.Thread(target=self._serve, args=(call,), name="holdfast-step", daemon=True).start()
+            threading.Thread(target=self._serve, args=([call],), name="holdfast-step", daemon=True).start()
         else:
             wake, box = waiting
             box.append(call)
             wake.release()
         return call
 
-    def _serve(self, call: ThreadCall) -> None:
+    def _serve(self, box: list[ThreadCall]) -> None:
+        """Run what is put into the box. A thread that waits for the next keeps nothing of the last one alive."""
         wake = threading.Lock()
         wake.acquire()
         while True:
-            call.run()
-            del call  # a thread that waits keeps nothing alive
-            box: list[ThreadCall] = []
+            box.pop().run()
             with self._guard:
                 if len(self._idle) >= _IDLE:
                     return
                 self._idle.append((wake, box))
             wake.acquire()
-            call = box.pop()
-            del box
