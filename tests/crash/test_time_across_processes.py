@@ -14,7 +14,7 @@ from holdfast import agent
 STORES = ("sqlite", "postgres")
 LONG = 60
 
-PROGRAM = '''
+PROGRAM = """
 import asyncio, os, sys, time
 import holdfast
 from holdfast import agent, tool
@@ -53,7 +53,7 @@ with holdfast.open(url) as app:
         app.worker(list(known.values())).run()
     else:
         app.run(known[how], id="t", deadline="1h")
-'''
+"""
 
 
 @pytest.fixture
