@@ -219,6 +219,12 @@ ABANDONED_SECONDS = 60.0
 ABANDONED_TIMEOUTS = 10
 """The same, in time limits of its tool."""
 
+MAX_ABANDONED_THREADS = 64
+"""With how many abandoned threads that still run a worker claims no more tasks."""
+
+REPLAY_GRACE_SECONDS = 2.0
+"""How long a replay whose time is over, or that was cancelled, may take to come back to where it was."""
+
 REPLAY_PATIENCE_SECONDS = 1.0
 """How long a new call waits for branches that have not come back to their recorded steps, and wait for other things."""
 

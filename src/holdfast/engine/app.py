@@ -35,7 +35,7 @@ from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher, OnWait
-from holdfast.engine.execution.long_steps import Watched
+from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer
@@ -532,13 +532,19 @@ class App:
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
-        """Ask a task to stop, and its children; a running one does so before its next step."""
+        """Cancel a task, and its children. What it did is undone, as its tools declare.
+
+        A step under way ends at once: an `async def` function is cancelled, the thread of a `def` function is abandoned
+        and can't write any more. A `once` call under way is in doubt, and is settled before the task ends.
+        """
         alone = True
         for wait in self._load(id).state.waits.values():
             if wait.kind == "child" and self.store.origin(wait.name) is not None:
                 with contextlib.suppress(TaskFinished):
                     alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
-        return self._change(id, lifecycle.cancel(by, why, alone=alone))
+        cancelled = self._change(id, lifecycle.cancel(by, why, alone=alone))
+        self._dispatcher.look_for_cancels()
+        return cancelled
 
     def _change(self, id: str, decide: Decide, keys: Keys | None = None) -> TaskState:
         return TaskState(change(self.logs, names.task_log(id), decide, keys), self.logs)
@@ -712,9 +718,9 @@ class App:
         """The steps of one turn, or of all; each knows the seq before and after it."""
         return steps_of(self.logs, names.task_log(id), turn)
 
-    def under_way(self, id: str) -> builtins.list[Watched]:
+    def under_way(self, id: str) -> builtins.list[WatchedStep]:
         """The steps of a task under way in this process that have not announced themselves in the log yet."""
-        return self._dispatcher.services.long_steps.under_way(id)
+        return self._dispatcher.services.watch.under_way(id)
 
     def step(self, id: str, key: str) -> StepState:
         """One step by its key; in a loop `3/draft#1` is that of turn 3."""
@@ -820,7 +826,7 @@ class App:
         alive until its thread ends: no other process makes that call again meanwhile. Default 10 s.
         """
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
-        self._dispatcher.services.long_steps.close()
+        self._dispatcher.services.watch.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

@@ -201,6 +201,10 @@ class Store(Protocol):
         """The last position of a log, or None if there is no such log."""
         ...
 
+    def heads(self, logs: Sequence[str]) -> dict[str, int]:
+        """The seqs of the last events of many logs, in one question. Those that are not there are left out."""
+        ...
+
     def origin(self, log: str) -> Origin | None:
         """Where a log's own events begin, or None if there is no such log."""
         ...

@@ -161,6 +161,10 @@ class Tenant:
     def head(self, log: str) -> Head | None:
         return self.whole.head(self.inside(log))
 
+    def heads(self, logs: Sequence[str]) -> dict[str, int]:
+        found = self.whole.heads([self.inside(name) for name in logs])
+        return {self.outside(name): seq for name, seq in found.items()}
+
     def origin(self, log: str) -> Origin | None:
         found = self.whole.origin(self.inside(log))
         if found is None or found.parent is None:

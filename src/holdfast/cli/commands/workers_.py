@@ -54,4 +54,5 @@ def _row(one: LiveWorker) -> dict[str, Any]:
     said = one.serving
     same = {name: getattr(said, name) for name in ("name", "host", "pid", "queues", "namespaces", "concurrency")}
     agents = {name: list(versions) for name, versions in said.agents.items()}
+    same["abandoned"] = list(said.abandoned)
     return {**same, "agents": agents, "busy": one.busy, "since": iso(said.started_us), "holder": one.holder}

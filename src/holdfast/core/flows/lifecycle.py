@@ -21,7 +21,8 @@ from holdfast.core.flows.requests import (
     Surroundings,
 )
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.flows.step import may_begin, step
+from holdfast.core.flows.step import step
+from holdfast.core.flows.stops import in_time, is_limited, may_begin
 from holdfast.core.flows.writers import settle_all as settle_all_writes, write_all_held
 from holdfast.core.state.shapes import State, Undo
 
@@ -72,8 +73,10 @@ def life(work: Work, agent: Rules) -> Subflow:
         yield AwaitIdle()
         if work.unsettled:
             yield from settle_all_writes(work)
-        if work.state.undoing:
+        if work.state.undoing or work.state.cancel is not None:
             raise Cancelled
+        if is_limited(work.state):
+            yield from in_time(work)  # what comes after the deadline is no result
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
     except Cancelled:
         ending = yield from unwind(work, work.state.failure if work.state.undoing else None)
@@ -139,6 +142,8 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
         yield Append()
     state_seq = work.state.seq
     unable: list[str] = []
+    if any(one.unsettled and one.undo for one in work.state.steps.values()):
+        yield from settle_all(work, work.called)  # one that happened has to be undone
     if work.state.undo or work.state.undoing or _unsure_to_undo(work.state):
         yield from _begin_undo(work, failure)
         branch = Branch("~undo", work.state.seq, work.state.turn)

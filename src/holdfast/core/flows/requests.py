@@ -109,11 +109,15 @@ class AwaitReplay(Struct, frozen=True, gc=False):
 
 
 class Sleep(Struct, frozen=True, gc=False):
-    """Let time pass until then, or until the log moves. A long sleep suspends the task instead, for that reason."""
+    """Let time pass until then, or until the log moves. A long sleep suspends the task instead, for that reason.
+
+    One that does not suspend it ends at `ends_us`, when the time for which the task may be held is over.
+    """
 
     until_us: int
     why: ev.WaitKind = "timer"
     note: str = ""
+    ends_us: int | None = None
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -248,6 +252,8 @@ class Outcome(Struct, frozen=True, gc=False):
     """False if the function said that it would mark its sending, and raised before it did."""
     abandoned: bool = False
     """Whether its thread was left behind, and may still be at it."""
+    cut: bool = False
+    """Whether it was cut off with its task, which is out of time or cancelled: it is no failure of the function."""
 
 
 ErrorTest = Callable[[BaseException], bool]

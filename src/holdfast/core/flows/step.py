@@ -22,9 +22,6 @@ from holdfast.core.errors import (
     ReplayDiverged,
     StepChanged,
     StepFailed,
-    Stopped,
-    TaskFinished,
-    TimeLimit,
 )
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields
 from holdfast.core.flows.doubt import settle, until
@@ -42,14 +39,16 @@ from holdfast.core.flows.requests import (
     Outcome,
     Park,
     Recall,
+    Sleep,
     StepRequest,
     Subflow,
     Surroundings,
     Transact,
 )
 from holdfast.core.flows.spending import within_budget
+from holdfast.core.flows.stops import earliest, ends_us, in_time, is_limited, may_begin, out_of_time, refuse_to_begin
 from holdfast.core.state.fold import address
-from holdfast.core.state.shapes import ENDED, State, Step
+from holdfast.core.state.shapes import State, Step
 
 
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
@@ -87,8 +86,7 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             continue
         attempt = 1
         if known is not None and known.status == "retrying":
-            yield from until(known.retry_us)
-            yield from may_begin(surroundings, branch, key)
+            yield from _back_off(surroundings, branch, known)
             attempt = known.attempts + 1
         try:
             if request.tool:
@@ -118,8 +116,8 @@ def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflo
 def _not_now(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
     """Whether the step can't be done yet, or need not be: refuse it, wait for others, or take an outcome they have."""
     state = surroundings.state
-    if state.summary.deadline_us is not None:
-        yield from before_deadline(state)
+    if is_limited(state):
+        yield from in_time(surroundings)
     if state.budget is not None or state.payers:
         yield from within_budget(surroundings, key, request)
     if request.effect in ANNOUNCED:
@@ -128,6 +126,15 @@ def _not_now(surroundings: Surroundings, key: str, known: Step | None, request: 
         if surroundings.calls.any and (yield from _after_one_like_it(surroundings, key, request)):
             return True
     return bool(request.tool) and (yield from _answered_elsewhere(surroundings, key, known, request))
+
+
+def _back_off(surroundings: Surroundings, branch: Branch, known: Step) -> Subflow:
+    """Let time pass before the next attempt. The end of the task's time, or a cancel, cuts it short."""
+    while (yield Now()) < known.retry_us:
+        state = surroundings.state
+        until_us = earliest(known.retry_us, state.summary.deadline_us) or known.retry_us
+        yield Sleep(until_us, ends_us=ends_us(state))
+        yield from may_begin(surroundings, branch, known.key)
 
 
 def _after_one_like_it(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
@@ -205,10 +212,11 @@ def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None
 def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest) -> Subflow:
     """Make one attempt: announce it if it can't be repeated, call, record. Return the value of a deferred record."""
     same = _identity(surroundings.state, key, known, request)
-    is_single = request.effect in ANNOUNCED or request.unique or request.key
+    is_kept = request.key or request.undo
+    is_single = request.effect in ANNOUNCED or request.unique or is_kept
     left_behind = True
     try:
-        if request.key and not request.unique:
+        if is_kept and not request.unique:
             surroundings.calls.begin(key, request)
         result = None
         if (yield from _announced(surroundings, same, attempt, request)):
@@ -249,10 +257,29 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
     assert outcome.error is not None
     if request.effect in ANNOUNCED and (outcome.timed_out or not is_definite(outcome, request)):
         yield from _doubt(key, outcome, request)
+    elif outcome.cut:
+        yield from cut_off(surroundings, key, request)
     else:
         ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
         yield from _after_failure(outcome.error, ended, request, sent=outcome.sent)
     return None
+
+
+def cut_off(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
+    """Record of a call that was cut off with its task what it may have done, if that can be undone; else nothing.
+
+    Without a record it is made again, should the task be resumed, as after a crash.
+    """
+    if not (request.undo and request.effect in CHANGING and request.effect in REPEATABLE):
+        return
+    now_us: int = yield Now()
+    state = surroundings.state
+    known = state.steps.get(key)
+    over = Cancelled() if state.cancel is not None else out_of_time(state, now_us)
+    if isinstance(over, BaseException) and (known is None or not known.done):
+        same = _identity(state, key, known, request)
+        told: dict[str, Any] = {"failure": failures.failure(over), "attempts": 1 if known is None else known.attempts}
+        yield Append((ev.StepFailed(**same, **told, maybe_done=True, undo=request.undo),), decided=True)
 
 
 def _doubt(key: str, outcome: Outcome, request: StepRequest) -> Subflow:
@@ -260,7 +287,8 @@ def _doubt(key: str, outcome: Outcome, request: StepRequest) -> Subflow:
     if outcome.timed_out:
         now_us: int = yield Now()
         until_us = now_us + int(request.abandoned_after * 1_000_000) if outcome.abandoned else 0
-        yield Append((ev.StepDoubted(key=key, why="no answer in time", until_us=until_us),))
+        why = "no answer before its task was stopped" if outcome.cut else "no answer in time"
+        yield Append((ev.StepDoubted(key=key, why=why, until_us=until_us),))
     else:
         assert outcome.error is not None
         failure = failures.failure(outcome.error, secrets=request.secrets)
@@ -307,6 +335,8 @@ def _plain_attempt(surroundings: Surroundings, key: str, attempt: int, request: 
     finally:
         if request.key:
             surroundings.calls.end(key)
+    if outcome.cut:
+        return None
     assert outcome.error is not None
     ended: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempts": attempt}
     ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
@@ -441,7 +471,7 @@ def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
         same |= {"input": request.input, "source": "mock"}
         if outcome.value is not None:
             yield Append((ev.StepCompleted(**same, result=outcome.value),))
-        else:
+        elif not outcome.cut:
             assert outcome.error is not None
             yield Append((ev.StepFailed(**same, failure=failures.failure(outcome.error)),))
     else:
@@ -503,38 +533,6 @@ def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, no
 
 
 # What all flows share
-
-
-def may_begin(surroundings: Surroundings, branch: Branch | None, key: str) -> Subflow:
-    """Refuse to begin anything once the task has ended or was cancelled, is being undone, or after its deadline."""
-    refuse_to_begin(surroundings, surroundings.state, branch, key)
-    yield from before_deadline(surroundings.state)
-
-
-def refuse_to_begin(surroundings: Surroundings, state: State, branch: Branch | None, key: str) -> None:
-    """Refuse what needs no look at the clock."""
-    if state.summary.status in ENDED:
-        raise TaskFinished(state.summary.id, state.summary.status, f"step {key!r}")
-    if surroundings.stop.asked:
-        raise Stopped
-    if (state.cancel is not None or state.undoing) and (branch is None or not branch.path.startswith("~undo")):
-        raise Cancelled
-    if branch is not None and branch.turn != state.turn:
-        raise StepChanged(key, "nothing before the first turn", f"a new step in turn {state.turn}")
-
-
-def before_deadline(state: State) -> Subflow:
-    """Refuse what comes after the deadline."""
-    deadline_us = state.summary.deadline_us
-    if deadline_us is not None and not state.undoing:
-        now_us: int = yield Now()
-        if now_us >= deadline_us:
-            raise TimeLimit(f"the deadline of task {state.summary.id!r} has passed", hint="resume it with a new one")
-
-
-def earliest(*times: int | None) -> int | None:
-    """The first of some times, if there is any."""
-    return min((one for one in times if one is not None), default=None)
 
 
 def idempotency_key(state: State, key: str, request: StepRequest) -> str:

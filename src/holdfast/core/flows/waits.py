@@ -11,7 +11,8 @@ from holdfast.core import events as ev
 from holdfast.core.events import Fields
 from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.flows.step import after_others, earliest, may_begin, person_answers, recorded_result
+from holdfast.core.flows.step import after_others, person_answers, recorded_result
+from holdfast.core.flows.stops import earliest, ends_us, in_time, may_begin
 from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import Wait
 
@@ -47,7 +48,8 @@ def _end_or_park(surroundings: Surroundings, waiting: Wait, now_us: int, looked:
     elif wake_us is not None and now_us >= wake_us:
         yield Append((ev.WaitEnded(key=key, expired=True),), decided=True)
     elif kind == "timer" and wake_us is not None:
-        yield Sleep(earliest(wake_us, surroundings.state.summary.deadline_us) or wake_us)
+        state = surroundings.state
+        yield Sleep(earliest(wake_us, state.summary.deadline_us) or wake_us, ends_us=ends_us(state))
     else:
         yield Park(kind, looked, earliest(wake_us, surroundings.state.summary.deadline_us))
 
@@ -91,6 +93,7 @@ def spawn(surroundings: Surroundings, branch: Branch, name: str, agent: Any, inp
             yield Append((ev.WaitStarted(key=key, wait="child", name=id),), decided=True)
             continue
         yield RunChild(id, agent, input, key)
+        yield from in_time(surroundings)  # what ended the child may end this task, too; and it may still run elsewhere
         looked = surroundings.state.seq
         if key in surroundings.state.waits:
             yield Park("child", looked, surroundings.state.summary.deadline_us)

@@ -27,7 +27,8 @@ from holdfast.core.flows.requests import (
     Unsettled,
     UserNow,
 )
-from holdfast.core.flows.step import may_begin, recorded_result
+from holdfast.core.flows.step import recorded_result
+from holdfast.core.flows.stops import may_begin
 from holdfast.core.state import merge, paths
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.paths import Path

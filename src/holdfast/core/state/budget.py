@@ -117,6 +117,21 @@ def allowed(given: Limits) -> Iterator[tuple[str, float]]:
         yield "wall_time", given.wall_us / 1_000_000
 
 
+def wall_end_us(state: State) -> int | None:
+    """Return when a task has been held for all its wall time, if it is held until then; None without such a limit."""
+    limits = state.budget
+    if limits is None or limits.wall_us is None or not state.held_since_us:
+        return None
+    return state.held_since_us + limits.wall_us - state.held_us
+
+
+def over_wall_time(state: State, now_us: int) -> Over:
+    """Return what is said of a task that has used up its wall time."""
+    assert state.budget is not None and state.budget.wall_us is not None
+    spent, most = used(state, now_us)["wall_time"], state.budget.wall_us / 1_000_000
+    return Over(state.summary.id, "wall_time", spent, most, 0, state.budget.on_exceed == "ask")
+
+
 _FOR = {"turns": "turn", "steps": "step", "calls": "call"}
 """Limits that only the beginning of such a thing reaches. The others stop whatever would begin."""
 

@@ -12,25 +12,35 @@ from holdfast.core.codec import Stored
 from holdfast.core.errors import Diverged, HoldfastError, LeaseLost
 from holdfast.core.events import Event
 from holdfast.core.state import rules
+from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
 from holdfast.engine.logs.logs import Logs
 
-
-def observed(event: ev.StepCompleted | ev.StepFailed, holder: str) -> ev.StepObserved:
-    """A result that came too late to be one."""
-    if isinstance(event, ev.StepFailed):
-        return ev.StepObserved(key=event.key, failure=event.failure, holder=holder)
-    return ev.StepObserved(key=event.key, result=event.result, holder=holder)
+Late = ev.StepCompleted | ev.StepFailed | ev.AttemptFailed | ev.StepDoubted
 
 
-def keep_late(logs: Logs, id: str, events: Sequence[Event]) -> None:
-    """Results that came too late are kept as observations, if that is possible, and used by nobody."""
-    done = [one for one in events if isinstance(one, ev.StepCompleted | ev.StepFailed)]
-    late = [observed(one, logs.store.holder()) for one in done]
+def observed(event: Late, key: str, holder: str, *, ended: bool = False) -> ev.StepObserved:
+    """A result that came too late to be one. `ended` says that the abandoned thread of the attempt has ended."""
+    if isinstance(event, ev.StepCompleted):
+        return ev.StepObserved(key=key, result=event.result, holder=holder, ended=ended)
+    return ev.StepObserved(key=key, failure=event.failure, holder=holder, ended=ended)
+
+
+def keep_late(logs: Logs, id: str, turn: int, events: Sequence[Event], *, ended: bool = False) -> None:
+    """Results of a turn that came too late are kept as observations, if that is possible, and used by nobody."""
+    results = ev.StepCompleted | ev.StepFailed
+    late = [one for one in events if isinstance(one, Late) and (ended or isinstance(one, results))]
+    late = [one for one in late if isinstance(one, ev.StepCompleted) or one.failure is not None]
+
+    def decide(state: State) -> Sequence[Event]:
+        keys = [one.key if turn == state.turn else address(turn, one.key) for one in late]
+        holder = logs.store.holder()
+        return [observed(one, key, holder, ended=ended) for one, key in zip(late, keys, strict=True)]
+
     with contextlib.suppress(HoldfastError):
         if late:
-            change(logs, id, lambda state: late)
+            change(logs, id, decide)
 
 
 def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:

@@ -45,6 +45,7 @@ class Agent:
         budget: Budget | None = None,
         state: type | None = None,
         state_version: int | None = None,
+        own_thread: bool = True,
     ) -> None:
         """Declare an agent.
 
@@ -55,8 +56,7 @@ class Agent:
         msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
         `version` of the agent began, unless this one `accepts` it.
         """
-        self.fn = fn
-        self.parameters = Parameters(fn, name=name, skip=1)
+        self.fn, self.parameters = fn, Parameters(fn, name=name, skip=1)
         self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = _seconds(deadline, "deadline")
@@ -70,7 +70,7 @@ class Agent:
         self.approve_within = _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
         self.budget = None if budget is None else limits_of(budget)
-        self.states = _states(self.name, state, state_version)
+        self.states, self.own_thread = _states(self.name, state, state_version), own_thread
         self.__doc__ = fn.__doc__
         self._check(fn)
 
@@ -79,6 +79,15 @@ class Agent:
         if first is None or first.kind is inspect.Parameter.KEYWORD_ONLY or not _may_be_a_task(first.annotation):
             raise InvalidValue(
                 f"agent {self.name!r} takes no task", hint=f"write def {self.parameters.name}(task: Task, …)"
+            )
+        if not isinstance(self.own_thread, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(
+                f"own_thread={self.own_thread!r} of {self.name!r} is neither True nor False", hint="give one of them"
+            )
+        if self.is_async and not self.own_thread:
+            raise InvalidValue(
+                f"own_thread=False of {self.name!r} changes nothing: an async agent runs on its event loop",
+                hint="leave it out",
             )
         if self.max_turns is not None and not self.loop:
             raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")
@@ -147,6 +156,9 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Ca
 
     With `loop` the function is called once a turn, until it returns something. `checkpoint` says when results of steps
     become durable, `on_change` what becomes of a recorded step that is called with another input.
+
+    A `def` agent whose task has a deadline, or a limit of wall time, runs in a thread of its own, which is abandoned
+    when that time is over. With `own_thread=False` it runs in the caller's thread: only steps with `timeout=` are cut.
 
     >>> @agent(stages=["drafting", "done"], deadline="10m")
     ... def recap(task, notes: str) -> str: ...

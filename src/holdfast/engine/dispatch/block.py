@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from holdfast.core import events
-from holdfast.core.errors import InvalidValue, TaskExists
+from holdfast.core.errors import InvalidValue, Suspended, TaskExists, TimeLimit
 from holdfast.core.flows import lifecycle, writers
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import reopen
@@ -16,6 +16,7 @@ from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.call import in_body
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
+from holdfast.engine.dispatch.runner import SharedThread
 from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
@@ -40,7 +41,7 @@ def block(
             execution.begin_prelude()
         task = Block(execution)
         ending = _Ending()
-        with claim.stopped_by_interrupt(execution.stop, id):
+        with claim.stopped_by_interrupt(execution.stop, id), SharedThread(execution):
             try:
                 with in_body(task), task.refusals.ended():
                     yield task
@@ -72,6 +73,11 @@ def _end(execution: Execution, agent: Agent, ending: _Ending) -> None:
         execution.log.remember()
     if ending.error is not None:
         raise ending.error
+    failure = execution.state.failure
+    if execution.suspended:
+        raise Suspended
+    if failure is not None:  # the block came to its end after the deadline
+        raise TimeLimit(failure.message, hint="enter it again with a new deadline")
 
 
 def _entered(dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:

@@ -29,13 +29,20 @@ def claim(log: Log) -> None:
     raise Conflict(log.name, log.head.seq, None)
 
 
-def work(execution: Execution) -> None:
-    """Let a `def` agent work on a task it holds."""
+def work(execution: Execution, before: Callable[[], None] | None = None) -> None:
+    """Let a `def` agent work on a task it holds, in this thread. `before` comes before its function, or stops it."""
     task = Task(execution)
+    execution.thread = threading.get_ident()
 
     def body() -> Any:
-        with in_body(task), task.refusals.ended():
-            return execution.agent.fn(task, **arguments(execution))
+        if before is not None:
+            before()
+        execution.in_body = True
+        try:
+            with in_body(task), task.refusals.ended():
+                return execution.agent.fn(task, **arguments(execution))
+        finally:
+            execution.end_body()
 
     execution.body = body
     try:
@@ -62,7 +69,7 @@ def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
     def ask(number: int, frame: Any) -> None:
         if stop.asked:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.ask()
         warn("task %s stops after this step; Ctrl-C again stops it at once", id)
 
     signal.signal(signal.SIGINT, ask)
@@ -132,7 +139,7 @@ class Busy:
         with self._changed:
             self.is_closing = True
             for _, stop in self._ids.values():
-                stop.asked = True
+                stop.ask()
             self._changed.wait_for(lambda: all(thread == here for thread, _ in self._ids.values()), timeout=seconds)
             if self._ids:
                 self._when_idle = when_idle

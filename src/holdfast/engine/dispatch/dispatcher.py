@@ -11,6 +11,8 @@ from holdfast.core import events as ev, limits
 from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
+from holdfast.core.flows.stops import earliest
+from holdfast.core.state.budget import wall_end_us
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
@@ -20,10 +22,11 @@ from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.dispatch.closed_loops import ClosedLoops, LoopWork
+from holdfast.engine.dispatch.runner import Runner
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution, Services
-from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import Stop
+from holdfast.engine.execution.watch import Watch
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
@@ -38,7 +41,8 @@ _FOR_PEOPLE = ("person", "doubt", "budget", "diverged")
 class Assignment:
     """A task to be worked on: by which agent, how it is found or begun, how long it is held, and what may stop it.
 
-    `first_events` are written if it is new. `held` is its log, if it was claimed already.
+    `first_events` are written if it is new. `held` is its log, if it was claimed already. `until_us` is when the time
+    of its parent is over, if that is what it is worked on for.
     """
 
     def __init__(
@@ -50,9 +54,11 @@ class Assignment:
         stop: Stop | None = None,
         first_events: contracts.First | None = None,
         held: Log | None = None,
+        until_us: int | None = None,
     ) -> None:
         self.id = id
         self.held = held
+        self.until_us = until_us
         self.agent = agent
         self.prepare = prepare
         self.first_events = first_events
@@ -73,7 +79,7 @@ class Dispatcher:
         self.tenants: dict[str, Dispatcher] = {}
         """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
-        self.services = Services(self.child, self._child_async, self.prices.priced, LongSteps(), {})
+        self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), {})
         self._on_wait = on_wait
         self._loops = ClosedLoops()
 
@@ -106,7 +112,7 @@ class Dispatcher:
             with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
                 while go_on:
-                    claim.work(self.execution(Execution, assignment, log))
+                    log = Runner(self.execution(Execution, assignment, log)).run()
                     self.logs.cache.remember(log)
                     go_on = assignment.held is None and self._taken_again(log)
             self._tell(log)
@@ -127,6 +133,18 @@ class Dispatcher:
             return True
         return False
 
+    async def work_held(self, assignment: Assignment) -> Log:
+        """Work on a task of a `def` agent that was claimed, in a thread; the event loop goes on meanwhile."""
+        import asyncio
+
+        assert assignment.held is not None
+        with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
+            log = await Runner(self.execution(Execution, assignment, assignment.held)).run_async()
+            self.logs.cache.remember(log)
+        if self._on_wait is not None:
+            await asyncio.to_thread(self._tell, log)
+        return log
+
     @contextlib.contextmanager
     def _closing(self, id: str) -> Generator[None, None, None]:
         """Tell a thread whose task was stopped because the app was closed."""
@@ -144,6 +162,11 @@ class Dispatcher:
         dispatchers = [self, *self.tenants.values()]
         left = [one for one in dispatchers if not one.busy.stop(max(until - time.monotonic(), 0), when_idle)]
         return not left
+
+    def look_for_cancels(self) -> None:
+        """Notice at once, where this process works on it, that a task was cancelled."""
+        for one in (self, *self.tenants.values()):
+            one.services.watch.look()
 
     def work_when_free(self, assignment: Assignment, wait: float) -> Log:
         """Work on a task as soon as nobody else does; give up after so many seconds."""
@@ -218,7 +241,6 @@ class Dispatcher:
             with contextlib.suppress(TaskFinished):
                 change(self.logs, id, decide)
         finally:
-            self.services.long_steps.loops.pop(id, None)
             self.held.discard(id)
             self.busy.end(id)
 
@@ -232,6 +254,7 @@ class Dispatcher:
             mocks=self.mocks.get(assignment.id, {}),
             hold=assignment.hold,
             stop=assignment.stop,
+            until_us=assignment.until_us,
         )
 
     def _take(self, assignment: Assignment) -> tuple[Log, bool]:
@@ -260,12 +283,12 @@ class Dispatcher:
 
     def child(self, asked: RunChild, execution: Execution) -> None:
         """Let a child begin or go on, here, and read what came of it."""
-        with contextlib.suppress(TaskBusy, Diverged):  # somebody else works on it, or must: its end will wake us
+        with _child_is_left(execution):
             self.work(self._child_assignment(asked, execution))
         execution.refresh()
 
     async def _child_async(self, asked: RunChild, execution: Any) -> None:
-        with contextlib.suppress(TaskBusy, Diverged):
+        with _child_is_left(execution):
             await self.work_async(self._child_assignment(asked, execution))
         await execution.refresh_async()
 
@@ -297,7 +320,9 @@ class Dispatcher:
             **contracts.inherited(execution.state, self.logs),
         )
         prepare = lambda: self.enter(asked.id, asked.agent, first)  # noqa: E731 — made for one assignment
-        return Assignment(asked.id, asked.agent, prepare, execution.hold, execution.stop, (first, ()))
+        until_us = earliest(wall_end_us(execution.state), execution.until_us)  # the deadline is the child's own, too
+        stop = Stop(execution.stop)
+        return Assignment(asked.id, asked.agent, prepare, execution.hold, stop, (first, ()), until_us=until_us)
 
     # Beginning and resuming
 
@@ -374,6 +399,18 @@ class Dispatcher:
         """Tell the program that a task now waits for a person."""
         if self._on_wait is not None and log.state.summary.waiting in _FOR_PEOPLE:
             self._on_wait(TaskState(log, self.logs))
+
+
+@contextlib.contextmanager
+def _child_is_left(execution: Execution) -> Generator[None, None, None]:
+    """Go on without a child that another process works on, or must, or that was stopped with the time of its parent."""
+    try:
+        yield
+    except (TaskBusy, Diverged):
+        return  # its end will wake us
+    except Stopped:
+        if execution.stop.asked:
+            raise
 
 
 def _loop_is_running() -> bool:

@@ -50,8 +50,10 @@ async def work_async(execution: LoopExecution) -> None:
     task = AsyncTask(execution)
     execution.task = task
     execution.start_body = lambda: execution.agent.fn(task, **arguments(execution))
+    watch = execution.services.watch
+    watch.begin_task(execution, is_limited=execution.seconds_left() is not None)
     try:
         await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:
-        execution.services.long_steps.loops.pop(execution.log.name, None)
+        watch.end_task(execution)
         execution.log.remember()

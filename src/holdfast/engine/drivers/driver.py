@@ -35,7 +35,7 @@ from holdfast.core.flows.requests import (
     Transact,
     Unknown,
 )
-from holdfast.core.flows.step import earliest
+from holdfast.core.flows.stops import earliest
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.call import CALLER, Asking, Call
 from holdfast.engine.drivers import invocation
@@ -66,29 +66,36 @@ def drive(flow: Subflow, execution: Execution) -> Any:
 
 
 def _act(asked: Invoke, execution: Execution) -> Outcome:
-    invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.long_steps
+    invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
     if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         watch.begin(invocation)
     try:
         if request.timeout is not None:
-            return _within(invocation, request.timeout)
+            return _within(invocation, execution)
         outcome = invocation.outcome(invocation.make)
         return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
     finally:
         watch.end(invocation)
 
 
-def _within(invocation: Invocation, seconds: float) -> Outcome:
-    """Wait for a function no longer than that. Its thread is left behind, and its late answer is not used."""
+def _within(invocation: Invocation, execution: Execution) -> Outcome:
+    """Wait for a function no longer than its time limit, or the task's. Its thread is abandoned then."""
 
     def work() -> Outcome:
         outcome = invocation.outcome(invocation.make)
         return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
 
-    call = THREADS.start(ThreadCall(work, invocation.late))
-    if call.wait(seconds) or not call.abandon():
-        return call.value()
-    return invocation.left_behind(call)
+    call = THREADS.start(ThreadCall(work, invocation.late, invocation.owner))
+    left = execution.seconds_left()
+    own = invocation.request.timeout
+    assert own is not None
+    execution.interrupts.add(call.interrupt)
+    try:
+        is_done = call.wait(own if left is None else min(own, left))
+    finally:
+        execution.interrupts.discard(call.interrupt)
+    cut = call.interrupted or (left is not None and left < own)
+    return (None if is_done else invocation.left_behind(call, cut=cut)) or call.value()
 
 
 def _awaited(invocation: Invocation, value: Any) -> Outcome:
@@ -153,7 +160,8 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
     if execution.sleeps.left_us(asked.until_us, most_us) > most_us:
         _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note), execution)
         return
-    while (left := execution.sleeps.left_us(asked.until_us, most_us) / 1_000_000) > 0 and not execution.stop.asked:
+    until_us = earliest(asked.until_us, asked.ends_us) or asked.until_us
+    while (left := execution.sleeps.left_us(until_us, most_us) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
         if left > limits.POLL_SECONDS and execution.refresh():
             return

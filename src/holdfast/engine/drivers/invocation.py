@@ -29,7 +29,7 @@ from holdfast.core.state.shapes import State
 from holdfast.core.usage import may_report
 from holdfast.engine.control import late_results
 from holdfast.engine.definitions.call import CALLER, Call
-from holdfast.engine.drivers.abandonable import ThreadCall
+from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
@@ -87,8 +87,17 @@ class Invocation:
             tool=request.tool,
             arguments=request.arguments,
             idempotency_key=act.idempotency_key,
-            time_left=request.timeout,
+            time_left=self.seconds_left(),
         )
+
+    def seconds_left(self) -> float | None:
+        """Return how long it may still take: the least of its own time limit and the time of its task."""
+        execution, timeout = self._execution, self.request.timeout
+        left = execution.seconds_left()
+        if timeout is None:
+            return left
+        own = max(0.0, timeout - (execution.logs.clock.now_us() - self.started_us) / 1_000_000)
+        return own if left is None else min(own, left)
 
     def priced(self, usage: Usage) -> Usage:
         """The same usage with what it cost, if anybody knows."""
@@ -153,24 +162,27 @@ class Invocation:
         turn = self._turn
         return self.key if turn == self._execution.state.turn else address(turn, self.key)
 
-    def in_doubt(self, *, abandoned: bool = False) -> Outcome:
-        """No answer in time."""
+    def in_doubt(self, *, abandoned: bool = False, cut: bool = False) -> Outcome:
+        """No answer in time. One that is `cut` had time, but its task has none."""
         error = TimeLimit(f"no answer within {self.request.timeout or 0:g} s", hint="raise its timeout")
-        return Outcome(None, error, True, None, self.started_us, abandoned=abandoned)
+        return Outcome(None, error, True, None, self.started_us, abandoned=abandoned, cut=cut)
 
-    def left_behind(self, call: ThreadCall) -> Outcome:
-        """No answer in time, and its thread may still be at it."""
-        self._execution.calls.leave(self.key, call)
-        return self.in_doubt(abandoned=True)
+    def left_behind(self, call: ThreadCall, *, cut: bool = False) -> Outcome | None:
+        """No answer in time, and its thread may still be at it; None if the answer has come after all."""
+        thread = call.abandon()
+        if thread is None:
+            return None
+        self._execution.calls.leave(self.key, thread)
+        return self.in_doubt(abandoned=True, cut=cut)
 
-    def leave(self, call: ThreadCall) -> None:
-        """Note that nobody waits for its thread any more."""
-        if call.abandon():
-            self._execution.calls.leave(self.key, call)
+    def owner(self) -> Owner:
+        """Return whose thread it is, should it be abandoned."""
+        logs = self._execution.logs
+        return Owner(logs.store.holder(), logs.full_name(self.task), self.key)
 
     def announce(self) -> None:
         """Tell others, from another thread, that this step takes long."""
-        self._execution.announce(self.announcement())
+        self._execution.announce(self)
 
     def announcement(self) -> ev.StepStarted:
         """What tells others that this step is under way."""
@@ -193,7 +205,9 @@ class TransactionInvocation:
         self._execution = execution
         self._outcome: Outcome | None = None
         self._started_us = execution.logs.clock.now_us()
-        self.seconds = asked.act.request.timeout
+        self._left = execution.seconds_left()
+        self._own = asked.act.request.timeout
+        self.seconds = self._own if self._left is None else min(self._left, self._own or self._left)
 
     def work(self, connection: Any) -> Group:
         """Called inside the transaction."""
@@ -209,6 +223,8 @@ class TransactionInvocation:
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
         """What became of it; None if the log had moved on."""
+        if isinstance(error, TimeLimit) and self._left is not None and self.seconds == self._left:
+            return Outcome(error=error, started_us=self._started_us, cut=True)
         if error is not None:
             return self._outcome if isinstance(error, NothingToCommit) else self._failed(error)
         return self._outcome if done else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core import limits
-from holdfast.core.errors import Cancelled, LeaseLost, Stopped, TimeLimit
+from holdfast.core.errors import BudgetExceeded, Cancelled, LeaseLost, Stopped, TimeLimit
 from holdfast.core.events import ANNOUNCED
 from holdfast.core.flows.requests import (
     Append,
@@ -45,7 +45,9 @@ async def drive_async(flow: Subflow, execution: LoopExecution) -> Any:
     """Carry out a verb of an `async def` agent. What ends the whole task is not raised in the branch that met it."""
     try:
         return await carry_out(flow, execution)
-    except (Cancelled, LeaseLost, Stopped) as error:
+    except (BudgetExceeded, Cancelled, LeaseLost, Stopped, TimeLimit) as error:
+        if isinstance(error, Exception) and not execution.is_over:
+            raise  # it begins too late, and its branch is told; nothing was cut
         execution.active += 1
         try:
             await execution.give_up(error)
@@ -91,34 +93,53 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 
 
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
-    invocation, request = Invocation(asked, execution), asked.request
+    invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
     if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
-        execution.invocations[invocation] = execution.time()
-        execution.look_later()
+        watch.begin(invocation)
+    execution.acting[invocation] = asyncio.current_task()
     try:
         if not request.is_async:
             return await _in_thread(invocation, execution)
         return await _on_loop(invocation, request.timeout)
+    except asyncio.CancelledError:
+        if not _was_cut(invocation, execution):
+            raise
+        return invocation.in_doubt(cut=True)
     finally:
-        execution.invocations.pop(invocation, None)
+        del execution.acting[invocation]
+        watch.end(invocation)
+
+
+def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
+    """Whether a cancellation that has come back to its verb was to cut the step off: then the verb goes on.
+
+    Should the agent have cancelled it at the same time, that is forgotten: its whole task is being stopped.
+    """
+    task = execution.acting[invocation]
+    if task is None or invocation not in execution.cut_off:
+        return False
+    execution.cut_off.discard(invocation)
+    task.uncancel()
+    return True
 
 
 async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
     """A plain function runs in a thread of its own, so that the event loop goes on."""
-    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late)
+    call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.owner)
     answered = execution.future()
     call.tell(lambda: execution.tell(answered))
     THREADS.start(call)
+    left: Outcome | None = None
     try:
         async with asyncio.timeout(invocation.request.timeout):
             await answered
     except TimeoutError:
-        if call.abandon():
-            return invocation.left_behind(call)
+        left = invocation.left_behind(call)
     except asyncio.CancelledError:
-        invocation.leave(call)
-        raise
-    outcome = call.value()
+        left = invocation.left_behind(call, cut=True)
+        if not _was_cut(invocation, execution):
+            raise
+    outcome = left or call.value()
     return outcome if isinstance(outcome, Outcome) else await _kept(invocation, outcome)
 
 

@@ -32,6 +32,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.events import Event, Usage
 from holdfast.core.flows.requests import Append, Branch, Condition, Held, Park, RunChild, StepRequest
+from holdfast.core.flows.stops import earliest, ends_us
 from holdfast.core.flows.writers import unsettled
 from holdfast.core.state import rules
 from holdfast.core.state.fold_knowledge import identity_of, refusal_key
@@ -47,10 +48,10 @@ from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.branch_views import Views
 from holdfast.engine.execution.linked_logs import LinkedLogs
-from holdfast.engine.execution.long_steps import LongSteps
 from holdfast.engine.execution.pending import PendingWrite, Stop, no_body, settle
 from holdfast.engine.execution.replay import LiveCalls, unclaimed_steps
 from holdfast.engine.execution.step_request import undo_request
+from holdfast.engine.execution.watch import Announced, Watch
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
@@ -65,12 +66,12 @@ _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 
 class Services(Struct, frozen=True):
-    """What an execution needs of its process: children worked on, prices of models, steps that take long."""
+    """What an execution needs of its process: children worked on, prices of models, a look at what takes long."""
 
     run_child: Callable[[RunChild, Any], None]
     run_child_async: Callable[[RunChild, Any], Coroutine[Any, Any, None]]
     priced: Callable[[Usage], Usage]
-    long_steps: LongSteps
+    watch: Watch
     tools: dict[str, Tool]
     """Tools that can be called once only, as far as this process has met them: what a settlement must fit."""
 
@@ -79,10 +80,11 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "agent", "linked_logs"),
-        *("body", "busy", "called", "calls", "deliver", "hold", "batch_done", "lent", "lock", "log", "logs", "mocks"),
-        *("over", "priced", "replaying", "root", "secrets", "services", "sleeps", "stop", "suspended", "thread"),
-        *("thread_waits", "unclaimed", "underway", "undoers", "unsettled", "views"),
+        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
+        *("batch_done", "body", "busy", "called", "calls", "deliver", "hold", "in_body", "interrupts", "linked_logs"),
+        *("lent", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets", "services"),
+        *("sleeps", "stop", "suspended", "thread", "thread_waits", "unclaimed", "undoers", "underway", "unsettled"),
+        *("until_us", "views"),
     )
 
     def __init__(
@@ -95,23 +97,21 @@ class Execution:
         mocks: Mapping[str, Any],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
+        until_us: int | None = None,
     ) -> None:
-        self.logs = logs
-        self.log = log
-        self.agent = agent
-        self.hold = hold
+        self.logs, self.log, self.agent, self.hold, self.mocks = logs, log, agent, hold, mocks
         self.sleeps = HeldSleeps(logs.clock)
-        self.suspended = False
         self.stop = stop or Stop()
+        self.until_us = until_us
+        self.in_body = self.abandoned = self.suspended = False
+        self.interrupts: set[Callable[[], None]] = set()
         self.undoers: dict[str, Any] = dict(agent.undoers)
-        self.services = services
-        self.priced = services.priced
+        self.services, self.priced = services, services.priced
         self.secrets: set[str] = set()
         self.called: dict[str, StepRequest] = {}
         self.calls = LiveCalls(log.state, self.call_ended)
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
-        self.mocks = mocks
         self.body: Callable[[], Any] = no_body
         self.busy = 0
         self.thread_waits: list[Park] = []
@@ -139,6 +139,11 @@ class Execution:
     def unwritten(self) -> bool:
         """Whether anything was said, or done, that is not durable yet."""
         return bool(self._buffer) or self._in_flight is not None
+
+    def seconds_left(self) -> float | None:
+        """Return how long the task may still take; None if for ever."""
+        end_us = earliest(ends_us(self.state), self.until_us) if self.until_us else ends_us(self.state)
+        return None if end_us is None else max(0, end_us - self.sleeps.now_us()) / 1_000_000
 
     def begin_turn(self) -> None:
         """Start again from no steps: keys, sayings and views are those of the turn."""
@@ -182,6 +187,34 @@ class Execution:
         self.views = Views(self.logs, self.log, first, messages, self.agent.states)
         self.unsettled: list[Branch] = []
         self.root = Branch(seen=state.joined(first), turn=turn, is_old=not state.key_space)
+
+    # Its body, which can be abandoned
+
+    def end_body(self) -> None:
+        """The agent's function has ended. If it was abandoned, that comes too late."""
+        with self.lock:
+            if self.abandoned:
+                raise self._failed or AssertionError
+            self.in_body = False
+
+    def abandon_body(self, take_over: Callable[[], None]) -> bool:
+        """Let nothing more be written from here, and another execution take over; False if the body has ended."""
+        with self.lock:
+            while self._in_flight is not None:
+                self.batch_done.wait()
+            runs = self.in_body and not self.abandoned
+            if runs:
+                take_over()
+                self.abandoned = True
+                self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
+            return runs
+
+    def inherit(self, left: Execution) -> None:
+        """Take over from an execution whose body was abandoned: what it knew, and what it had not written yet."""
+        self._buffer, left._buffer = left._buffer, []
+        self.called, self.secrets, self.undoers = left.called, left.secrets, left.undoers
+        self.unsettled = left.unsettled
+        self.calls.inherit(left.calls)
 
     # Writing
 
@@ -265,7 +298,8 @@ class Execution:
             self._failed = error
         settle(batch, error)
         if isinstance(error, LeaseLost):
-            late_results.keep_late(self.logs, self.log.name, [one for entry in batch for one in entry.record.events])
+            late = [one for entry in batch for one in entry.record.events]
+            late_results.keep_late(self.logs, self.log.name, self.root.turn, late, ended=self.abandoned)
 
     def _next_batch(self) -> tuple[list[PendingWrite], list[Event]]:
         """What can be written together now: what was said, and the queued records that still hold."""
@@ -331,6 +365,8 @@ class Execution:
 
     def _read(self) -> list[Stored]:
         """What others have written, unless the log has lost what was written here: then nothing more is."""
+        if self._failed is not None:
+            raise self._failed
         try:
             return self.logs.news(self.log)
         except (Diverged, LeaseLost) as error:
@@ -345,10 +381,10 @@ class Execution:
             self._failed = over
             raise over
 
-    def announce(self, event: ev.StepStarted) -> None:
-        """A step takes long: tell others, from the thread that watches."""
+    def announce(self, step: Announced) -> None:
+        """Tell others of a step that takes long, from the thread that watches."""
         with contextlib.suppress(LeaseLost, HoldfastError):  # its own thread will meet the same, and act on it
-            self.record(Append((event,), decided=True))
+            self.record(Append((step.announcement(),), decided=True))
 
     def idle(self) -> None:
         """Wait until no thread of the task has anything under way."""
@@ -382,6 +418,8 @@ class Execution:
         with self.lock:
             while self._in_flight is not None:
                 self.batch_done.wait()
+            if self._failed is not None:
+                raise self._failed
             return self.transacted(self.transaction(work, seconds))
 
     def transaction(self, work: Callable[[Any], Group], seconds: float | None) -> Transacted:

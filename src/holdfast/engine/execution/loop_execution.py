@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import Group, Stored
-from holdfast.core.errors import LeaseLost, NestedStep, StoreError, Suspended, UnnamedThread
+from holdfast.core.errors import (
+    Cancelled,
+    LeaseLost,
+    NestedStep,
+    Stopped,
+    StoreError,
+    Suspended,
+    UnnamedThread,
+)
 from holdfast.core.flows.requests import Append, Branch, Park
+from holdfast.core.flows.stops import out_of_time
 from holdfast.core.flows.waits import foremost
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import current_call, in_body
@@ -23,7 +33,7 @@ from holdfast.engine.execution.branches import (
     outside_context,
     stands_for,
 )
-from holdfast.engine.execution.execution import Execution, Services, Transacted
+from holdfast.engine.execution.execution import Announced, Execution, Services, Transacted
 from holdfast.engine.execution.pending import PendingWrite, Stop
 from holdfast.engine.logs.committer import Ticket
 from holdfast.engine.logs.log import Log
@@ -50,21 +60,9 @@ class LoopExecution(Execution):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
-        *(
-            "_closing",
-            "_idle",
-            "_listening",
-            "_looking",
-            "_loop",
-            "_over",
-            "_parked",
-            "_root",
-            "_settling",
-            "_tasks",
-            "invocations",
-        ),
-        *("active", "branched", "drive", "drive_all", "future", "start_body", "started", "time", "unawaited"),
-        *("_began_at", "_call_waiters", "_made_deliveries", "task"),
+        *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
+        *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "cut_off", "drive"),
+        *("drive_all", "future", "start_body", "started", "task", "time", "unawaited"),
     )
 
     def __init__(
@@ -77,18 +75,20 @@ class LoopExecution(Execution):
         mocks: Mapping[str, Any],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
+        until_us: int | None = None,
     ) -> None:
-        super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop)
+        super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop, until_us=until_us)
         self._loop = asyncio.get_running_loop()
         self.deliver = delivery_to(self._loop)
         self.future = self._loop.create_future
         self.time = self._loop.time
-        self.invocations: dict[Any, float] = {}
+        self.acting: dict[Any, asyncio.Task[Any] | None] = {}
+        self.cut_off: set[Any] = set()
+        self._cutting: asyncio.Task[None] | None = None
         self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self.drive: Any = None
         self.drive_all: Any = None
-        self._looking: asyncio.TimerHandle | None = None
         self.active = 0
         self._parked: dict[asyncio.Future[None], ParkedBranch] = {}
         self._listening: asyncio.Task[None] | None = None
@@ -406,6 +406,58 @@ class LoopExecution(Execution):
             self._parked.pop(over, None)
             self.active += 1
 
+    # Cutting what is under way
+
+    @property
+    def execution(self) -> LoopExecution:
+        """Itself, as something that is watched."""
+        return self
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole task ends, whatever its branches do."""
+        return self._over is not None
+
+    def cut(self) -> None:
+        """End the task if its time is over, or it was cancelled. Called from the thread that watches."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed: nothing runs there
+            self._loop.call_soon_threadsafe(self._cut_soon)
+
+    def _cut_soon(self) -> None:
+        if self._cutting is None and self._root is not None and not self._root.done() and not self.suspended:
+            self._cutting = self._loop.create_task(self._cut(), context=outside_context())
+            self._cutting.add_done_callback(self._cut_ended)
+
+    def _cut_ended(self, done: asyncio.Task[None]) -> None:
+        self._cutting = None
+        if not done.cancelled():
+            done.exception()  # a store that is away, or a lost task: the next write meets the same, and acts on it
+
+    async def _cut(self) -> None:
+        """Find out why; cut off steps under way; then be one more branch, which waits for the end."""
+        await self.refresh_async()
+        over = self._why_over()
+        if over is None:
+            return
+        for step, task in list(self.acting.items()):
+            if task is not None and step not in self.cut_off:
+                self.cut_off.add(step)
+                task.cancel()
+        self.active += 1
+        try:
+            with contextlib.suppress(Suspended):
+                await (self.park(over) if isinstance(over, Park) else self.give_up(over))
+        finally:
+            self.leave()
+
+    def _why_over(self) -> BaseException | Park | None:
+        state, now_us = self.state, self.sleeps.now_us()
+        if state.cancel is not None and not state.undoing:
+            return Cancelled()
+        if self.until_us is not None and now_us >= self.until_us and not state.undoing:
+            self.stop.ask()
+        return out_of_time(state, now_us) or (Stopped() if self.stop.asked else None)
+
     def _look(self) -> None:
         """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""
         if self.active:
@@ -499,6 +551,8 @@ class LoopExecution(Execution):
             raise
         finally:
             self.active += 1
+            if self._cutting is not None:
+                self._cutting.cancel()
         self._raise_if_over()
         if self.unawaited:
             raise not_awaited(next(iter(self.unawaited.values())))
@@ -519,25 +573,16 @@ class LoopExecution(Execution):
         with in_body(self.task), self.task.refusals.ended():
             return await caught(body())
 
-    # Steps that take long
+    def announce(self, step: Announced) -> None:
+        """Tell others of a step that takes long, from the thread that watches."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed: nothing runs there
+            self._loop.call_soon_threadsafe(self._announce, step)
 
-    def look_later(self) -> None:
-        """See to it that a step that takes long announces itself."""
-        if self._looking is None:
-            self.services.long_steps.loops[self.log.name] = self
-            self._looking = self._loop.call_later(limits.ANNOUNCE_SECONDS / 4, self._announce_long)
-
-    def _announce_long(self) -> None:
-        self._looking = None
-        long_ago = self.time() - limits.ANNOUNCE_SECONDS
-        for invocation, began in list(self.invocations.items()):
-            if began <= long_ago and not self.suspended:
-                del self.invocations[invocation]
-                self._queue.append(PendingWrite(Append((invocation.announcement(),)), self.state.seq))
-                if self._in_flight is None:
-                    self.submit_batch()
-        if self.invocations:
-            self.look_later()
+    def _announce(self, step: Announced) -> None:
+        if step in self.acting and not self.suspended:
+            self._queue.append(PendingWrite(Append((step.announcement(),)), self.state.seq))
+            if self._in_flight is None:
+                self.submit_batch()
 
     def tell(self, answered: asyncio.Future[None]) -> None:
         """Resolve a future from another thread."""

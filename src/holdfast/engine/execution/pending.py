@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,10 +17,22 @@ _PENDING = object()
 
 
 class Stop:
-    """Whether the process was asked to stop. A task and its children share one."""
+    """Whether a task was asked to stop before its next step, and can be resumed; so are its children then."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, parent: Stop | None = None) -> None:
+        self.asked = parent is not None and parent.asked
+        self._children: list[weakref.ref[Stop]] = []
+        if parent is not None:
+            living = [one for one in parent._children if one() is not None]
+            parent._children = [*living, weakref.ref(self)]
+
+    def ask(self) -> None:
+        """Stop it."""
+        self.asked = True
+        for one in self._children:
+            child = one()
+            if child is not None:
+                child.ask()
 
 
 class PendingWrite:

@@ -31,6 +31,8 @@ class LiveCalls:
         self._live: dict[str, StepRequest] = {}
         self._left_behind: set[str] = set()
         self._threads: dict[str, Attempt] = {}
+        self.cut: dict[str, StepRequest] = {}
+        """Calls that were under way in a body when it was abandoned."""
 
     def begin(self, key: str, request: StepRequest) -> bool:
         """Note that a call will be announced and made; False if a branch makes one like it, which comes first."""
@@ -77,6 +79,15 @@ class LiveCalls:
     def leave(self, key: str, attempt: Attempt) -> None:
         """Note that nobody waits for the thread of an attempt any more."""
         self._threads[key] = attempt
+
+    def abandon(self, thread: Attempt) -> None:
+        """Note that the thread of the body was abandoned, in the middle of the calls it makes."""
+        self.cut = dict(self._live)
+        self._threads |= dict.fromkeys(self.cut, thread)
+
+    def inherit(self, left: LiveCalls) -> None:
+        """Take over from an execution whose body was abandoned."""
+        self.cut, self._threads = left.cut, left._threads
 
     def is_sending(self, key: str) -> bool:
         """Whether a thread that was left behind is still at the call."""

@@ -28,7 +28,7 @@ from holdfast.core.errors import (
     ValueDamaged,
 )
 from holdfast.core.events import Event, Pins, RolledBack, ThreadCreated, UserCreated
-from holdfast.core.names import thread_log, user_log
+from holdfast.core.names import namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
@@ -37,6 +37,7 @@ from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.store.protocol import Identity, Store
+from holdfast.store.tenants import Tenant
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -157,6 +158,15 @@ class Logs:
     def missing(self, name: str) -> TaskNotFound | TaskCollected:
         """Why there is no such log."""
         return TaskNotFound(name) if self.store.tombstone(name) is None else TaskCollected(name)
+
+    @property
+    def namespace(self) -> str:
+        """The tenant whose logs these are; empty if they are not of one."""
+        return self.store.namespace if isinstance(self.store, Tenant) else ""
+
+    def full_name(self, name: str) -> str:
+        """A log's name as the whole store knows it: `tenant!id` if it is a tenant's."""
+        return namespaced(self.namespace, name) if self.namespace else name
 
     def head(self, name: str) -> Head:
         """The last position of a log."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -17,6 +18,7 @@ from holdfast.engine.logs.addresses import Place, place_of
 from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.schema import schema_of
+from holdfast.engine.reading.serving import LiveWorker, workers_of
 from holdfast.engine.reading.verify import Problem, verify
 from holdfast.store.protocol import Query
 
@@ -79,7 +81,8 @@ def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
             raise
         yield _failing("integrity", error)
         return
-    for what, look in (("integrity", _integrity), ("interrupted", _interrupted), ("clock", _clock)):
+    looks = (("integrity", _integrity), ("interrupted", _interrupted), ("threads", _threads), ("clock", _clock))
+    for what, look in looks:
         try:
             yield look(logs)
         except HoldfastError as error:  # it is damaged where this look needs it; the others may do without
@@ -226,6 +229,27 @@ def _interrupted(logs: Logs) -> Finding:
 
 
 _REMEDY = "holdfast worker FILE takes them over; so does holdfast resume ID FILE"
+
+
+def _threads(logs: Logs) -> Finding:
+    """Name the tasks whose threads workers had to abandon, and that still run."""
+    left = [one for one in workers_of(logs.store, logs.namespace) if one.serving.abandoned]
+    if not left:
+        return Finding("threads", "ok", "no worker has abandoned threads that still run")
+    told = [f"{len(one.serving.abandoned)} in worker {one.serving.name}: {_named(one)}" for one in left]
+    clogged = [one for one in left if len(one.serving.abandoned) >= limits.MAX_ABANDONED_THREADS]
+    more = "; it claims no more tasks" if len(clogged) == 1 else "; they claim no more tasks" if clogged else ""
+    said = f"abandoned threads still run, {'; '.join(told)}{more}"
+    return Finding("threads", "fail" if clogged else "warn", said, _END_THREADS)
+
+
+def _named(worker: LiveWorker) -> str:
+    """Each task once, with how many of its threads there are."""
+    counted = Counter(worker.serving.abandoned)
+    return ", ".join(name if times == 1 else f"{name} ({times} times)" for name, times in counted.items())
+
+
+_END_THREADS = "restart the worker; give what hangs in these steps a time limit of its own (a socket's, a query's)"
 
 
 def _clock(logs: Logs) -> Finding:

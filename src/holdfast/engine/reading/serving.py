@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import StoreError
+from holdfast.core.names import NAMESPACE_END
 from holdfast.store.protocol import Query, Store
 
 NOBODY = "no worker is alive"
@@ -29,6 +30,8 @@ class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespaces: tuple[str, ...] | None = ("",)
     concurrency: int = 0
     started_us: int = 0
+    abandoned: tuple[str, ...] = ()
+    """Abandoned threads of its process that still run: the task of each, and the step if there is one."""
 
     def serves(self, namespace: str) -> bool:
         """Whether it works for that tenant."""
@@ -48,16 +51,34 @@ _here: dict[str, list[Serving]] = {}
 _lock = threading.Lock()
 
 
-@contextmanager
-def announce(store: Store, serving: Serving) -> Generator[None, None, None]:
-    """Let others know, for as long as it lasts. Workers of one store object are one holder, and speak as one."""
-    with _lock:
-        _say(store, [*_here.get(store.holder(), []), serving])
-    try:
-        yield
-    finally:
+class Announcement:
+    """Lets others know of a worker, for as long as it lasts.
+
+    Workers of one store object are one holder, and speak as one.
+    """
+
+    def __init__(self, store: Store, serving: Serving) -> None:
+        self._store, self._serving = store, serving
+
+    def __enter__(self) -> Self:
+        with _lock:
+            _say(self._store, [*self._others(), self._serving])
+        return self
+
+    def __exit__(self, *raised: object) -> None:
         with _lock, contextlib.suppress(StoreError):  # whoever is gone need not say so: its lock is gone with it
-            _say(store, [one for one in _here.get(store.holder(), []) if one is not serving])
+            _say(self._store, self._others())
+
+    def tell_abandoned(self, threads: tuple[str, ...]) -> None:
+        """Let others know which abandoned threads still run, if that has changed."""
+        if threads != self._serving.abandoned:
+            with _lock:
+                others = self._others()
+                self._serving = replace(self._serving, abandoned=threads)
+                _say(self._store, [*others, self._serving])
+
+    def _others(self) -> list[Serving]:
+        return [one for one in _here.get(self._store.holder(), []) if one is not self._serving]
 
 
 def _say(store: Store, servings: list[Serving]) -> None:
@@ -79,9 +100,14 @@ def workers_of(store: Store, namespace: str) -> list[LiveWorker]:
     found = [one for one in live_workers(store) if one.serving.serves(namespace)]
     busy = _busy(store, namespace) if found else {}
     found = [replace(one, busy=busy.get(one.holder, 0)) for one in found]
-    return (
-        [replace(one, serving=replace(one.serving, namespaces=(namespace,))) for one in found] if namespace else found
-    )
+    return [replace(one, serving=_shown(one.serving, namespace)) for one in found] if namespace else found
+
+
+def _shown(serving: Serving, namespace: str) -> Serving:
+    """What a tenant is told of a worker."""
+    own = namespace + NAMESPACE_END
+    abandoned = tuple(one.removeprefix(own) for one in serving.abandoned if one.startswith(own))
+    return replace(serving, namespaces=(namespace,), abandoned=abandoned)
 
 
 def _busy(store: Store, namespace: str) -> dict[str, int]:

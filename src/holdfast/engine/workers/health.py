@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, StoreUnreachable
+from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.store.queues import QueueDepth
 
 if TYPE_CHECKING:
@@ -129,10 +130,12 @@ class Health:
                 depths = self._seen()
             except HoldfastError as error:
                 return 503, "application/json", codec.dump({"status": "no store", "why": error.message})
-            status = "stopping" if self._worker.stopping else "ok"
-            facts = {"status": status, "worker": self._worker.name, "busy": self._worker.busy}
-            waiting = [{"namespace": one.namespace, "queue": one.queue, "ready": one.ready} for one in depths]
-            return 200, "application/json", codec.dump({**facts, "queues": waiting})
+            clogged = self._worker.clogged
+            status = "stopping" if self._worker.stopping else "clogged" if clogged else "ok"
+            facts: dict[str, Any] = {"status": status, "worker": self._worker.name, "busy": self._worker.busy}
+            facts["queues"] = [{"namespace": one.namespace, "queue": one.queue, "ready": one.ready} for one in depths]
+            facts |= {"why": clogged} if clogged else {}
+            return 503 if clogged else 200, "application/json", codec.dump(facts)
         if path == "/metrics":
             return 200, "text/plain; version=0.0.4; charset=utf-8", self._metrics().encode()
         return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
@@ -156,6 +159,8 @@ class Health:
             lines.append(f"holdfast_{name}_total {count}")
         lines += ["# HELP holdfast_busy tasks worked on now", "# TYPE holdfast_busy gauge"]
         lines.append(f"holdfast_busy {self._worker.busy}")
+        lines += ["# HELP holdfast_abandoned_threads abandoned threads that still run"]
+        lines += ["# TYPE holdfast_abandoned_threads gauge", f"holdfast_abandoned_threads {len(ABANDONED)}"]
         lines += ["# HELP holdfast_store_up whether the store can be reached", "# TYPE holdfast_store_up gauge"]
         try:
             depths = self._seen()

@@ -30,6 +30,7 @@ from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
+from holdfast.engine.dispatch.runner import finished
 from holdfast.engine.drivers import abandonable
 from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution.pending import Stop
@@ -126,10 +127,13 @@ class Worker:
         self._done: asyncio.Event | None = None
         self._works: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
+        self._announcement: serving.Announcement | None = None
         self._signals_seen = 0
         self._knows_signals = False
         self.trouble = ""
         """Why the store cannot be reached, while that is so."""
+        self.clogged = ""
+        """Why no more tasks are claimed, while too many abandoned threads run."""
         self.tell: Callable[[Worked], None] | None = None
         """Called with what came of each task, and when one is taken over. From several threads."""
         self.at_once: Callable[[int], None] = _die_of
@@ -173,7 +177,7 @@ class Worker:
             _among_others(self),
             self._signals(),
             self._woken_by_others(),
-            serving.announce(self._home.logs.store, self._serving()),
+            serving.Announcement(self._home.logs.store, self._serving()) as self._announcement,
         ):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
             asker.start()
@@ -190,7 +194,7 @@ class Worker:
         """Take no more tasks; those under way stop after their step. May be called from any thread, and twice."""
         self._stopping = True
         for stop in list(self._mine.values()):
-            stop.asked = True
+            stop.ask()
         if self._ears is not None:
             self._ears.wake()
 
@@ -298,7 +302,7 @@ class Worker:
         if not self._stopping:
             self._begin_scheduled(now_us)
         free = self.plan.concurrency - len(self._mine)
-        if self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
+        if self._look_at_abandoned() or self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
             self._more = True
             return IDLE_SECONDS
         if not (heard or self.trouble) and not self._claiming.look(now_us):
@@ -312,6 +316,21 @@ class Worker:
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
+
+    def _look_at_abandoned(self) -> bool:
+        """Whether so many abandoned threads still run that no more tasks are claimed; says so when that changes."""
+        assert self._announcement is not None
+        owners = abandonable.ABANDONED.owners(self._home.logs.store.holder())
+        names = [f"{one.task} {one.step}".strip() for one in owners][: limits.MAX_ABANDONED_THREADS]
+        self._announcement.tell_abandoned(tuple(names))
+        count, is_clogged = len(abandonable.ABANDONED), bool(self.clogged)
+        if count < limits.MAX_ABANDONED_THREADS and is_clogged:
+            self.clogged = ""
+            claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
+        elif count >= limits.MAX_ABANDONED_THREADS and not is_clogged:
+            self.clogged = f"{count} abandoned threads still run; no more tasks are claimed until some of them end"
+            claim.warn("worker %s: %s. holdfast doctor names them", self.name, self.clogged)
+        return bool(self.clogged)
 
     def _take_up(self, claimed: list[Claimed]) -> None:
         """Begin tasks, when all of them are known to be under way: one that may kill looks who is beside it."""
@@ -393,11 +412,8 @@ class Worker:
                 await _in_thread(lambda: let_go(log, why))
                 return Worked(*place, name, "released", why)
             assignment = Assignment(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
-            done = (
-                await dispatcher.work_async(assignment)
-                if agent.is_async
-                else await _in_thread(lambda: dispatcher.work(assignment))
-            )
+            work = dispatcher.work_async if agent.is_async else dispatcher.work_held
+            done = await work(assignment)
             return Worked(*place, name, *_became(done.state))
         except Stopped:
             return Worked(*place, name, "released")
@@ -506,18 +522,6 @@ def _is_being_cancelled() -> bool:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     """Something that may take a while, in a thread that nobody has to wait for at the end."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
     call = THREADS.start(abandonable.ThreadCall(work))
-
-    def settle() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle)
-
-    call.tell(tell)
-    await done
+    await finished(call)
     return call.value()

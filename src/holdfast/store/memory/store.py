@@ -220,6 +220,10 @@ class MemoryStore:
             found = self._logs.get(log)
             return found.head if found else None
 
+    def heads(self, logs: Sequence[str]) -> dict[str, int]:
+        with self._lock:
+            return {name: self._logs[name].head.seq for name in logs if name in self._logs}
+
     def origin(self, log: str) -> Origin | None:
         with self._lock:
             found = self._logs.get(log)

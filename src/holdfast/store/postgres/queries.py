@@ -159,6 +159,9 @@ join {s}.logs on logs.name = asked.name join {s}.events on events.log = logs.log
 
 HEAD = "select seq, digest from {s}.logs where name = %(name)s"
 
+# How far many logs have come.
+HEADS = "select name, seq from {s}.logs where name = any(%(names)s)"
+
 ORIGIN = """
 select parents.name, logs.base from {s}.logs left join {s}.logs as parents on parents.log = logs.parent
 where logs.name = %(name)s

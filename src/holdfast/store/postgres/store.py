@@ -76,6 +76,9 @@ class PostgresStore:
         row = self._links.row(q.HEAD, {"name": log})
         return Head(*row) if row else None
 
+    def heads(self, logs: Sequence[str]) -> dict[str, int]:
+        return dict(self._links.rows(q.HEADS, {"names": Texts(logs)}))
+
     def origin(self, log: str) -> Origin | None:
         row = self._links.row(q.ORIGIN, {"name": log})
         return Origin(*row) if row else None

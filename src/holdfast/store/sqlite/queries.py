@@ -87,6 +87,12 @@ HEAD_BY_NAME = """
 select seq, digest from events where log = (select log from logs where name = ?) order by seq desc limit 1
 """
 
+# How far many logs have come.
+HEADS = """
+select name, (select max(seq) from events where events.log = logs.log) from logs
+where name in (select value from json_each(?))
+"""
+
 ORIGIN = """
 select parents.name, logs.base from logs left join logs as parents on parents.log = logs.parent where logs.name = ?
 """

@@ -361,6 +361,9 @@ class SqliteStore:
         row = self._row(q.HEAD_BY_NAME, (log,))
         return Head(*row) if row else None
 
+    def heads(self, logs: Sequence[str]) -> dict[str, int]:
+        return dict(self._rows(q.HEADS, (codec.dump(list(logs)).decode(),)))
+
     def origin(self, log: str) -> Origin | None:
         row = self._row(q.ORIGIN, (log,))
         return Origin(*row) if row else None

@@ -120,6 +120,15 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert isinstance(outcome, Conflict)
         assert len(store.read("t")) == 1
 
+    def test_the_heads_of_many_logs_are_read_in_one_question(self, store: Store) -> None:
+        assert store.heads([]) == {}
+        store.append([group(created("one")), group(created("two"))])
+        store.append([group(Write("two", draft(note("x"), note("y"))))])
+        assert store.heads(["two", "nobody", "one"]) == {"one": 1, "two": 3}
+        for name in ("it's", 'a"b', "ä/#1"):
+            store.append([group(created(name))])
+            assert store.heads([name]) == {name: 1}
+
     def test_a_write_to_no_log_is_refused(self, store: Store) -> None:
         for expect in (None, Head(1, b"\0" * 32)):
             assert isinstance(store.append([group(Write("nobody", draft(note("x")), expect))])[0], Conflict)
