@@ -13,7 +13,19 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from holdfast.core import codec
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
+from holdfast.core.codec import (
+    Blob,
+    Draft,
+    Erasure,
+    Group,
+    Head,
+    Origin,
+    Snapshot,
+    Stored,
+    Summary,
+    Tombstone,
+    UniqueKey,
+)
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
 from holdfast.store.queues import Loss, Queues
 
@@ -44,27 +56,6 @@ class Query(Struct, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-class Tombstone(Struct, frozen=True, gc=False):
-    """What is left of a removed log."""
-
-    log: str
-    seq: int
-    digest: bytes
-    at_us: int
-    why: str = ""
-
-
-class Erasure(Struct, frozen=True, gc=False):
-    """Whose body was erased, by whom and why; and the large values that only it referred to."""
-
-    log: str
-    seq: int
-    by: str
-    why: str
-    at_us: int
-    blobs: tuple[str, ...] = ()
-
-
 class Opening(Struct, frozen=True, gc=False):
     """What a reader begins with: where a log's own events begin, how many of its bodies were erased, a snapshot."""
 
@@ -74,10 +65,14 @@ class Opening(Struct, frozen=True, gc=False):
 
 
 class Since(Struct, frozen=True, gc=False):
-    """The events of a log from a seq on, and how many bodies of it and of what it stands on were ever erased."""
+    """The events of a log from a seq on, and how many bodies of it and of what it stands on were ever erased.
+
+    `base` is the seq before the log's own first event: after a cut, that of the last event that is gone.
+    """
 
     erased: int
     rows: list[Stored]
+    base: int = 0
 
 
 class Identity(Struct, frozen=True, gc=False):
@@ -169,7 +164,10 @@ class Store(Protocol):
         ...
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
-        """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""
+        """Write groups in one transaction. A group that conflicts fails alone and writes nothing.
+
+        What a group erases or cuts goes in the same transaction. A cut that was made before is no error.
+        """
         ...
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
@@ -193,8 +191,19 @@ class Store(Protocol):
         """Where a log's own events begin, or None if there is no such log."""
         ...
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
-        """A log's own events in order, from after one seq up to and including another."""
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
+        """A log's own events in order, from after one seq up to and including another.
+
+        `limit` gives only the oldest so many, `last` only the newest; never both are asked for.
+        """
         ...
 
     def read_kind(
@@ -244,8 +253,11 @@ class Store(Protocol):
         """Tasks, newest first, by index."""
         ...
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        """The names of all logs in the order they were made."""
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
+        """The names of all logs in the order they were made; with a `prefix`, those that begin with it, by name.
+
+        `after` is the last name seen: by name any text, in the order they were made a log that is there or was.
+        """
         ...
 
     def forks(self, log: str) -> list[str]:
@@ -283,12 +295,13 @@ class Store(Protocol):
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         """Remove whole logs and the blobs only they used, leaving tombstones; gives the names of those removed.
 
-        A log whose head is no longer the tombstone's, or that is the past of a fork, stays.
+        A log whose head is no longer the tombstone's, or that is the past of a fork, stays. Its name is given again
+        only to a log that goes on at the tombstone: without a parent, after its seq and its digest.
         """
         ...
 
     def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
-        """Adopt another store's tombstones and unique keys."""
+        """Adopt another store's tombstones and unique keys. A tombstone that is there moves forward, never back."""
         ...
 
     def rows(self, log: str) -> list[Stored]:
@@ -342,6 +355,19 @@ class Store(Protocol):
 def written_inside() -> InvalidEvent:
     """What a write gets that is asked for by the work of a transaction, beside it."""
     return InvalidEvent("nothing else is written inside a transaction tool", hint="do it before or after the call")
+
+
+def end_of(prefix: str) -> str:
+    """Return the first text, in the order of code points, after all names that begin with a prefix.
+
+    >>> end_of("@records/")
+    '@records0'
+    """
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return "\U0010ffff"  # which no name begins with
+    last = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds what lies between
 
 
 def place(head: Head, drafts: Sequence[Draft]) -> Placed:

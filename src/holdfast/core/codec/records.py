@@ -164,12 +164,54 @@ class UniqueKey(Struct, frozen=True, gc=False):
     input_hash: str = ""
 
 
+class Erasure(Struct, frozen=True, gc=False):
+    """Whose body was erased, by whom and why; and the large values that only it referred to."""
+
+    log: str
+    seq: int
+    by: str
+    why: str
+    at_us: int
+    blobs: tuple[str, ...] = ()
+
+
+class Tombstone(Struct, frozen=True, gc=False):
+    """What is left of a log, or of the beginning of one: where it ended, and the digest there."""
+
+    log: str
+    seq: int
+    digest: bytes
+    at_us: int
+    why: str = ""
+
+
+class Cut(Struct, frozen=True, gc=False):
+    """The beginning of a log that is removed, up to and with the seq of a tombstone, and what only it referred to.
+
+    Events after it stay: a whole log is not cut but removed.
+    """
+
+    stone: Tombstone
+    blobs: tuple[str, ...] = ()
+
+
 class Group(Struct, frozen=True, gc=False):
-    """What is written together, or not at all."""
+    """What is written together, or not at all.
+
+    `erasures` and `cuts` are carried out with it. Their logs are written to in the same group, after a known head: so
+    nothing that is removed can be referred to anew meanwhile.
+    """
 
     writes: tuple[Write, ...]
     unique_keys: tuple[UniqueKey, ...] = ()
     freed_keys: tuple[str, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def removes(self) -> bool:
+        """Whether something that was written goes with it."""
+        return bool(self.erasures or self.cuts)
 
 
 MIN_AT_US, MAX_AT_US = -62_000_000_000_000_000, 250_000_000_000_000_000

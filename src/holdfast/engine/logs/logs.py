@@ -32,7 +32,7 @@ from holdfast.core.names import thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
-from holdfast.engine.logs.heads import Heads, KnownHead
+from holdfast.engine.logs.heads import Heads, KnownHead, RecordHeads
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
 from holdfast.engine.system.entropy import random_hex
@@ -90,6 +90,7 @@ class Logs:
         self.committer = Committer(store)
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
+        self.record_heads = RecordHeads()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 

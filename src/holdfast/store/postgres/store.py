@@ -32,6 +32,7 @@ from holdfast.store.protocol import (
     Stats,
     Tombstone,
     Work,
+    end_of,
 )
 from holdfast.store.queues import Loss
 
@@ -80,9 +81,19 @@ class PostgresStore:
         row = self._links.row(q.ORIGIN, {"name": log})
         return Origin(*row) if row else None
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
-        bounds = {"name": log, "after": Int8(after), "upto": _bound(upto), "limit": _bound(limit)}
-        return [Stored(*row) for row in self._links.rows(q.READ, bounds)]
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
+        bounds = {"name": log, "after": Int8(after), "upto": _bound(upto)}
+        if last is not None:
+            return [Stored(*row) for row in reversed(self._links.rows(q.READ_LAST, {**bounds, "limit": Int8(last)}))]
+        return [Stored(*row) for row in self._links.rows(q.READ, {**bounds, "limit": _bound(limit)})]
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
@@ -101,7 +112,7 @@ class PostgresStore:
     ) -> Since:
         bounds = {"name": log, "names": Texts([log, *past]), "seq": Int8(seq)}
         rows = self._links.rows(q.SINCE, {**bounds, "upto": _bound(upto), "limit": _bound(limit)})
-        return Since(rows[0][0], [Stored(*row[1:]) for row in rows if row[1] is not None])
+        return Since(rows[0][0], [Stored(*row[2:]) for row in rows if row[2] is not None], rows[0][1])
 
     def blob(self, hash: str, *, within: str = "") -> bytes | None:
         row = self._links.row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
@@ -129,7 +140,10 @@ class PostgresStore:
         bounds = {**wanted, "before": before, "limit": query.limit}
         return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
+        if prefix is not None:
+            bounds = {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": Int8(limit)}
+            return [row[0] for row in self._links.rows(q.LOGS_BY_NAME, bounds)]
         begin = 0 if after is None else self._place(after)
         return [row[0] for row in self._links.rows(q.LOGS, {"after": Int8(begin), "limit": Int8(limit)})]
 

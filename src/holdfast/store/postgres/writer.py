@@ -232,7 +232,7 @@ class Writer:
         heads, gone, owners, found = self._links.together(link, *begun, *looks)[-len(looks) :]
         seen = Seen()
         seen.heads = {name: Head(seq, digest) for name, _, seq, digest in heads.fetchall()}
-        seen.gone = {name for (name,) in gone.fetchall()}
+        seen.gone = {name: Head(seq, digest) for name, seq, digest in gone.fetchall()}
         seen.parents = set(seen.heads)
         seen.owners = {row[0]: UniqueKey(*row) for row in owners.fetchall()}
         return seen, {(name, seq): digest for name, seq, digest in found.fetchall()}
@@ -240,8 +240,7 @@ class Writer:
     def _commit(self, link: Link, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Write what was decided and commit; one round trip."""
         try:
-            written = [] if batch.is_empty else [batch.statement(self._snapshots_kept)]
-            self._links.together(link, *written, (q.COMMIT, None))
+            self._links.together(link, *batch.statements(self._snapshots_kept), (q.COMMIT, None))
         except psycopg.Error as error:
             if is_lost(error, link):
                 raise _Lost(outcomes) from error
