@@ -33,16 +33,20 @@ def user_log(id: str) -> str:
 RECORDS = "@records/"
 """What the logs of records begin with; no other log has it in its name."""
 
+_SPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:~#+=,-]*")
 _ESCAPED = {"!": '"0', '"': '"1'}
 _PLAIN = {escaped: plain for plain, escaped in _ESCAPED.items()}
 
 
 def record_space(space: str) -> str:
     """The name of a space of records."""
-    if "/" in _checked(space, "space of records") or len(space) > limits.MAX_SPACE_LENGTH:
+    if not isinstance(space, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidId(f"{space!r} is not the name of a space: it is not text", hint="give a str", id=str(space)[:80])
+    if len(space) > limits.MAX_SPACE_LENGTH or not _SPACE.fullmatch(space):
         raise InvalidId(
-            f"{space[:80]!r} cannot be a space of records",
-            hint=f"use 1 to {limits.MAX_SPACE_LENGTH} characters without '/'; parts of a name go into the key",
+            f"{space[:80]!r} cannot be the name of a space",
+            hint=f"letters, digits and any of _.:~#+=,- are allowed, a letter or digit first, "
+            f"{limits.MAX_SPACE_LENGTH} characters at most; a key may be any text",
             id=space[:80],
         )
     return space

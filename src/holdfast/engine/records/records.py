@@ -108,7 +108,10 @@ class Records:
 
     def _addition(self, write: RecordWrite, at_us: int) -> Addition:
         if not isinstance(write, RecordWrite):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{write!r} is not a RecordWrite", hint="write RecordWrite(key=…, data=…)")
+            raise InvalidValue(
+                f"a {type(write).__name__} is not a RecordWrite; nothing was written",
+                hint="write RecordWrite(key=…, data=…)",
+            )
         log = names.record_log(self.space, write.key)
         items = [_data(one) for one in _items(write.data)]
         refs, blobs = _blobs(write.blobs)
@@ -120,7 +123,7 @@ class Records:
         user = None if write.user is None else names.user_log(write.user).removeprefix("@user/")
         headers = (RecordHeader(random_hex(8), user, refs) for _ in items)
         drafts = tuple(codec.draft_record(data, header, at_us) for data, header in zip(items, headers, strict=True))
-        return Addition(log, drafts, blobs, None if write.expect is None else _position(write.expect, "expect"))
+        return Addition(log, drafts, blobs, None if write.expect is None else _seq(write.expect, "expect"))
 
     # Reading
 
@@ -137,12 +140,12 @@ class Records:
 
         `limit`: at most so many, the oldest. `last`: at most so many, the newest, newest first. Default: all of them.
         """
-        log, after = names.record_log(self.space, key), _position(after, "after")
-        upto = None if before is None else _position(before, "before") - 1
+        log, after = names.record_log(self.space, key), _seq(after, "after")
+        upto = None if before is None else _seq(before, "before") - 1
         if limit is not None and last is not None:
             raise InvalidValue("limit= takes the oldest and last= the newest", hint="give one of them")
         most = limit if last is None else last
-        if most is not None and _position(most, "limit" if last is None else "last") == 0:
+        if most is not None and _count(most, "limit" if last is None else "last") == 0:
             return []
         rows = oldest_first if last is None else newest_first
         found = rows(self._logs, log, after=after, upto=upto, count=limits.READ_CHUNK if most is None else most)
@@ -158,7 +161,7 @@ class Records:
 
     def keys(self, prefix: str = "", *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> list[str]:
         """Return keys in the order of their code points: those that begin with `prefix`, after the last one seen."""
-        if not 1 <= _position(limit, "limit") <= limits.MAX_PAGE_SIZE:
+        if not 1 <= _count(limit, "limit") <= limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
         begin = names.record_prefix(self.space, prefix)
         last = None if after is None else names.record_prefix(self.space, after)
@@ -214,21 +217,22 @@ class Records:
             record = self._record(key, row)  # its blobs are read now: they may go with it
             return Record(key, record.seq, record.at_us, record.data, dict(record.blobs), record.user)
 
-        wanted = None if expect is None else _position(expect, "expect")
+        wanted = None if expect is None else _seq(expect, "expect")
         return self._remover.pop(names.record_log(self.space, key), wanted, read)
 
     def erase(self, key: str, seqs: int | Collection[int], *, by: str = "", why: str = "") -> int:
         """Erase records of a key; returns how many. Their data and blobs are gone, their place in the chain stays."""
         log = names.record_log(self.space, key)
         given = [seqs] if isinstance(seqs, int) else list(_listed(seqs, "seqs"))
-        wanted = {_position(seq, "seqs") for seq in given}
-        names.text(f"{by} {why}", "reason")
+        wanted = {_seq(seq, "seqs") for seq in given}
+        names.text(by, "by=")
+        names.text(why, "why=")
         return self._remover.erase(log, wanted, by=by, why=why) if wanted else 0
 
     def trim(self, key: str, *, keep: int) -> int:
         """Remove the oldest records of a key but for the newest `keep`; returns how many they were. 0 drops the key."""
         log = names.record_log(self.space, key)
-        if _position(keep, "keep") == 0:
+        if _count(keep, "keep") == 0:
             count = len(self.read(key))
             return count if self.drop(key) else 0
         return self._remover.trim(log, keep)
@@ -239,7 +243,7 @@ class Records:
         What is left is its name, its last seq and the digest there. Seqs go on from that one, so a cursor, or an
         `expect` from before the drop, is never taken for one of after it.
         """
-        wanted = None if expect is None else _position(expect, "expect")
+        wanted = None if expect is None else _seq(expect, "expect")
         return self._remover.drop(names.record_log(self.space, key), wanted, names.text(why, "why="))
 
     # Looking after them
@@ -312,7 +316,7 @@ def _blobs(given: Mapping[str, Data] | None) -> tuple[dict[str, RecordBlob], tup
     if not given:
         return {}, ()
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"blobs={given!r} is not a mapping", hint="give blobs={name: bytes}")
+        raise InvalidValue(f"blobs= is a {type(given).__name__}, not a mapping", hint="give blobs={name: bytes}")
     if len(given) > limits.MAX_RECORD_BLOBS:
         raise InvalidValue(
             f"a record cannot have {len(given):,} blobs; nothing was written", hint=f"use {limits.MAX_RECORD_BLOBS:,}"
@@ -347,14 +351,19 @@ def _size(one: Addition) -> int:
 
 def _listed(given: Any, what: str) -> Sequence[Any]:
     if not isinstance(given, list | tuple | set | frozenset | range):
-        raise InvalidValue(f"{what}={given!r} is not a list", hint=f"give a list of {what}")
+        raise InvalidValue(f"{what}= is a {type(given).__name__}, not a list", hint=f"give a list of {what}")
     return cast("Sequence[Any]", given)
 
 
-def _position(given: Any, what: str) -> int:
-    """A seq or a count."""
+def _seq(given: Any, what: str) -> int:
     if type(given) is not int or not 0 <= given <= limits.MAX_SEQ:
-        raise InvalidValue(f"{what}={given!r} is not a number of records", hint="give an int, 0 or more")
+        raise InvalidValue(f"{what}={str(given)[:80]!r} is not a seq", hint="give an int, such as append returns")
+    return given
+
+
+def _count(given: Any, what: str) -> int:
+    if type(given) is not int or not 0 <= given <= limits.MAX_SEQ:
+        raise InvalidValue(f"{what}={str(given)[:80]!r} is not a number of records", hint="give an int, 0 or more")
     return given
 
 
@@ -364,8 +373,8 @@ def _cursor(given: str | None) -> tuple[int, bytes]:
         return 0, b""
     try:
         seq, _, digest = given.partition(".")
-        return _position(int(seq), "cursor"), bytes.fromhex(digest)
+        return _seq(int(seq), "cursor"), bytes.fromhex(digest)
     except (ValueError, AttributeError):
         raise InvalidValue(
-            f"{given!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin anew"
+            f"{str(given)[:80]!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin anew"
         ) from None

@@ -139,7 +139,7 @@ class RecordRemover:
         """The head of a log; Conflict if another one was expected."""
         head = self._writer.head(log)
         if expect is not None and expect != (0 if head is None else head.seq):
-            raise Conflict(log, expect, None if head is None else head.seq)
+            raise Conflict.of_records(log, expect, None if head is None else head.seq)
         return head
 
     def _change(self, log: str, decide: Callable[[Head], tuple[Group | None, T]], expect: int | None) -> T | None:

@@ -76,7 +76,7 @@ class RecordWriter:
             return Write(one.log, one.drafts, known, blobs=one.blobs)
         head = self.head(one.log)
         if one.expect is not None and one.expect != (0 if head is None else head.seq):
-            raise Conflict(one.log, one.expect, None if head is None else head.seq)
+            raise Conflict.of_records(one.log, one.expect, None if head is None else head.seq)
         if head is None:
             start = self._start(one.log)
             return Write(one.log, one.drafts, start, Origin(None, start.seq), blobs=one.blobs)
