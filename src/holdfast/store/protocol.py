@@ -260,6 +260,10 @@ class Store(Protocol):
         """
         ...
 
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        """The last event of each log that `logs` gives for a prefix, with its name."""
+        ...
+
     def forks(self, log: str) -> list[str]:
         """The logs whose past this log is."""
         ...

@@ -236,6 +236,11 @@ class Tenant:
         )
         return [self.outside(name) for name in own]
 
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        last = None if after is None else self.inside(after)
+        found = self.whole.newest(prefix=self.inside(prefix), after=last, limit=limit)
+        return [(self.outside(name), row) for name, row in found]
+
     def _own_logs(self) -> list[str]:
         return [self.inside(name) for name in self.logs(limit=1 << 62)]
 

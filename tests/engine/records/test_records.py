@@ -180,6 +180,21 @@ def test_keys_are_listed_by_prefix_in_their_order_page_by_page(records, app):
         assert name == "a/1" or data_of(records, name) == [name.encode()]
 
 
+def test_the_newest_record_of_every_key_is_listed(records, app):
+    for key in ("a/1", "a/2", "a/3", "a/4", "b"):
+        records.append(key, [b"old", key.encode()], user="ana")
+    records.pop("a/2")
+    records.erase("a/3", [1, 2])
+    records.drop("a/4")
+    app.records("space2").append("a/9", b"of another space")
+    assert [(one.key, one.data) for one in records.latest()] == [("a/1", b"a/1"), ("a/2", b"old"), ("b", b"b")]
+    assert [one.key for one in records.latest("a/")] == ["a/1", "a/2"] and records.latest("c") == []
+    pages, after = [], None
+    while page := records.latest(after=after, limit=1):
+        pages, after = [*pages, page[0].key], page[-1].key
+    assert pages == ["a/1", "a/2", "b"], "keys without records do not end a listing"
+
+
 @given(st.lists(st.text(max_size=12), min_size=2, max_size=2))
 def test_names_of_logs_keep_the_order_and_the_beginnings_of_keys(keys):
     one, two = (
@@ -271,6 +286,8 @@ BAD = {
     "a seq beyond all": lambda records: records.read("k", after=1 << 63),
     "no page": lambda records: records.keys(limit=0),
     "too large a page": lambda records: records.keys(limit=limits.MAX_PAGE_SIZE + 1),
+    "no page of the latest": lambda records: records.latest(limit=0),
+    "a bad prefix of the latest": lambda records: records.latest("\ud800"),
     "a bad prefix": lambda records: records.keys("\ud800"),
     "a cursor of another kind": lambda records: records.changes("k", "nonsense"),
     "a cursor that is a number": lambda records: records.changes("k", 7),

@@ -161,11 +161,33 @@ class Records:
 
     def keys(self, prefix: str = "", *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> list[str]:
         """Return keys in the order of their code points: those that begin with `prefix`, after the last one seen."""
+        begin, last = self._page(prefix, after, limit)
+        return [names.record_key(log)[1] for log in self._logs.store.logs(prefix=begin, after=last, limit=limit)]
+
+    def latest(self, prefix: str = "", *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Record]:
+        """Return the newest record of each key, in the order of `keys`: what a key-value store lists.
+
+        A key whose records were all erased or popped is left out. `after` is the key of the last one seen.
+        """
+        begin, last = self._page(prefix, after, limit)
+        found: list[Record] = []
+        while len(found) < limit:
+            size = limit - len(found)
+            page = self._logs.store.newest(prefix=begin, after=last, limit=size)
+            for log, row in page:
+                key = names.record_key(log)[1]
+                found += [self._record(key, row)] if codec.is_live(row) else self.read(key, last=1)
+            if len(page) < size:
+                break
+            last = page[-1][0]
+        return found
+
+    def _page(self, prefix: str, after: str | None, limit: int) -> tuple[str, str | None]:
+        """What the logs of a page begin with, and the log they come after."""
         if not 1 <= _count(limit, "limit") <= limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
-        begin = names.record_prefix(self.space, prefix)
         last = None if after is None else names.record_prefix(self.space, after)
-        return [names.record_key(log)[1] for log in self._logs.store.logs(prefix=begin, after=last, limit=limit)]
+        return names.record_prefix(self.space, prefix), last
 
     def changes(self, key: str, cursor: str | None = None) -> RecordChanges:
         """Return what happened to a key since `cursor`, which the last call gave: one question to the store.

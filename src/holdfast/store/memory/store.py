@@ -317,6 +317,11 @@ class MemoryStore:
             start = 0 if after is None else self._place(after)
             return [name for name, log in self._logs.items() if log.number > start][:limit]
 
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        with self._lock:
+            names = self.logs(prefix=prefix, after=after, limit=limit)
+            return [(name, self._logs[name].rows[-1]) for name in names]
+
     def _place(self, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""
         if name in self._logs:

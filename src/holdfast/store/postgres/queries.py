@@ -276,6 +276,13 @@ select name from {s}.logs
 where name >= %(prefix)s and name < %(end)s and name > %(after)s order by name limit %(limit)s
 """
 
+# The last event of each of them.
+NEWEST_BY_NAME = """
+select name, events.seq, kind, at, body, body_hash, events.digest from {s}.logs
+join {s}.events on events.log = logs.log and events.seq = logs.seq
+where name >= %(prefix)s and name < %(end)s and name > %(after)s order by name limit %(limit)s
+"""
+
 FORKS = """
 select name from {s}.logs where parent = (select log from {s}.logs where name = %(name)s) order by log
 """

@@ -142,10 +142,13 @@ class PostgresStore:
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         if prefix is not None:
-            bounds = {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": Int8(limit)}
-            return [row[0] for row in self._links.rows(q.LOGS_BY_NAME, bounds)]
+            return [row[0] for row in self._links.rows(q.LOGS_BY_NAME, _between(prefix, after, limit))]
         begin = 0 if after is None else self._place(after)
         return [row[0] for row in self._links.rows(q.LOGS, {"after": Int8(begin), "limit": Int8(limit)})]
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        found = self._links.rows(q.NEWEST_BY_NAME, _between(prefix, after, limit))
+        return [(name, Stored(*row)) for name, *row in found]
 
     def _place(self, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""
@@ -285,6 +288,10 @@ class PostgresStore:
 
 def _bound(value: int | None) -> Int8:
     return Int8(TO_THE_END if value is None else value)
+
+
+def _between(prefix: str, after: str | None, limit: int) -> dict[str, object]:
+    return {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": Int8(limit)}
 
 
 def _stone_row(stone: Tombstone, number: int) -> dict[str, object]:

@@ -206,6 +206,13 @@ select name from logs
 where name >= :prefix and name < :end and name > :after order by name limit :limit
 """
 
+# The last event of each of them.
+NEWEST_BY_NAME = """
+select name, seq, kind, at, body, body_hash, digest from logs
+join events on events.log = logs.log and seq = (select max(seq) from events as last where last.log = logs.log)
+where name >= :prefix and name < :end and name > :after order by name limit :limit
+"""
+
 FORKS = "select name from logs where parent = (select log from logs where name = ?) order by log"
 
 # Ended tasks, newest end first, beyond the first so many, if they ended before a time.

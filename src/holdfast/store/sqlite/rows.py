@@ -246,8 +246,17 @@ def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None
 
 def logs_by_name(reader: apsw.Connection, prefix: str, after: str | None, limit: int) -> list[str]:
     """The names of logs that begin with a prefix, in their order."""
-    bounds = {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": limit}
-    return [row[0] for row in fetch_all(reader, q.LOGS_BY_NAME, bounds)]
+    return [row[0] for row in fetch_all(reader, q.LOGS_BY_NAME, _between(prefix, after, limit))]
+
+
+def newest_by_name(reader: apsw.Connection, prefix: str, after: str | None, limit: int) -> list[tuple[str, Stored]]:
+    """The last event of each of them, with its name."""
+    found = fetch_all(reader, q.NEWEST_BY_NAME, _between(prefix, after, limit))
+    return [(name, Stored(*row)) for name, *row in found]
+
+
+def _between(prefix: str, after: str | None, limit: int) -> dict[str, Any]:
+    return {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": limit}
 
 
 def integrity(rows: Callable[[str], list[Any]]) -> list[str]:

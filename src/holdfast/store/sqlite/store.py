@@ -398,6 +398,10 @@ class SqliteStore:
             begin = 0 if after is None else self._place(reader, after)
             return [row[0] for row in fetch_all(reader, q.LOGS, {"after": begin, "limit": limit})]
 
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        with self._reading() as reader:
+            return shapes.newest_by_name(reader, prefix, after, limit)
+
     def _place(self, reader: apsw.Connection, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""
         found = fetch_one(reader, q.PLACE_OF, {"name": name})

@@ -67,6 +67,16 @@ class RecordConformance:
         assert store.logs(prefix="@r/a", after="@r/z") == [] == store.logs(prefix="@nobody/")
         assert store.logs(prefix="") == sorted(store.logs())
 
+    def test_the_last_event_of_every_log_with_a_prefix_comes_with_its_name(self, store: Store) -> None:
+        for name, count in (("@r/b", 3), ("@r/a", 1), ("@q", 2), ("@r/c", 2)):
+            ok(store.append([group(begun(name, *(b"%d" % n for n in range(count))))])[0])
+        ok(store.append([cut(store, "@r/b", 2)])[0])
+        names = ["@r/a", "@r/b", "@r/c"]
+        last = [(name, store.read(name)[-1]) for name in names]
+        assert store.newest(prefix="@r/") == last
+        assert store.newest(prefix="@r/", limit=1) == last[:1] and store.newest(prefix="@r/", after="@r/a") == last[1:]
+        assert store.newest(prefix="@nobody/") == []
+
     def test_the_newest_events_come_in_their_order(self, store: Store) -> None:
         store.append([group(begun("@r/k", *(b"%d" % n for n in range(5))))])
         rows = store.read("@r/k")
