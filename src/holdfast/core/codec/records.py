@@ -185,7 +185,7 @@ class Tombstone(Struct, frozen=True, gc=False):
     why: str = ""
 
 
-class Cut(Struct, frozen=True, gc=False):
+class LogCut(Struct, frozen=True, gc=False):
     """The beginning of a log that is removed, up to and with the seq of a tombstone, and what only it referred to.
 
     Events after it stay: a whole log is not cut but removed.
@@ -206,7 +206,7 @@ class Group(Struct, frozen=True, gc=False):
     unique_keys: tuple[UniqueKey, ...] = ()
     freed_keys: tuple[str, ...] = ()
     erasures: tuple[Erasure, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[LogCut, ...] = ()
 
     @property
     def removes(self) -> bool:

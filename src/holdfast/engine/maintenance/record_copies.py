@@ -5,7 +5,7 @@ A copy follows its source: what was trimmed or dropped there goes here too. An i
 
 from __future__ import annotations
 
-from holdfast.core.codec import Cut, Draft, Erasure, Group, Head, Origin, Stored, Tombstone, Write
+from holdfast.core.codec import Draft, Erasure, Group, Head, LogCut, Origin, Stored, Tombstone, Write
 from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.names import record_key
 from holdfast.engine.logs import record_logs
@@ -93,13 +93,13 @@ def _check_free(store: Store, one: RecordLog) -> None:
     )
 
 
-def _cuts(store: Store, one: RecordLog, origin: Origin) -> tuple[Cut, ...]:
+def _cuts(store: Store, one: RecordLog, origin: Origin) -> tuple[LogCut, ...]:
     """What was trimmed at the source and is still here."""
     if origin.at >= one.start.seq:
         return ()
     gone = record_logs.rows_of(store, one.name, upto=one.start.seq)
     hashes = record_logs.unused(one.name, record_logs.hashes_of(one.name, gone), one.rows)
-    return (Cut(Tombstone(one.name, one.start.seq, one.start.digest, one.rows[0].at_us, "trimmed"), hashes),)
+    return (LogCut(Tombstone(one.name, one.start.seq, one.start.digest, one.rows[0].at_us, "trimmed"), hashes),)
 
 
 def _erasures(store: Store, one: RecordLog, origin: Origin) -> tuple[Erasure, ...]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Cut, Erasure, Group, Head, Stored, Tombstone, Write
+from holdfast.core.codec import Erasure, Group, Head, LogCut, Stored, Tombstone, Write
 from holdfast.core.errors import Conflict, StoreBusy
 from holdfast.core.names import RECORDS
 from holdfast.engine.logs import record_logs
@@ -109,7 +109,7 @@ class RecordRemover:
                 return None, 0
             stone = Tombstone(log, last.seq, last.digest, self._logs.clock.now_us(), "trimmed")
             stays = record_logs.rows_of(self._logs.store, log, after=last.seq, upto=head.seq)
-            cut = Cut(stone, record_logs.unused(log, hashes, stays))
+            cut = LogCut(stone, record_logs.unused(log, hashes, stays))
             return Group((Write(log, (), head),), cuts=(cut,)), count
 
         return self._change(log, group, None) or 0

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Cut, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.state.shapes import ENDED
 from holdfast.failpoints import failpoint
@@ -371,7 +371,7 @@ class MemoryStore:
         log.snapshots = []
         self._release(log, one.blobs)
 
-    def _cut(self, cut: Cut) -> None:
+    def _cut(self, cut: LogCut) -> None:
         stone, log = cut.stone, self._logs[cut.stone.log]
         if stone.seq <= log.origin.at:
             return

@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 
 from psycopg.types.numeric import Int8
 
-from holdfast.core.codec import Cut, Erasure, Group, Head, Origin, Snapshot, Summary, UniqueKey, Write
+from holdfast.core.codec import Erasure, Group, Head, LogCut, Origin, Snapshot, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.connections import Question
@@ -94,7 +94,7 @@ class Batch:
         self._takes: dict[str, UniqueKey] = {}
         self._frees: set[str] = set()
         self._erasures: list[Erasure] = []
-        self._cuts: list[Cut] = []
+        self._cuts: list[LogCut] = []
         self._olds: dict[str, Head] = {}
         self._heads: dict[str, Head] = {}
 

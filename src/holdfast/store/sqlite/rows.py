@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from holdfast.core import codec
-from holdfast.core.codec import Cut, Group, Origin, Snapshot, Stored, Summary, Write
+from holdfast.core.codec import Group, LogCut, Origin, Snapshot, Stored, Summary, Write
 from holdfast.core.errors import LogCorrupt
 from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, end_of, place
 from holdfast.store.sqlite import queries as q
@@ -171,7 +171,7 @@ def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> Non
     _release(writer, number, one.blobs)
 
 
-def cut_beginning(writer: apsw.Connection, number: int | None, cut: Cut) -> None:
+def cut_beginning(writer: apsw.Connection, number: int | None, cut: LogCut) -> None:
     """Say how far the beginning of a log goes, then remove it and what only it referred to."""
     stone = cut.stone
     writer.execute(q.INSERT_TOMBSTONE, (stone.log, number, stone.seq, stone.digest, stone.at_us, stone.why))

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from holdfast.core import codec
-from holdfast.core.codec import Blob, Cut, Draft, Group, Head, Origin, RecordHeader, Stored, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, RecordHeader, Stored, Write
 from holdfast.core.errors import Conflict
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Store, Tombstone
@@ -34,7 +34,7 @@ def stone_at(store: Store, log: str, seq: int, why: str = "") -> Tombstone:
 
 def cut(store: Store, log: str, seq: int, *drafts: Draft, blobs: tuple[str, ...] = ()) -> Group:
     """A group that removes the beginning of a log, and may append to it."""
-    return Group((Write(log, drafts, head_of(store, log)),), cuts=(Cut(stone_at(store, log, seq), blobs),))
+    return Group((Write(log, drafts, head_of(store, log)),), cuts=(LogCut(stone_at(store, log, seq), blobs),))
 
 
 def follows(rows: list[Stored], start: Head) -> bool:
