@@ -361,17 +361,21 @@ def written_inside() -> InvalidEvent:
     return InvalidEvent("nothing else is written inside a transaction tool", hint="do it before or after the call")
 
 
-def end_of(prefix: str) -> str:
-    """Return the first text, in the order of code points, after all names that begin with a prefix.
+def name_range(prefix: str, after: str | None) -> tuple[str, str]:
+    """Return the first name, and the end, of those that begin with a prefix and come after another name.
 
-    >>> end_of("@records/")
-    '@records0'
+    Both are one bound each, so that a page in the middle of many names begins where it begins. Names are compared by
+    code points, and hold no NUL: so what comes after a name comes no sooner than that name and the next character.
+
+    >>> name_range("@records/", None)
+    ('@records/', '@records0')
     """
+    first = prefix if after is None else max(prefix, after + "\1")
     kept = prefix.rstrip("\U0010ffff")
     if not kept:
-        return "\U0010ffff"  # which no name begins with
+        return first, "\U0010ffff"  # which no name begins with
     last = ord(kept[-1]) + 1
-    return kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds what lies between
+    return first, kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds what lies between
 
 
 def place(head: Head, drafts: Sequence[Draft]) -> Placed:

@@ -108,9 +108,9 @@ def test_keys_are_found_by_index_however_many_there_are(postgres_url):
             raw.execute("analyze")
             raw.execute("set search_path = holdfast")
             plan = raw.execute(
-                "explain (analyze, format json) select name from logs where name >= %s and name < %s and name > %s"
+                "explain (analyze, format json) select name from logs where name >= %s and name < %s"
                 " order by name limit 100",
-                ("@records/many/0299", "@records/many/029:", ""),
+                ("@records/many/0299", "@records/many/029:"),
             ).fetchone()[0][0]["Plan"]
         assert "Index" in str(plan) and "Seq Scan" not in str(plan)
         assert len(store.logs(prefix="@records/many/0299")) == 10

@@ -270,17 +270,17 @@ union all select log from {s}.tombstones where name = %(name)s limit 1
 
 LOGS = "select name from {s}.logs where log > %(after)s order by log limit %(limit)s"
 
-# By name, of those that begin with a prefix: `end` is the first name after all of them.
+# By name, from one to before another.
 LOGS_BY_NAME = """
 select name from {s}.logs
-where name >= %(prefix)s and name < %(end)s and name > %(after)s order by name limit %(limit)s
+where name >= %(first)s and name < %(end)s order by name limit %(limit)s
 """
 
 # The last event of each of them.
 NEWEST_BY_NAME = """
 select name, events.seq, kind, at, body, body_hash, events.digest from {s}.logs
 join {s}.events on events.log = logs.log and events.seq = logs.seq
-where name >= %(prefix)s and name < %(end)s and name > %(after)s order by name limit %(limit)s
+where name >= %(first)s and name < %(end)s order by name limit %(limit)s
 """
 
 FORKS = """

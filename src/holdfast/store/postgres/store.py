@@ -32,7 +32,7 @@ from holdfast.store.protocol import (
     Stats,
     Tombstone,
     Work,
-    end_of,
+    name_range,
 )
 from holdfast.store.queues import Loss
 
@@ -291,7 +291,8 @@ def _bound(value: int | None) -> Int8:
 
 
 def _between(prefix: str, after: str | None, limit: int) -> dict[str, object]:
-    return {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": Int8(limit)}
+    first, end = name_range(prefix, after)
+    return {"first": first, "end": end, "limit": Int8(limit)}
 
 
 def _stone_row(stone: Tombstone, number: int) -> dict[str, object]:

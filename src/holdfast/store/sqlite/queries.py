@@ -200,17 +200,17 @@ select name from logs
 where log > :after order by log limit :limit
 """
 
-# By name, of those that begin with a prefix: `end` is the first name after all of them.
+# By name, from one to before another.
 LOGS_BY_NAME = """
 select name from logs
-where name >= :prefix and name < :end and name > :after order by name limit :limit
+where name >= :first and name < :end order by name limit :limit
 """
 
 # The last event of each of them.
 NEWEST_BY_NAME = """
 select name, seq, kind, at, body, body_hash, digest from logs
 join events on events.log = logs.log and seq = (select max(seq) from events as last where last.log = logs.log)
-where name >= :prefix and name < :end and name > :after order by name limit :limit
+where name >= :first and name < :end order by name limit :limit
 """
 
 FORKS = "select name from logs where parent = (select log from logs where name = ?) order by log"

@@ -11,7 +11,7 @@ import apsw
 from holdfast.core import codec
 from holdfast.core.codec import Group, LogCut, Origin, Snapshot, Stored, Summary, Write
 from holdfast.core.errors import LogCorrupt
-from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, end_of, place
+from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, name_range, place
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 
@@ -256,7 +256,8 @@ def newest_by_name(reader: apsw.Connection, prefix: str, after: str | None, limi
 
 
 def _between(prefix: str, after: str | None, limit: int) -> dict[str, Any]:
-    return {"prefix": prefix, "end": end_of(prefix), "after": after or "", "limit": limit}
+    first, end = name_range(prefix, after)
+    return {"first": first, "end": end, "limit": limit}
 
 
 def integrity(rows: Callable[[str], list[Any]]) -> list[str]:
