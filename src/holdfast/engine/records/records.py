@@ -76,8 +76,12 @@ class Records:
         `user`: whose data it is; `app.user(id).erase()` erases it.
         """
         write = RecordWrite(key=key, data=data, blobs=blobs, expect=expect, user=user)
-        (seqs,) = self.write([write])
-        return seqs[0] if isinstance(data, bytes | bytearray | memoryview) else seqs
+        one = self._addition(write, self._logs.clock.now_us())
+        _refuse_too_much(_size(one))
+        (first,) = self._writer.append((one,))
+        if isinstance(data, bytes | bytearray | memoryview):
+            return first
+        return list(range(first, first + len(one.drafts)))
 
     def write(self, writes: Sequence[RecordWrite]) -> list[list[int]]:
         """Append to several keys, all or nothing; returns the seqs of each write.
@@ -89,12 +93,7 @@ class Records:
         """
         at_us = self._logs.clock.now_us()
         given = [self._addition(one, at_us) for one in _listed(writes, "writes")]
-        size = sum(_size(one) for one in given)
-        if size > limits.MAX_APPEND_BYTES:
-            raise InvalidValue(
-                f"the records have {size:,} bytes; one append takes {limits.MAX_APPEND_BYTES:,}; nothing was written",
-                hint="append them in parts",
-            )
+        _refuse_too_much(sum(_size(one) for one in given))
         by_log: dict[str, Addition] = {}
         for one in given:
             by_log[one.log] = _followed(by_log[one.log], one) if one.log in by_log else one
@@ -369,6 +368,14 @@ def _followed(one: Addition, two: Addition) -> Addition:
 
 def _size(one: Addition) -> int:
     return sum(len(draft.body or b"") for draft in one.drafts) + sum(len(blob.data) for blob in one.blobs)
+
+
+def _refuse_too_much(size: int) -> None:
+    if size > limits.MAX_APPEND_BYTES:
+        raise InvalidValue(
+            f"the records have {size:,} bytes; one append takes {limits.MAX_APPEND_BYTES:,}; nothing was written",
+            hint="append them in parts",
+        )
 
 
 def _listed(given: Any, what: str) -> Sequence[Any]:

@@ -115,7 +115,10 @@ order by seq desc limit :limit
 
 ERASED = "select count(*) from erasures where log = (select log from logs where name = ?)"
 
-BASE = "select base from logs where name = ?"
+# The same of a log, and where it begins.
+ERASED_AND_BASE = """
+select (select count(*) from erasures where erasures.log = logs.log), base from logs where name = ?
+"""
 
 IDENTITY = "select id, key from identity"
 

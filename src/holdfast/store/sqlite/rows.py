@@ -91,9 +91,10 @@ def read_since(
     reader: apsw.Connection, number: int | None, names: Sequence[str], bounds: tuple[int, int | None, int | None]
 ) -> Since:
     """The events of the first of these logs, and how many bodies of all of them were erased: that is counted first."""
-    erased = sum(fetch_one(reader, q.ERASED, (name,))[0] for name in names)
-    base = fetch_one(reader, q.BASE, (names[0],))
-    return Since(erased, read_rows(reader, number, names[0], bounds), base[0] if base else 0)
+    log, *past = names
+    erased, base = fetch_one(reader, q.ERASED_AND_BASE, (log,)) or (0, 0)
+    erased += sum(fetch_one(reader, q.ERASED, (name,))[0] for name in past)
+    return Since(erased, read_rows(reader, number, log, bounds), base)
 
 
 def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: int) -> Opening | None:
