@@ -72,7 +72,7 @@ class Records:
 
         `blobs`: large values of the record by name, kept beside it, and once however often they occur.
         `expect`: the seq of the key's last event (see `head`), 0 if there must be none. If another writer was first,
-        Conflict is raised and nothing is written. Default: append whatever is there.
+        Conflict is raised and nothing is written. Default: append after whatever is there.
         `user`: whose data it is; `app.user(id).erase()` erases it.
         """
         write = RecordWrite(key=key, data=data, blobs=blobs, expect=expect, user=user)
@@ -86,10 +86,12 @@ class Records:
     def write(self, writes: Sequence[RecordWrite]) -> list[list[int]]:
         """Append to several keys, all or nothing; returns the seqs of each write.
 
-        records.write([
-            RecordWrite(key="session/1", data=b"event", expect=7),
-            RecordWrite(key="user/ana", data=b"state"),
-        ])
+            records.write([
+                RecordWrite(key="session/1", data=b"event", expect=7),
+                RecordWrite(key="user/ana", data=b"state"),
+            ])
+
+        A key may be there several times; the first of its writes may have an `expect`.
         """
         at_us = self._logs.clock.now_us()
         given = [self._addition(one, at_us) for one in _listed(writes, "writes")]
