@@ -158,7 +158,7 @@ def removes_at_any_head(patch):
     right = Committer.commit
 
     def commit(self, group):
-        writes = tuple(replace(one, expect=None) if group.removes else one for one in group.writes)
+        writes = tuple(replace(one, expect=None, base=None) if group.removes else one for one in group.writes)
         return right(self, replace(group, writes=writes))
 
     patch.setattr(Committer, "commit", commit)

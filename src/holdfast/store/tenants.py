@@ -114,7 +114,7 @@ class Tenant:
             origin = Origin(self.inside(origin.parent), origin.at)
         if summary is not None:
             summary = replace(summary, id=self.inside(summary.id), namespace=self.namespace)
-        return Write(self.inside(write.log), write.drafts, write.expect, origin, summary, write.blobs, write.snapshot)
+        return replace(write, log=self.inside(write.log), origin=origin, summary=summary)
 
     def _group_in(self, group: Group) -> Group:
         writes = tuple(self.write_in(write) for write in group.writes)

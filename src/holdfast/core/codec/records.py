@@ -120,7 +120,8 @@ class Snapshot(Struct, frozen=True, gc=False):
 class Write(Struct, frozen=True, gc=False):
     """Events for one log. `expect` is the head they follow; None means whatever the head is then.
 
-    `origin` is given for the first write of a log only.
+    `origin` is given for the first write of a log only. `base` is where its own events must begin: whoever removes
+    what was read expects that nothing was removed since.
     """
 
     log: str
@@ -130,6 +131,7 @@ class Write(Struct, frozen=True, gc=False):
     summary: Summary | None = None
     blobs: tuple[Blob, ...] = ()
     snapshot: Snapshot | None = None
+    base: int | None = None
 
 
 def merge_writes(writes: Sequence[Write]) -> tuple[Write, ...]:
@@ -152,6 +154,7 @@ def _followed(one: Write, two: Write) -> Write:
         two.summary or one.summary,
         one.blobs + two.blobs,
         one.snapshot or two.snapshot,
+        two.base if one.base is None else one.base,
     )
 
 
@@ -198,8 +201,8 @@ class LogCut(Struct, frozen=True, gc=False):
 class Group(Struct, frozen=True, gc=False):
     """What is written together, or not at all.
 
-    `erasures` and `cuts` are carried out with it. Their logs are written to in the same group, after a known head: so
-    nothing that is removed can be referred to anew meanwhile.
+    `erasures` and `cuts` are carried out with it. Their logs are written to in the same group, after a known head and
+    base: so nothing that is removed can be referred to anew meanwhile, or was removed before.
     """
 
     writes: tuple[Write, ...]

@@ -28,7 +28,7 @@ from holdfast.core.errors import (
     ValueDamaged,
 )
 from holdfast.core.events import Event, Pins, RolledBack, ThreadCreated, UserCreated
-from holdfast.core.names import thread_log, user_log
+from holdfast.core.names import is_record_log, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
@@ -156,8 +156,9 @@ class Logs:
         return found
 
     def missing(self, name: str) -> TaskNotFound | TaskCollected:
-        """Why there is no such log."""
-        return TaskNotFound(name) if self.store.tombstone(name) is None else TaskCollected(name)
+        """Why there is no such log. Of records that were dropped, the name can be used again."""
+        gone = not is_record_log(name) and self.store.tombstone(name) is not None
+        return TaskCollected(name) if gone else TaskNotFound(name)
 
     def head(self, name: str) -> Head:
         """The last position of a log."""

@@ -26,7 +26,7 @@ def bring(store: Store, one: RecordLog, *, follows: bool) -> int:
     cuts = _cuts(store, one, origin) if follows else ()
     erasures = _erasures(store, one, origin)
     if rows or cuts or erasures:
-        write = Write(one.name, _drafts(rows), head, blobs=tuple(one.blobs) if rows else ())
+        write = Write(one.name, _drafts(rows), head, blobs=tuple(one.blobs) if rows else (), base=origin.at)
         _append(store, Group((write,), erasures=erasures, cuts=cuts))
     return len(rows)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast, overload
 
 from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, RecordBlob, RecordHeader, Stored
-from holdfast.core.errors import InvalidValue, LogCorrupt, ValueDamaged
+from holdfast.core.errors import InvalidValue, LogCorrupt, TaskNotFound, ValueDamaged
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import export as exporting
 from holdfast.engine.reading import verify as verifying
@@ -273,22 +274,34 @@ class Records:
 
     def verify(self, key: str) -> Verification:
         """Walk the chain of a key's records, and name the first that is not as it was written."""
-        return verifying.verify(self._logs, self._there(key))
+        with self._there(key) as log:
+            return verifying.verify(self._logs, log)
 
     def export(self, key: str, path: str | os.PathLike[str]) -> int:
         """Write a key's records to a new file as JSON Lines, lossless; returns the bytes. `app.import_` reads it."""
-        return exporting.export_to(self._logs, self._there(key), path)
+        with self._there(key) as log:
+            return exporting.export_to(self._logs, log, path)
 
     def export_lines(self, key: str) -> Iterator[bytes]:
         """What `export` writes, line by line."""
-        return exporting.export(self._logs, self._there(key))
+        with self._there(key):
+            return self._lines(key)
 
-    def _there(self, key: str) -> str:
-        """The log of a key that must be there."""
+    def _lines(self, key: str) -> Iterator[bytes]:
+        with self._there(key) as log:
+            yield from exporting.export(self._logs, log)
+
+    @contextmanager
+    def _there(self, key: str) -> Generator[str, None, None]:
+        """The log of a key that must be there, also in the end."""
         log = names.record_log(self.space, key)
-        if self._logs.store.head(log) is None:
-            raise InvalidValue(f"there are no records {key!r} in {self.space!r}", hint="records.keys() lists the keys")
-        return log
+        try:
+            self._logs.head(log)
+            yield log
+        except TaskNotFound:
+            raise InvalidValue(
+                f"there are no records {key!r} in {self.space!r}", hint="records.keys() lists the keys"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<records {self.space} on {self._logs.store.url}>"

@@ -18,6 +18,7 @@ from holdfast.core.codec import Erasure, Group, Head, LogCut, Stored, Tombstone,
 from holdfast.core.errors import Conflict, StoreBusy
 from holdfast.core.names import RECORDS
 from holdfast.engine.logs import record_logs
+from holdfast.engine.logs.log import DAMAGED
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.records.writing import RecordWriter
 from holdfast.engine.system.entropy import random_hex
@@ -143,16 +144,26 @@ class RecordRemover:
         return head
 
     def _change(self, log: str, decide: Callable[[Head], tuple[Group | None, T]], expect: int | None) -> T | None:
-        """Write what is decided on at the head. If the head moves meanwhile, decide again, unless it was expected."""
+        """Write what is decided on at the head. If the log moves at either end meanwhile, decide again.
+
+        If a head was expected, only the one that is there may be that.
+        """
         for tries in range(1, limits.MAX_APPEND_TRIES + 1):
+            origin = self._logs.store.origin(log)  # before the head: rows that are read lie between the two
             head = self._expected(log, expect)
-            if head is None:
+            if head is None or origin is None:
                 return None
-            group, answer = decide(head)
+            try:
+                group, answer = decide(head)
+            except DAMAGED:
+                if (self._logs.store.origin(log), self._logs.store.head(log)) == (origin, head):
+                    raise
+                continue  # what it looked at went meanwhile
             if group is None:
                 return answer
+            writes = tuple(replace(write, base=origin.at) for write in group.writes)
             try:
-                placed = self._logs.committer.commit(group)
+                placed = self._logs.committer.commit(replace(group, writes=writes))
             except Conflict:
                 if tries == limits.MAX_APPEND_TRIES:
                     raise
@@ -160,7 +171,7 @@ class RecordRemover:
             self._writer.accept(group.writes, placed)
             self._logs.forget(())
             return answer
-        raise AssertionError("the loop ends by itself")
+        raise StoreBusy(f"others kept changing {log!r}; nothing was removed", hint="try again")
 
 
 def _is_of(row: Stored, user: str | None) -> bool:

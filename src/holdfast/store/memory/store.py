@@ -192,7 +192,8 @@ class MemoryStore:
             if log is not None or not self._may_begin(write.log, write.origin, wanted):
                 return Conflict(write.log, 0, log.head.seq if log else None)
             return wanted
-        if log is None or (wanted is not None and wanted != log.head):
+        moved = log is not None and write.base not in (None, log.origin.at)
+        if log is None or moved or (wanted is not None and wanted != log.head):
             return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
         return log.head
 

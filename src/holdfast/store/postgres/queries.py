@@ -144,7 +144,7 @@ APPEND = (
 
 # Under a lock: nobody else moves these heads, or removes these logs, until the transaction ends.
 LOCK = """
-select name, log, seq, digest from {s}.logs where name = any(%(names)s) order by log for update
+select name, log, seq, digest, base from {s}.logs where name = any(%(names)s) order by log for update
 """
 GONE = "select name, seq, digest from {s}.tombstones where name = any(%(names)s)"
 OWNERS = "select key, log, step, input_hash from {s}.effects where key = any(%(keys)s)"

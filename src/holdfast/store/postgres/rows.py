@@ -56,6 +56,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.heads: dict[str, Head] = {}
+        self.bases: dict[str, int] = {}
         self.gone: dict[str, Head] = {}
         self.parents: set[str] = set()
         self.owners: dict[str, UniqueKey] = {}
@@ -107,9 +108,13 @@ class Batch:
     def add(self, group: Group, places: Sequence[Placed], olds: Mapping[str, Head]) -> bool:
         """Gather a group, given the heads before it. Says no to what one statement cannot do.
 
-        That is to free what it takes, or to keep two snapshots of one log.
+        That is to free what it takes, to keep two snapshots of one log, or to write to a log after something of it
+        was removed: removals come last, and would take large values with them that the write refers to.
         """
         if any(key in self._takes for key in group.freed_keys):
+            return False
+        shortened = {one.log for one in self._erasures} | {cut.stone.log for cut in self._cuts}
+        if shortened and any(write.log in shortened for write in group.writes):
             return False
         for write in group.writes:
             if write.snapshot is not None and write.log in self._snapshots:
@@ -243,7 +248,8 @@ def _expected(write: Write, seen: Seen, moved: dict[str, Head]) -> Head | Confli
         if head is not None or not _may_begin(write.log, write.origin, wanted, seen):
             return Conflict(write.log, 0, head and head.seq)
         return wanted
-    if head is None or (wanted is not None and wanted != head):
+    is_cut_since = write.base not in (None, seen.bases.get(write.log))
+    if head is None or is_cut_since or (wanted is not None and wanted != head):
         return Conflict(write.log, wanted and wanted.seq, head and head.seq)
     return head
 
@@ -273,6 +279,12 @@ def last_places(group: Group, places: Sequence[Placed]) -> dict[tuple[str, int],
         if placed.digests:
             found[write.log, placed.first + len(placed.digests) - 1] = placed.digests[-1]
     return found
+
+
+def is_cut(group: Group, seen: Seen) -> bool:
+    """Whether all that a group removes from beginnings of logs is gone, up to its very tombstones."""
+    stones = [cut.stone for cut in group.cuts]
+    return bool(stones) and all(seen.gone.get(one.log) == Head(one.seq, one.digest) for one in stones)
 
 
 def list_query(query: Query) -> LiteralString:

@@ -210,7 +210,7 @@ class PostgresStore:
     def _remove(self, link: Link, stone: Tombstone) -> bool:
         run = self._links.run
         head = run(link, q.LOCK, {"names": Texts([stone.log])}).fetchone()
-        if head is None or tuple(head[2:]) != (stone.seq, stone.digest):
+        if head is None or tuple(head[2:4]) != (stone.seq, stone.digest):
             return False
         if run(link, q.FORKS, {"name": stone.log}).fetchone() is not None:
             return False

@@ -49,6 +49,8 @@ LOG_NUMBER = "select log from logs where name = ?"
 
 HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
 
+BASE = "select base from logs where log = ?"
+
 # A task's row, as its fold now has it, with the head it was written at.
 PUT_TASK = """
 insert into tasks (log, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue, priority,

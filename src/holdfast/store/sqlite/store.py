@@ -200,6 +200,8 @@ class SqliteStore:
         row = None if number is None else fetch_one(writer, q.HEAD, (number,))
         if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
             return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+        if write.base is not None and fetch_one(writer, q.BASE, (number,)) != (write.base,):
+            return Conflict(write.log, write.expect and write.expect.seq, row[0])
         return Head(*row)
 
     def _write(self, writer: apsw.Connection, write: Write, placed: Placed) -> None:

@@ -121,6 +121,17 @@ class RecordConformance:
         assert store.read("@r/k") == before
         assert store.tombstone("@r/k") is None and store.erasures("@r/k") == []
 
+    def test_who_removes_what_was_read_is_refused_if_the_beginning_went_meanwhile(self, store: Store) -> None:
+        store.append([group(begun("@r/k", b"1", b"2", b"3", b"4"))])
+        head, further = head_of(store, "@r/k"), cut(store, "@r/k", 3)
+        ok(store.append([cut(store, "@r/k", 1)])[0])
+        for base, drafts in ((0, ()), (0, records(b"5")), (2, ())):
+            write = Write("@r/k", drafts, head, base=base)
+            assert isinstance(store.append([Group((write,), cuts=further.cuts)])[0], Conflict)
+        assert [row.seq for row in store.read("@r/k")] == [2, 3, 4]
+        ok(store.append([Group((Write("@r/k", (), head, base=1),), cuts=further.cuts)])[0])
+        assert [row.seq for row in store.read("@r/k")] == [4]
+
     def test_a_cut_and_an_append_are_one(self, store: Store) -> None:
         store.append([group(begun("@r/k", b"1", b"2")), group(begun("@r/l", b"1"))])
         both = cut(store, "@r/k", 1, *records(b"3"))
@@ -152,6 +163,28 @@ class RecordConformance:
         ok(store.append([cut(store, "@r/k", 1, blobs=(mine.hash, shared.hash))])[0])
         assert store.blob(mine.hash) is None and store.blob(shared.hash) == shared.data
         assert store.blobs_of("@r/k") == [] and store.erasures("@r/k") == []
+
+    @pytest.mark.parametrize("how", ["erase", "cut"])
+    def test_of_one_batch_a_later_group_keeps_what_an_earlier_one_removes(self, store: Store, how: str) -> None:
+        blob = codec.make_record_blob(b"m" * 5000)[1]
+        store.append([group(begun("@r/k", b"1", b"2", blobs=(blob,)))])
+        removes = cut(store, "@r/k", 1, blobs=(blob.hash,))
+        if how == "erase":
+            said = codec.draft_erased([1], "0" * 16, AT)
+            gone = Erasure("@r/k", 1, "", "", AT, (blob.hash,))
+            removes = Group((Write("@r/k", (said,), head_of(store, "@r/k")),), erasures=(gone,))
+        again = group(Write("@r/k", records(b"refers"), blobs=(blob,)))
+        assert all(map(ok, store.append([removes, again])))
+        assert store.blob(blob.hash) == blob.data and store.blobs_of("@r/k") == [blob]
+        assert store.check() == []
+
+    def test_of_one_batch_only_the_first_removes_what_both_have_read(self, store: Store) -> None:
+        store.append([group(begun("@r/k", b"1", b"2", b"3"))])
+        head, stone = head_of(store, "@r/k"), stone_at(store, "@r/k", 2)
+        both = [Group((Write("@r/k", (), head, base=0),), cuts=(LogCut(stone),)) for _ in range(2)]
+        first, second = store.append(both)
+        assert ok(first) and isinstance(second, Conflict)
+        assert [row.seq for row in store.read("@r/k")] == [3]
 
     # Names that are given again
 
