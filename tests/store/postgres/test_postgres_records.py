@@ -91,6 +91,7 @@ def test_appending_and_reading_are_one_round_trip_each(proxy, through):
         assert trips(proxy, lambda: records.append("k", b"x", blobs=large)) == 1
         assert trips(proxy, lambda: records.write(several)) == 1
         assert trips(proxy, lambda: records.read("k", last=3)) == 1
+        assert trips(proxy, lambda: records.read("k")) == trips(proxy, lambda: records.read("l", last=99)) == 1
         assert trips(proxy, lambda: records.changes("k", cursor)) == 1
         assert trips(proxy, lambda: records.keys()) == 1
         assert trips(proxy, lambda: records.latest()) == 1

@@ -34,6 +34,8 @@ def newest_first(logs: Logs, log: str, *, after: int = 0, upto: int | None = Non
     size = max(1, min(count, limits.READ_CHUNK))
     while rows := logs.store.read(log, after=after, upto=upto, last=size):
         yield from (row for row in reversed(rows) if codec.is_live(row))
+        if len(rows) < size:
+            return
         upto, size = rows[0].seq - 1, min(2 * size, limits.READ_CHUNK)
 
 
@@ -42,6 +44,8 @@ def oldest_first(logs: Logs, log: str, *, after: int = 0, upto: int | None = Non
     size = max(1, min(count, limits.READ_CHUNK))
     while rows := logs.store.read(log, after=after, upto=upto, limit=size):
         yield from (row for row in rows if codec.is_live(row))
+        if len(rows) < size:
+            return
         after, size = rows[-1].seq, min(2 * size, limits.READ_CHUNK)
 
 
