@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.reading.task_state import TaskState
+    from holdfast.engine.records.records import Records
+    from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
     from holdfast.engine.workers.schedule import Schedule
@@ -114,6 +116,8 @@ _PLACES = {
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
     "engine.reading.task_state": ("TaskState",),
+    "engine.records.records": ("Records",),
+    "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
     "engine.verbs.async_task": ("AsyncTask",),
     "engine.verbs.task": ("Task",),
     "engine.workers.schedule": ("Schedule",),
@@ -179,6 +183,10 @@ __all__ = [
     "Price",
     "Queue",
     "QueueFull",
+    "Record",
+    "RecordChanges",
+    "RecordWrite",
+    "Records",
     "ReplayDiverged",
     "ResumeExpired",
     "Retry",

@@ -11,8 +11,8 @@ from pathlib import Path
 import apsw
 
 import holdfast
-from holdfast import events as ev
-from holdfast.core import codec
+from holdfast import RecordWrite, events as ev
+from holdfast.core import codec, names
 from holdfast.engine.app import App
 from holdfast.store.sqlite.file import Durability
 from holdfast.store.sqlite.store import SqliteStore
@@ -67,6 +67,29 @@ def work(app: App, acks: Acks) -> None:
     for _ in range(5):
         acks.records(app.append("two", note("and on")))
     acks.records(app.append("two", ev.TaskCompleted(result=codec.pack("done"))))
+    work_on_records(app, acks)
+
+
+def work_on_records(app: App, acks: Acks) -> None:
+    """Do everything that can be done to records: two of those that are trimmed stay, a dropped key begins again."""
+    records = app.records("space")
+    kept, dropped = (names.record_log("space", key) for key in ("kept", "dropped"))
+    records.append("kept", b"one", blobs={"large": b"gone " * 2_000})
+    acks.head(app, kept)
+    for change in (
+        lambda: records.append("kept", [b"two", b"three"]),
+        lambda: records.append("kept", b"four", blobs={"large": b"stays " * 2_000}),
+        lambda: records.pop("kept"),
+        lambda: records.append("kept", b"five", blobs={"large": b"stays " * 2_000}),
+        lambda: records.trim("kept", keep=2),
+        lambda: records.write([RecordWrite(key="kept", data=b"both"), RecordWrite(key="dropped", data=b"both")]),
+    ):
+        change()
+        acks.head(app, kept)
+    acks.head(app, dropped)
+    records.drop("dropped")
+    records.append("dropped", b"again")
+    acks.head(app, dropped)
 
 
 def assert_goes_on(path: Path) -> None:

@@ -34,3 +34,20 @@ def test_the_summary_of_an_old_conversation_still_stands_for_what_it_covers():
         assert (made["text"], made["covers"], made["model"]) == ("They looked eight times.", [[1, 16]], "m-1")
         assert (made["tokens_in"], made["tokens_out"], made["basis"]) == (80, 6, "reported")
         assert len(app.get("talk").messages) == 25
+
+
+def test_old_records_are_what_they_were():
+    with holdfast.open("memory:") as app:
+        app.import_(FOLDER / "0010_records.jsonl")
+        records = app.records("langgraph")
+        assert records.keys() == ['thread "1"!']
+        found = records.read('thread "1"!')
+        assert [(one.seq, one.data, one.user) for one in found] == [
+            (3, b"\x00\xff\n with a value", "ana"),
+            (5, b"", None),
+            (9, b"last", None),
+        ]
+        assert dict(found[0].blobs) == {"state": b"large " * 1000, "none": b""}
+        assert found[0].at_us == 1700000000000003 and records.head('thread "1"!') == 9
+        verified = app.verify()
+        assert (verified.ok, verified.events, verified.erased) == (True, 7, 2)

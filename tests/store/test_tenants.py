@@ -92,6 +92,7 @@ class TestTenantOnPostgres(TenantConformance):
 
 STORES = ("sqlite", "postgres")
 PAID = []
+PLAN = b"the plan of a " * 500
 
 
 @tool(effect="once", unique="order-{order}")
@@ -136,12 +137,14 @@ def tenants(url):
 def everything(app):
     """All that a tenant can see."""
     ids = sorted(row.id for row in app.list())
+    notes = app.records("notes")
     return {
         "tasks": [(row.id, row.agent, row.status, row.user, row.thread, row.holder) for row in app.list()],
         "states": [app.get(id).state for id in ids],
         "events": [(record.log, record.seq, record.digest) for id in ids for record in app.events(id)],
         "user": dict(app.user("ana").get().state),
         "talk": app.thread("talk").messages,
+        "records": [(key, one.data, dict(one.blobs)) for key in notes.keys("") for one in notes.read(key)],
         "stats": app.stats(),
         "verified": app.verify(),
     }
@@ -223,6 +226,7 @@ OWN = {
     "is_interrupted": lambda app, place: nothing([row for row in app.list() if app.is_interrupted(row)]),
     "new_id": lambda app, place: app.new_id(),
     "on_events": lambda app, place: app.on_events(print),
+    "records": lambda app, place: nothing([recorded(app)]),
     "row": lambda app, place: nothing([app.row("lone")]),
     "run": lambda app, place: app.run(quick, id="lone", user="ana", thread="talk"),
     "start": lambda app, place: app.start(quick, id="lone", user="ana", thread="talk"),
@@ -255,6 +259,16 @@ def exported(place):
     return place / "lone.jsonl"
 
 
+def recorded(app):
+    """Use the space and the key of another in every way there is; gives what was found of it."""
+    notes = app.records("notes")
+    found = [notes.keys(), notes.read("lone"), notes.head("lone"), notes.pop("lone"), notes.changes("lone").records]
+    notes.append("lone", b"mine", blobs={"plan": PLAN})
+    notes.trim("lone", keep=1)
+    notes.drop("lone")
+    return [one for one in found if one]
+
+
 def blocked(app):
     with app.task("block", id="lone") as task:
         task.fact("mine", 1)
@@ -272,6 +286,8 @@ def apart():
     a.run(asking, id="lone", user="ana", thread="talk")
     a.start(quick, id="ready", user="ana")
     a.thread("talk").message({"role": "user", "content": "of a"})
+    a.records("notes").append("lone", [b"of a"], user="ana")
+    a.records("notes").append("lone", b"of a", blobs={"plan": PLAN})
     return a, b, holdfast.App(store)
 
 

@@ -42,6 +42,7 @@ _CALLS = (
     "NotDone",
     "Connection",
 )
+_RECORDS = ("Record", "RecordWrite", "RecordChanges")
 _DATA = ("StatePatch", "Usage", "Failure", "pack")
 _CHOICES: dict[str, Any] = {
     "CheckpointStrategy": CheckpointStrategy,
@@ -67,6 +68,9 @@ def api_page() -> str:
     parts += _members("TaskState", holdfast.TaskState)
     parts += _members("User", User, "`app.user(id)`.")
     parts += _members("Thread", Thread, "`app.thread(id)`.")
+    parts += _members("Records", holdfast.Records, "`app.records(space)`. Guide: [records](how-to/records.md).")
+    for name in _RECORDS:
+        parts += _thing(name, getattr(holdfast, name))
     parts.append("## Inside tools\n")
     for name in _CALLS:
         parts += _thing(name, getattr(holdfast, name))
@@ -79,7 +83,7 @@ def api_page() -> str:
 
 def _others() -> Iterator[str]:
     """Public names that stand nowhere else, so that none is forgotten."""
-    told = {*_DECLARING, *_CALLS, *_DATA, "agent", "tool", "open", "doctor", "events"}
+    told = {*_DECLARING, *_CALLS, *_DATA, *_RECORDS, "Records", "agent", "tool", "open", "doctor", "events"}
     told |= {"Agent", "App", "AsyncTask", "Task", "TaskState", "Tool"}
     for name in holdfast.__all__:
         value = getattr(holdfast, name)

@@ -27,6 +27,21 @@ HANDED_OUT_BYTES = 1024 * 1024
 MAX_PATH_PARTS = 16
 """How many names a path into the state may have."""
 
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+"""The largest data of one record; what is larger goes into its blobs."""
+
+MAX_RECORD_BLOBS = 1_000
+"""How many blobs one record may have."""
+
+MAX_APPEND_BYTES = 256 * 1024 * 1024
+"""How many bytes of records and blobs one append may carry."""
+
+MAX_SPACE_LENGTH = 64
+"""The longest name of a space of records."""
+
+MAX_KEY_BYTES = 1_024
+"""The longest key of records, in UTF-8."""
+
 MAX_EVENTS_PER_WRITE = 10_000
 """How many events one write may carry."""
 

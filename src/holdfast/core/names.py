@@ -39,6 +39,72 @@ def user_of(log: str) -> str:
     return log.removeprefix("@user/") if log.startswith("@user/") else ""
 
 
+RECORDS = "@records/"
+"""What the logs of records begin with; no other log has it in its name."""
+
+_SPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:~#+=,-]*")
+_ESCAPED = {"!": '"0', '"': '"1'}
+_PLAIN = {escaped: plain for plain, escaped in _ESCAPED.items()}
+
+
+def record_space(space: str) -> str:
+    """The name of a space of records."""
+    if not isinstance(space, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidId(f"{space!r} is not the name of a space: it is not text", hint="give a str", id=str(space)[:80])
+    if len(space) > limits.MAX_SPACE_LENGTH or not _SPACE.fullmatch(space):
+        raise InvalidId(
+            f"{space[:80]!r} cannot be the name of a space",
+            hint=f"letters, digits and any of _.:~#+=,- are allowed, a letter or digit first, "
+            f"{limits.MAX_SPACE_LENGTH} characters at most; a key may be any text",
+            id=space[:80],
+        )
+    return space
+
+
+def record_log(space: str, key: str) -> str:
+    """The log of a key's records.
+
+    A key is any text. Only `!`, which ends a namespace, is written otherwise: so that names stay in the order of their
+    keys, and begin alike where keys do.
+
+    >>> record_log("langgraph", "thread/1")
+    '@records/langgraph/thread/1'
+    """
+    text(key, "key of records")
+    size = len(key.encode())
+    if not 0 < size <= limits.MAX_KEY_BYTES:
+        raise InvalidId(
+            f"the key of records {key[:80]!r} has {size:,} bytes",
+            hint=f"use 1 to {limits.MAX_KEY_BYTES:,} bytes of UTF-8; a long one can be hashed",
+            id=key[:80],
+        )
+    return f"{RECORDS}{space}/{_escaped(key)}"
+
+
+def record_prefix(space: str, prefix: str = "") -> str:
+    """What the logs of all keys begin with that begin with a prefix."""
+    return f"{RECORDS}{space}/{_escaped(text(prefix, 'prefix of keys'))}"
+
+
+def _escaped(key: str) -> str:
+    return re.sub('[!"]', lambda found: _ESCAPED[found[0]], key) if "!" in key or '"' in key else key
+
+
+def record_key(log: str) -> tuple[str, str]:
+    """The space and the key whose records a log holds.
+
+    >>> record_key(record_log("langgraph", 'so "it" is!'))
+    ('langgraph', 'so "it" is!')
+    """
+    space, _, escaped = log.rpartition(NAMESPACE_END)[2].removeprefix(RECORDS).partition("/")
+    return space, re.sub('"[01]', lambda found: _PLAIN[found[0]], escaped)
+
+
+def is_record_log(log: str) -> bool:
+    """Whether a log holds records, and not events of a task, a thread or a user."""
+    return RECORDS in log
+
+
 def namespace(name: str) -> str:
     """The name of a tenant's part of a store."""
     return _checked(name, "namespace")

@@ -123,6 +123,7 @@ class AsyncApp:
     copy_to = _awaited(App.copy_to)
     close = _awaited(App.close)
     worker = _direct(App.worker)
+    records = _direct(App.records)
     user = _direct(App.user)
     thread = _direct(App.thread)
     new_id = _direct(App.new_id)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
+    from holdfast.engine.records.records import Records
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
 
@@ -741,6 +742,15 @@ class App:
         from holdfast.engine.people.thread import Thread
 
         return Thread(self.logs, id)
+
+    def records(self, space: str) -> Records:
+        """Opaque bytes in ordered, named logs: data that is not a task, such as checkpoints and sessions of others.
+
+        `space` keeps what belongs to one use apart from others': "langgraph", "sessions".
+        """
+        from holdfast.engine.records.records import Records
+
+        return Records(self.logs, space)
 
     # Looking after the store
 

@@ -13,7 +13,19 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from holdfast.core import codec
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
+from holdfast.core.codec import (
+    Blob,
+    Draft,
+    Erasure,
+    Group,
+    Head,
+    Origin,
+    Snapshot,
+    Stored,
+    Summary,
+    Tombstone,
+    UniqueKey,
+)
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
 from holdfast.store.queues import Loss, Queues
 
@@ -56,27 +68,6 @@ class Query(Struct, frozen=True, kw_only=True):
         return (row for row in rows if all(getattr(row, name) == value for name, value in asked))
 
 
-class Tombstone(Struct, frozen=True, gc=False):
-    """What is left of a removed log."""
-
-    log: str
-    seq: int
-    digest: bytes
-    at_us: int
-    why: str = ""
-
-
-class Erasure(Struct, frozen=True, gc=False):
-    """Whose body was erased, by whom and why; and the large values that only it referred to."""
-
-    log: str
-    seq: int
-    by: str
-    why: str
-    at_us: int
-    blobs: tuple[str, ...] = ()
-
-
 class Opening(Struct, frozen=True, gc=False):
     """What a reader begins with: where a log's own events begin, how many of its bodies were erased, a snapshot."""
 
@@ -86,10 +77,14 @@ class Opening(Struct, frozen=True, gc=False):
 
 
 class Since(Struct, frozen=True, gc=False):
-    """The events of a log from a seq on, and how many bodies of it and of what it stands on were ever erased."""
+    """The events of a log from a seq on, and how many bodies of it and of what it stands on were ever erased.
+
+    `base` is the seq before the log's own first event: after a cut, that of the last event that is gone.
+    """
 
     erased: int
     rows: list[Stored]
+    base: int = 0
 
 
 class Identity(Struct, frozen=True, gc=False):
@@ -181,7 +176,10 @@ class Store(Protocol):
         ...
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
-        """Write groups in one transaction. A group that conflicts fails alone and writes nothing."""
+        """Write groups in one transaction. A group that conflicts fails alone and writes nothing.
+
+        What a group erases or cuts goes in the same transaction. A cut that was made before is no error.
+        """
         ...
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
@@ -209,8 +207,19 @@ class Store(Protocol):
         """Where a log's own events begin, or None if there is no such log."""
         ...
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
-        """A log's own events in order, from after one seq up to and including another."""
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
+        """A log's own events in order, from after one seq up to and including another.
+
+        `limit` gives only the oldest so many, `last` only the newest; never both are asked for.
+        """
         ...
 
     def read_kind(
@@ -260,8 +269,15 @@ class Store(Protocol):
         """Tasks, newest first, by index."""
         ...
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        """The names of all logs in the order they were made."""
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
+        """The names of all logs in the order they were made; with a `prefix`, those that begin with it, by name.
+
+        `after` is the last name seen: by name any text, in the order they were made a log that is there or was.
+        """
+        ...
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        """The last event of each log that `logs` gives for a prefix, with its name."""
         ...
 
     def forks(self, log: str) -> list[str]:
@@ -299,12 +315,13 @@ class Store(Protocol):
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         """Remove whole logs and the blobs only they used, leaving tombstones; gives the names of those removed.
 
-        A log whose head is no longer the tombstone's, or that is the past of a fork, stays.
+        A log whose head is no longer the tombstone's, or that is the past of a fork, stays. Its name is given again
+        only to a log that goes on at the tombstone: without a parent, after its seq and its digest.
         """
         ...
 
     def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
-        """Adopt another store's tombstones and unique keys."""
+        """Adopt another store's tombstones and unique keys. A tombstone that is there moves forward, never back."""
         ...
 
     def rows(self, log: str) -> list[Stored]:
@@ -358,6 +375,23 @@ class Store(Protocol):
 def written_inside() -> InvalidEvent:
     """What a write gets that is asked for by the work of a transaction, beside it."""
     return InvalidEvent("nothing else is written inside a transaction tool", hint="do it before or after the call")
+
+
+def name_range(prefix: str, after: str | None) -> tuple[str, str]:
+    """Return the first name, and the end, of those that begin with a prefix and come after another name.
+
+    Both are one bound each, so that a page in the middle of many names begins where it begins. Names are compared by
+    code points, and hold no NUL: so what comes after a name comes no sooner than that name and the next character.
+
+    >>> name_range("@records/", None)
+    ('@records/', '@records0')
+    """
+    first = prefix if after is None else max(prefix, after + "\1")
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return first, "\U0010ffff"  # which no name begins with
+    last = ord(kept[-1]) + 1
+    return first, kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds what lies between
 
 
 def place(head: Head, drafts: Sequence[Draft]) -> Placed:

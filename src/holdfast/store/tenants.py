@@ -114,18 +114,23 @@ class Tenant:
             origin = Origin(self.inside(origin.parent), origin.at)
         if summary is not None:
             summary = replace(summary, id=self.inside(summary.id), namespace=self.namespace)
-        return Write(self.inside(write.log), write.drafts, write.expect, origin, summary, write.blobs, write.snapshot)
+        return replace(write, log=self.inside(write.log), origin=origin, summary=summary)
 
     def _group_in(self, group: Group) -> Group:
         writes = tuple(self.write_in(write) for write in group.writes)
         keys = tuple(self._take_in(take) for take in group.unique_keys)
-        return Group(writes, keys, tuple(self.inside(key) for key in group.freed_keys))
+        erasures = tuple(replace(one, log=self.inside(one.log)) for one in group.erasures)
+        cuts = tuple(replace(cut, stone=self._stone_in(cut.stone)) for cut in group.cuts)
+        return Group(writes, keys, tuple(self.inside(key) for key in group.freed_keys), erasures, cuts)
 
     def _take_in(self, take: UniqueKey) -> UniqueKey:
         return UniqueKey(self.inside(take.key), self.inside(take.log), take.step, take.input_hash)
 
     def _take_out(self, take: UniqueKey) -> UniqueKey:
         return UniqueKey(self.outside(take.key), self.outside(take.log), take.step, take.input_hash)
+
+    def _stone_in(self, stone: Tombstone) -> Tombstone:
+        return replace(stone, log=self.inside(stone.log))
 
     def _stone_out(self, stone: Tombstone) -> Tombstone:
         return replace(stone, log=self.outside(stone.log))
@@ -171,8 +176,16 @@ class Tenant:
             return found
         return Origin(self.outside(found.parent), found.at)
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
-        return self.whole.read(self.inside(log), after=after, upto=upto, limit=limit)
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
+        return self.whole.read(self.inside(log), after=after, upto=upto, limit=limit, last=last)
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
@@ -214,7 +227,11 @@ class Tenant:
         found = self.whole.list(replace(query, namespace=self.namespace, after=after))
         return [self.shown(one) for one in found]
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
+        if prefix is not None:
+            last = None if after is None else self.inside(after)
+            named = self.whole.logs(prefix=self.inside(prefix), after=last, limit=limit)
+            return [self.outside(name) for name in named]
         own = self._pages(
             lambda last: self.whole.logs(after=last, limit=1000),
             None if after is None else self.inside(after),
@@ -222,6 +239,11 @@ class Tenant:
             limit,
         )
         return [self.outside(name) for name in own]
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        last = None if after is None else self.inside(after)
+        found = self.whole.newest(prefix=self.inside(prefix), after=last, limit=limit)
+        return [(self.outside(name), row) for name, row in found]
 
     def _own_logs(self) -> list[str]:
         return [self.inside(name) for name in self.logs(limit=1 << 62)]
@@ -286,11 +308,11 @@ class Tenant:
         self.whole.erase([replace(one, log=self.inside(one.log)) for one in erasures])
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
-        inside = [replace(stone, log=self.inside(stone.log)) for stone in tombstones]
+        inside = [self._stone_in(stone) for stone in tombstones]
         return [self.outside(name) for name in self.whole.remove(inside)]
 
     def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
-        stones = [replace(stone, log=self.inside(stone.log)) for stone in tombstones]
+        stones = [self._stone_in(stone) for stone in tombstones]
         self.whole.restore_marks(stones, [self._take_in(take) for take in keys])
 
     # Looking after it

@@ -8,6 +8,7 @@ import holdfast
 from holdfast import Budget, Task, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.core.events import BY_KIND
+from holdfast.core.names import is_record_log
 from holdfast.engine.maintenance import retention
 from holdfast.engine.reading import audit, inbox
 from holdfast.engine.reading.describe import as_json, describe
@@ -16,12 +17,12 @@ HISTORIES = sorted((Path(__file__).parents[2] / "histories").glob("*.jsonl"))
 
 
 def records(path):
-    """Every event of a history, of people's logs too."""
+    """Every event of a history, of people's logs too. Records are no events."""
     from holdfast.engine.reading import timeline
 
     with holdfast.open("memory:") as app:
         app.import_(path)
-        for name in app.store.logs():
+        for name in (log for log in app.store.logs() if not is_record_log(log)):
             for record in timeline.records(app.logs, name):
                 yield app, record
 

@@ -14,6 +14,7 @@ from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.core.codec import Group, Head, UniqueKey, Write
 from holdfast.store.memory.store import MemoryStore
+from holdfast.store.migrations import migrations
 from holdfast.store.protocol import Query, Tombstone
 from holdfast.testing.conformance.samples import AT, SampleCrash, created, draft, group, head_of, note, ok
 from holdfast.testing.conformance.transact import begin, ledger, run_threads
@@ -229,13 +230,8 @@ def test_many_who_open_a_new_schema_at_once_migrate_it_once(postgres_databases):
     run_threads(6, one)
     assert failed == [] and len(opened) == 6
     with psycopg.connect(url) as raw:
-        assert raw.execute("select version from holdfast.migrations order by 1").fetchall() == [
-            (1,),
-            (2,),
-            (3,),
-            (4,),
-            (5,),
-        ]
+        applied = raw.execute("select version from holdfast.migrations order by 1").fetchall()
+        assert applied == [(one.version,) for one in migrations("postgres")]
     for store in opened:
         store.close()
     postgres_databases.drop(url)

@@ -120,7 +120,8 @@ class Snapshot(Struct, frozen=True, gc=False):
 class Write(Struct, frozen=True, gc=False):
     """Events for one log. `expect` is the head they follow; None means whatever the head is then.
 
-    `origin` is given for the first write of a log only.
+    `origin` is given for the first write of a log only. `base` is where its own events must begin: whoever removes
+    what was read expects that nothing was removed since.
     """
 
     log: str
@@ -130,6 +131,7 @@ class Write(Struct, frozen=True, gc=False):
     summary: Summary | None = None
     blobs: tuple[Blob, ...] = ()
     snapshot: Snapshot | None = None
+    base: int | None = None
 
 
 def merge_writes(writes: Sequence[Write]) -> tuple[Write, ...]:
@@ -152,6 +154,7 @@ def _followed(one: Write, two: Write) -> Write:
         two.summary or one.summary,
         one.blobs + two.blobs,
         one.snapshot or two.snapshot,
+        two.base if one.base is None else one.base,
     )
 
 
@@ -164,12 +167,54 @@ class UniqueKey(Struct, frozen=True, gc=False):
     input_hash: str = ""
 
 
+class Erasure(Struct, frozen=True, gc=False):
+    """Whose body was erased, by whom and why; and the large values that only it referred to."""
+
+    log: str
+    seq: int
+    by: str
+    why: str
+    at_us: int
+    blobs: tuple[str, ...] = ()
+
+
+class Tombstone(Struct, frozen=True, gc=False):
+    """What is left of a log, or of the beginning of one: where it ended, and the digest there."""
+
+    log: str
+    seq: int
+    digest: bytes
+    at_us: int
+    why: str = ""
+
+
+class LogCut(Struct, frozen=True, gc=False):
+    """The beginning of a log that is removed, up to and with the seq of a tombstone, and what only it referred to.
+
+    Events after it stay: a whole log is not cut but removed.
+    """
+
+    stone: Tombstone
+    blobs: tuple[str, ...] = ()
+
+
 class Group(Struct, frozen=True, gc=False):
-    """What is written together, or not at all."""
+    """What is written together, or not at all.
+
+    `erasures` and `cuts` are carried out with it. Their logs are written to in the same group, after a known head and
+    base: so nothing that is removed can be referred to anew meanwhile, or was removed before.
+    """
 
     writes: tuple[Write, ...]
     unique_keys: tuple[UniqueKey, ...] = ()
     freed_keys: tuple[str, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
+    cuts: tuple[LogCut, ...] = ()
+
+    @property
+    def removes(self) -> bool:
+        """Whether something that was written goes with it."""
+        return bool(self.erasures or self.cuts)
 
 
 MIN_AT_US, MAX_AT_US = -62_000_000_000_000_000, 250_000_000_000_000_000

@@ -37,6 +37,21 @@ class Conflict(HoldfastError):
             actual=actual,
         )
 
+    @classmethod
+    def of_records(cls, log: str, expected: int, actual: int | None) -> Conflict:
+        """The records of a key are not the expected ones."""
+        error = cls.__new__(cls)
+        where = "it is not there" if actual is None else f"it ends at {actual}"
+        HoldfastError.__init__(
+            error,
+            f"the key {log!r} was expected to end at seq {expected}, but {where}; nothing was written",
+            hint="another writer was first: read the key again and decide anew",
+            log=log,
+            expected=expected,
+            actual=actual,
+        )
+        return error
+
 
 class PatchConflict(HoldfastError):
     """A change and another writer's do not go together, or a field is not what the change requires; shows both."""

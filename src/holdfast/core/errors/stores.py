@@ -98,3 +98,19 @@ class Diverged(StoreError):
             head_seq=head_seq,
             calls=list(calls),
         )
+
+    @classmethod
+    def of_records(cls, log: str, known_seq: int, head_seq: int) -> Diverged:
+        """Records were acknowledged to this process, and are not there any more."""
+        error = cls.__new__(cls)
+        StoreError.__init__(
+            error,
+            f"records {head_seq + 1} to {known_seq} of {log!r} had been acknowledged and cannot be found, as after a "
+            "fail-over to a server that lagged behind, or a restored backup; nothing was written",
+            hint="read the key again: what is left is intact; the next append goes on from there",
+            id=log,
+            known_seq=known_seq,
+            head_seq=head_seq,
+            calls=[],
+        )
+        return error

@@ -42,3 +42,29 @@ class Heads:
     def forget(self, name: str) -> None:
         """What was known of a log is gone, and that has been told."""
         self._known.pop(name, None)
+
+
+class RecordHeads:
+    """The same for logs of records, which others may drop and begin again.
+
+    With a known head, an append is one statement. If the log has moved on, the write itself finds out and is refused.
+    No seq of a key is used twice: so a head behind a known one says that records were lost.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Head] = {}
+
+    def get(self, name: str) -> Head | None:
+        """How far a log is known to have come."""
+        return self._known.get(name)
+
+    def remember(self, name: str, head: Head) -> None:
+        """Keep in mind how far a log has come."""
+        self._known[name] = head
+        while len(self._known) > limits.MAX_KNOWN_HEADS:
+            with contextlib.suppress(RuntimeError, StopIteration, KeyError):  # another thread does the same
+                del self._known[next(iter(self._known))]
+
+    def forget(self, name: str) -> None:
+        """Look next time."""
+        self._known.pop(name, None)

@@ -28,11 +28,11 @@ from holdfast.core.errors import (
     ValueDamaged,
 )
 from holdfast.core.events import Event, Pins, RolledBack, ThreadCreated, UserCreated
-from holdfast.core.names import namespaced, thread_log, user_log
+from holdfast.core.names import is_record_log, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
-from holdfast.engine.logs.heads import Heads, KnownHead
+from holdfast.engine.logs.heads import Heads, KnownHead, RecordHeads
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
 from holdfast.engine.system.entropy import random_hex
@@ -91,6 +91,7 @@ class Logs:
         self.committer = Committer(store)
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
+        self.record_heads = RecordHeads()
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
@@ -156,8 +157,9 @@ class Logs:
         return found
 
     def missing(self, name: str) -> TaskNotFound | TaskCollected:
-        """Why there is no such log."""
-        return TaskNotFound(name) if self.store.tombstone(name) is None else TaskCollected(name)
+        """Why there is no such log. Of records that were dropped, the name can be used again."""
+        gone = not is_record_log(name) and self.store.tombstone(name) is not None
+        return TaskCollected(name) if gone else TaskNotFound(name)
 
     @property
     def namespace(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from holdfast.core import limits, names
+from holdfast.core.codec import Origin
 from holdfast.core.errors import LogCorrupt, TaskNotFound
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.maintenance import record_copies
 from holdfast.engine.maintenance.export import (
     Copied,
     NoClock,
@@ -56,23 +58,35 @@ def _copy_log(source: Store, target: Store, name: str) -> int:
         if head is None or head.seq < origin.at:
             _copy_log(source, target, origin.parent)  # it grew since it was copied, and was forked there
     anchor, head = source.anchor(name), source.head(name)
-    if head is not None and target.head(name) == head and len(target.erasures(name)) == len(source.erasures(name)):
+    if head is not None and target.head(name) == head and _marks(target, name) == _marks(source, name):
         refuse_cut_off(name, anchor, head.seq)
         return 0
     try:
         one = read_all(source, name)
+        if one.is_records:
+            return record_copies.bring(target, one.records, follows=True)
         history = replayed(name, one.rows, past_of(Logs(source, NoClock()), one.origin))
         return adopt_log(target, one, summary_of(one, history))
     except TaskNotFound:
         return 0
 
 
+def _marks(store: Store, name: str) -> tuple[Origin | None, int]:
+    """What of a log can change without its head: where it begins, and how many bodies were erased."""
+    return store.origin(name), len(store.erasures(name))
+
+
 def _copy_marks(source: Store, target: Store) -> None:
     """What was removed here is removed there; keys that were taken stay taken."""
     name = key = ""
     while stones := source.tombstones(after=name):
-        target.remove(stones)
-        target.restore_marks(stones, ())
+        tasks = [stone for stone in stones if not names.is_record_log(stone.log)]
+        target.remove(tasks)
+        target.restore_marks(tasks, ())
+        for stone in stones:
+            # A log of records that is there was copied with its tombstone, which covers its beginning only.
+            if names.is_record_log(stone.log) and source.head(stone.log) is None:
+                record_copies.drop(target, stone)
         name = stones[-1].log
     while keys := source.unique_keys(after=key):
         target.restore_marks((), keys)

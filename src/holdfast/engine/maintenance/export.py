@@ -14,8 +14,11 @@ from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Stored, Summary, Write
 from holdfast.core.errors import HoldfastError, InvalidValue, LogCorrupt, TaskExists, TaskNotFound, UnknownEvent
 from holdfast.core.state.history import History
+from holdfast.engine.logs import record_logs
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.logs.record_logs import RecordLog
+from holdfast.engine.maintenance import record_copies
 from holdfast.engine.reading.task_state import STATUSES
 from holdfast.engine.reading.verify import Past, check_values, past_of, replayed
 from holdfast.store.protocol import Erasure, Store
@@ -60,6 +63,8 @@ class _EventLine(Struct, frozen=True, tag="event", tag_field="is", omit_defaults
     erased_by: str = ""
     erased_why: str = ""
     erased_at: int = 0
+    data: str | UnsetType = UNSET
+    """The body of a record in base64: it is not JSON."""
 
 
 class _End(Struct, frozen=True, tag="end", tag_field="is"):
@@ -83,7 +88,7 @@ def export(logs: Logs, id: str) -> Iterator[bytes]:
         erased = {erasure.seq: erasure for erasure in one.erasures}
         for row in one.rows:
             count += 1
-            yield _line(_event_line(row, erased.get(row.seq)))
+            yield _line(_event_line(row, erased.get(row.seq), opaque=one.is_records))
     yield _line(_End(count))
 
 
@@ -92,6 +97,8 @@ def read_all(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incomi
 
     `erased` are erasures that are known of from elsewhere: an import may have died before it wrote them.
     """
+    if names.is_record_log(name):
+        return record_logs.steadily(store, name, lambda origin: _read_records(store, name, origin))
     origin, anchor = store.origin(name), store.anchor(name)
     rows = list(_own_rows(store, name)) if origin is not None else []
     if origin is None or (not rows and store.origin(name) is None):  # it is removed meanwhile
@@ -102,6 +109,17 @@ def read_all(store: Store, name: str, erased: Sequence[Erasure] = ()) -> _Incomi
     one.summary = store.summary(name) if one.erasures else None  # what was erased tells no list any more
     _check_rows(one)
     refuse_cut_off(name, anchor, rows[-1].seq)
+    return one
+
+
+def _read_records(store: Store, name: str, origin: Origin) -> _Incoming:
+    """The same for a log of records."""
+    start, anchor = record_logs.start_of(store, name, origin), store.anchor(name)
+    one = _Incoming(_Header(name, None, origin.at, start.digest.hex()))
+    one.rows = list(record_logs.rows_of(store, name))
+    one.blobs, one.erasures = list(store.blobs_of(name)), store.erasures(name)
+    _check_rows(one)
+    refuse_cut_off(name, anchor, one.rows[-1].seq)
     return one
 
 
@@ -139,7 +157,7 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
             case _BlobLine() if incoming:
                 incoming[-1].blobs.append(Blob(entry.hash, _unbase64(entry.data, number)))
             case _EventLine() if incoming:
-                incoming[-1].take(entry)
+                incoming[-1].take(entry, number)
             case _End():
                 ended = entry.events == sum(len(one.rows) for one in incoming)
             case _:
@@ -179,9 +197,17 @@ class _Incoming:
         self.rows: list[Stored] = []
         self.erasures: list[Erasure] = []
         self.summary = None if header.summary is UNSET else header.summary
+        self.is_records = names.is_record_log(header.log)
 
-    def take(self, line: _EventLine) -> None:
+    @property
+    def records(self) -> RecordLog:
+        """The same as a log of records."""
+        return RecordLog(self.name, self.start, self.rows, self.blobs, self.erasures)
+
+    def take(self, line: _EventLine, number: int) -> None:
         body = None if line.body is UNSET else bytes(line.body)
+        if line.data is not UNSET:
+            body = _unbase64(line.data, number)
         self.rows.append(Stored(line.seq, line.kind, line.at, body, _unhex(line.body_hash), _unhex(line.digest)))
         if line.erased_at:
             by = (line.erased_by, line.erased_why, line.erased_at)
@@ -203,14 +229,15 @@ def _unreadable(number: int, why: str) -> InvalidValue:
     )
 
 
-def _event_line(row: Stored, erasure: Erasure | None) -> _EventLine:
+def _event_line(row: Stored, erasure: Erasure | None, *, opaque: bool) -> _EventLine:
     return _EventLine(
         seq=row.seq,
         kind=row.kind,
         at=row.at_us,
         body_hash=row.body_hash.hex(),
         digest=row.digest.hex(),
-        body=UNSET if row.body is None else Raw(row.body),
+        body=UNSET if row.body is None or opaque else Raw(row.body),
+        data=b2a_base64(row.body, newline=False).decode() if opaque and row.body is not None else UNSET,
         erased_by=erasure.by if erasure else "",
         erased_why=erasure.why if erasure else "",
         erased_at=erasure.at_us if erasure else 0,
@@ -228,12 +255,18 @@ def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
     """Bring in what an export holds. Everything is checked before anything is written."""
     summaries = _summaries(store, incoming)
     for one in incoming:
-        if store.origin(one.name) is not None and store.tombstone(one.name) is None:
+        if one.is_records:
+            record_copies.check_history(store, one.records)
+        elif store.origin(one.name) is not None and store.tombstone(one.name) is None:
             read_all(store, one.name, one.erasures)  # what is damaged here is not there already, nor written over
             _already_there(store, one)
     logs = events = skipped = 0
     for one in incoming:
-        written = adopt_log(store, one, summaries[one.name])
+        written = (
+            record_copies.bring(store, one.records, follows=False)
+            if one.is_records
+            else adopt_log(store, one, summaries[one.name])
+        )
         logs, skipped, events = logs + (written > 0), skipped + (written == 0), events + written
     return Copied(logs, events, skipped)
 
@@ -245,11 +278,13 @@ def _summaries(store: Store, incoming: list[_Incoming]) -> dict[str, Summary | N
     for one in incoming:
         bases.setdefault(one.origin.parent or "", set()).add(one.origin.at)
     for one in incoming:
+        if one.is_records:
+            continue
         _check_past(logs, one, brought)
         past, keep = _past(logs, one, brought, folded), bases.get(one.name, ())
         folded[one.name] = replayed(one.name, one.rows, past, keep)
         brought[one.name] = one
-    return {one.name: summary_of(one, folded[one.name]) for one in incoming}
+    return {one.name: summary_of(one, folded[one.name]) for one in incoming if one.name in folded}
 
 
 def _past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming], folded: dict[str, History]) -> Past | None:
@@ -324,7 +359,10 @@ def _check_rows(one: _Incoming) -> None:
     if not one.rows:
         raise LogCorrupt(one.name, one.start.seq + 1, "the log has no events")
     genesis = Head(0, codec.genesis(one.name))
-    if one.origin.parent is None and one.start != genesis:
+    may_be_cut = one.is_records and one.origin.parent is None and one.start.seq > 0
+    if one.is_records and one.origin.parent is not None:
+        raise LogCorrupt(one.name, one.start.seq, "records are never forked")
+    if one.origin.parent is None and one.start != genesis and not may_be_cut:
         raise LogCorrupt(one.name, one.start.seq, "its chain does not begin where a log of this name does")
     blobs = {blob.hash: blob.data for blob in one.blobs}
     wanted: set[str] = set()
@@ -354,6 +392,10 @@ def _check_name(name: str) -> None:
     kind, slash, id = name.partition("/")
     if kind in ("@user", "@thread") and slash:
         (names.user_log if kind == "@user" else names.thread_log)(id)
+    elif name.startswith(names.RECORDS):
+        space, key = names.record_key(name)
+        if names.record_log(names.record_space(space), key) != name:
+            raise InvalidValue(f"{name!r} is not the name of a log of records", hint="export it again")
     else:
         names.task_log(name)
 
@@ -361,6 +403,8 @@ def _check_name(name: str) -> None:
 def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], known: set[str]) -> list[str]:
     """Refuse values that are missing or damaged; gives the hashes of those there are. A large one is opened once."""
     try:
+        if names.is_record_log(name):
+            return record_logs.check_blobs(name, row, blobs.get, known)
         event = decoded(name, row)
     except UnknownEvent:
         raise LogCorrupt(name, row.seq, f"it is of the kind {row.kind!r}, which this version does not know") from None

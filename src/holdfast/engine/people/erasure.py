@@ -51,6 +51,6 @@ def _kept(logs: Logs, name: str, gone: Callable[[Event], bool]) -> set[str]:
 def threads_of(logs: Logs) -> Iterator[str]:
     """The logs of all threads."""
     after: str | None = None
-    while names := logs.store.logs(after=after, limit=limits.PAGE_SIZE):
-        yield from (name for name in names if name.startswith(_THREADS))
+    while names := logs.store.logs(prefix=_THREADS, after=after, limit=limits.PAGE_SIZE):
+        yield from names
         after = names[-1]

@@ -25,6 +25,7 @@ from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
+from holdfast.engine.records.removal import erase_of_user
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.bag import Update, updated
 from holdfast.engine.verbs.user import UserBag
@@ -112,7 +113,9 @@ class User:
         return self._logs.store.list(Query(status=status, user=self.id, limit=limit))
 
     def erase(self, *, by: str = "", why: str = "") -> int:
-        """Forget what this user's log and tasks say, and what they said in threads; gives how many events that were.
+        """Forget what this user's log and tasks say, what they said in threads, and records that are theirs.
+
+        Returns how many events and records that were.
 
         That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
         """
@@ -131,7 +134,8 @@ class User:
             return said and (event.user == self.id or event.by == self.id or event.task in own)
 
         erased = erase_logs(self._logs, [self._name, *(one.id for one in tasks)], by=by, why=why)
-        return erased + erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)
+        erased += erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)
+        return erased + erase_of_user(self._logs, self.id, by=by, why=why)
 
     def _all_tasks(self) -> Iterator[Summary]:
         after: str | None = None

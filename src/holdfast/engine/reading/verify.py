@@ -10,8 +10,10 @@ from holdfast.core import codec, limits
 from holdfast.core.codec import Head, Origin, Stored
 from holdfast.core.errors import LogCorrupt, SeqOutOfRange, TaskCollected, TaskNotFound, ValueDamaged
 from holdfast.core.events import Event, RolledBack
+from holdfast.core.names import is_record_log
 from holdfast.core.state.history import History
 from holdfast.core.state.shapes import State
+from holdfast.engine.logs import record_logs
 from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
 
@@ -48,7 +50,7 @@ def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] 
     # A fork's past is its parents': what is wrong there is wrong with it.
     for name in all_names(logs) if id is None else [segment.log for segment in logs.segments(id)]:
         try:
-            seen, gone = _verify(logs, name)
+            seen, gone = _verify_records(logs, name) if is_record_log(name) else _verify(logs, name)
             tasks, events, erased = tasks + 1, events + seen, erased + gone
         except (*DAMAGED, SeqOutOfRange) as error:
             tasks += 1
@@ -86,22 +88,43 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
         logs.store.summary(name)
     except UnicodeDecodeError as error:
         raise LogCorrupt(name, 0, f"its row in lists cannot be read: {error}") from error
-    anchor = logs.store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
-    rows = logs.store.rows(name)
-    allowed = {one.seq for one in logs.store.erasures(name)}
+    stored = logs.store.blob
+    rows = _verified_rows(logs, name, head, lambda row: check_values(name, row.seq, decoded(name, row), stored))
+    replayed(name, rows, past_of(logs, origin))
+    return len(rows), sum(row.body is None for row in rows)
+
+
+def _verify_records(logs: Logs, name: str) -> tuple[int, int]:
+    """The same for a log of records."""
+    store = logs.store
+
+    def walk(origin: Origin) -> list[Stored]:
+        start = record_logs.start_of(store, name, origin)
+        return _verified_rows(logs, name, start, lambda row: record_logs.check_blobs(name, row, store.blob))
+
+    rows = record_logs.steadily(store, name, walk)
+    return len(rows), sum(row.body is None for row in rows)
+
+
+def _verified_rows(logs: Logs, name: str, start: Head, check: Callable[[Stored], object]) -> list[Stored]:
+    """A log's own rows, if their chain holds from `start` on and reaches as far as it ever did."""
+    head, store = start, logs.store
+    anchor = store.anchor(name)  # before the rows: what is written meanwhile must not look like a loss
+    rows = store.rows(name)
+    allowed = {one.seq for one in store.erasures(name)}
     for row in rows:
-        head = _verify_row(logs, name, head, row, allowed)
+        head = _follow_row(name, head, row, allowed)
+        check(row)
     if anchor is not None and any(row.seq == anchor.seq and row.digest != anchor.digest for row in rows):
         raise LogCorrupt(name, anchor.seq, "the chain is not the one that was there")
     if anchor is not None and anchor.seq > head.seq:
         raise LogCorrupt(name, head.seq + 1, f"the log had reached {anchor.seq}, and now ends at {head.seq}")
     if not rows:
         raise LogCorrupt(name, head.seq + 1, "the log has no events")
-    replayed(name, rows, past_of(logs, origin))
-    return len(rows), sum(row.body is None for row in rows)
+    return rows
 
 
-def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]) -> Head:
+def _follow_row(name: str, head: Head, row: Stored, erased: set[int]) -> Head:
     seq = head.seq + 1
     if row.seq != seq:
         raise LogCorrupt(name, seq, f"the next event is {row.seq}")
@@ -112,7 +135,6 @@ def _verify_row(logs: Logs, name: str, head: Head, row: Stored, erased: set[int]
     digest = codec.chain(head.digest, seq, row.kind, row.at_us, row.body_hash)
     if digest != row.digest:
         raise LogCorrupt(name, seq, "its digest does not follow from what came before")
-    check_values(name, seq, decoded(name, row), logs.store.blob)
     return Head(seq, digest)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
+from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.state.shapes import ENDED
 from holdfast.failpoints import failpoint
@@ -178,22 +178,31 @@ class MemoryStore:
             self._effects[take.key] = take
         for write, placed in zip(group.writes, places, strict=True):
             self._write(write, placed)
+        for erasure in group.erasures:
+            self._erase(erasure)
+        for cut in group.cuts:
+            self._cut(cut)
 
     def _expected(self, write: Write) -> Head | Conflict:
         """The head a write follows, if it is the one it expects."""
         log = self._logs.get(write.log)
         wanted = write.expect
         if write.origin is not None:
-            if log is not None or write.log in self._tombstones or self._is_gone(write.origin.parent):
-                return Conflict(write.log, 0, log.head.seq if log else None)
             assert wanted is not None, "a new log says what its chain begins with"
+            if log is not None or not self._may_begin(write.log, write.origin, wanted):
+                return Conflict(write.log, 0, log.head.seq if log else None)
             return wanted
-        if log is None or (wanted is not None and wanted != log.head):
+        moved = log is not None and write.base not in (None, log.origin.at)
+        if log is None or moved or (wanted is not None and wanted != log.head):
             return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
         return log.head
 
-    def _is_gone(self, parent: str | None) -> bool:
-        return parent is not None and parent not in self._logs
+    def _may_begin(self, name: str, origin: Origin, start: Head) -> bool:
+        """Whether a log follows what is left of its name; a fork needs its parent, and a name that nothing ever had."""
+        stone = self._tombstones.get(name)
+        if origin.parent is not None:
+            return stone is None and origin.parent in self._logs
+        return origin.at == 0 if stone is None else start == Head(stone.seq, stone.digest) and origin.at == stone.seq
 
     def _write(self, write: Write, placed: Placed) -> None:
         if write.origin is not None:
@@ -229,12 +238,22 @@ class MemoryStore:
             found = self._logs.get(log)
             return found.origin if found else None
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
         with self._lock:
             rows = self._logs[log].rows if log in self._logs else []
             first = bisect_right(rows, after, key=lambda row: row.seq)
-            last = len(rows) if upto is None else bisect_right(rows, upto, key=lambda row: row.seq)
-            return rows[first : last if limit is None else min(last, first + limit)]
+            end = len(rows) if upto is None else bisect_right(rows, upto, key=lambda row: row.seq)
+            if last is not None:
+                return rows[max(first, end - last) : end]
+            return rows[first : end if limit is None else min(end, first + limit)]
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
@@ -254,7 +273,8 @@ class MemoryStore:
     ) -> Since:
         with self._lock:
             erased = sum(len(self._logs[name].erasures) for name in (log, *past) if name in self._logs)
-            return Since(erased, self.read(log, after=seq - 1, upto=upto, limit=limit))
+            base = self._logs[log].origin.at if log in self._logs else 0
+            return Since(erased, self.read(log, after=seq - 1, upto=upto, limit=limit), base)
 
     def blob(self, hash: str, *, within: str = "") -> bytes | None:
         with self._lock:
@@ -295,10 +315,17 @@ class MemoryStore:
             found = query.matching(log.summary for log in newest_first if log.summary is not None)
             return [summary for _, summary in zip(range(query.limit), found, strict=False)]
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._lock:
+            if prefix is not None:
+                return sorted(name for name in self._logs if name.startswith(prefix) and name > (after or ""))[:limit]
             start = 0 if after is None else self._place(after)
             return [name for name, log in self._logs.items() if log.number > start][:limit]
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        with self._lock:
+            names = self.logs(prefix=prefix, after=after, limit=limit)
+            return [(name, self._logs[name].rows[-1]) for name in names]
 
     def _place(self, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""
@@ -340,14 +367,32 @@ class MemoryStore:
     def erase(self, erasures: Sequence[Erasure]) -> None:
         with self._changing():
             for one in erasures:
-                log = self._logs[one.log]
-                log.erasures.append(replace(one, blobs=()))
-                log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
-                log.snapshots = []
-                for hash in one.blobs:
-                    log.blobs.discard(hash)
-                    if not any(hash in other.blobs for other in self._logs.values()):
-                        self._blobs.pop(hash, None)
+                self._erase(one)
+
+    def _erase(self, one: Erasure) -> None:
+        log = self._logs[one.log]
+        log.erasures.append(replace(one, blobs=()))
+        log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
+        log.snapshots = []
+        self._release(log, one.blobs)
+
+    def _cut(self, cut: LogCut) -> None:
+        stone, log = cut.stone, self._logs[cut.stone.log]
+        if stone.seq <= log.origin.at:
+            return
+        assert stone.seq < log.head.seq, "a whole log is removed, not cut"
+        log.rows = [row for row in log.rows if row.seq > stone.seq]
+        log.erasures = [one for one in log.erasures if one.seq > stone.seq]
+        log.origin, log.start = Origin(None, stone.seq), Head(stone.seq, stone.digest)
+        self._tombstones[stone.log] = stone
+        self._release(log, cut.blobs)
+
+    def _release(self, log: _Log, hashes: Sequence[str]) -> None:
+        """Drop large values that a log no longer refers to, unless another does."""
+        for hash in hashes:
+            log.blobs.discard(hash)
+            if not any(hash in other.blobs for other in self._logs.values()):
+                self._blobs.pop(hash, None)
 
     def remove(self, tombstones: Sequence[Tombstone]) -> list[str]:
         with self._changing():
@@ -366,7 +411,10 @@ class MemoryStore:
 
     def restore_marks(self, tombstones: Sequence[Tombstone], keys: Sequence[UniqueKey]) -> None:
         with self._changing():
-            self._tombstones.update({stone.log: stone for stone in tombstones if stone.log not in self._tombstones})
+            for stone in tombstones:
+                there = self._tombstones.get(stone.log)
+                if there is None or there.seq < stone.seq:
+                    self._tombstones[stone.log] = stone
             self._effects.update({take.key: take for take in keys if take.key not in self._effects})
 
     def rows(self, log: str) -> list[Stored]:

@@ -144,9 +144,9 @@ APPEND = (
 
 # Under a lock: nobody else moves these heads, or removes these logs, until the transaction ends.
 LOCK = """
-select name, log, seq, digest from {s}.logs where name = any(%(names)s) order by log for update
+select name, log, seq, digest, base from {s}.logs where name = any(%(names)s) order by log for update
 """
-GONE = "select name from {s}.tombstones where name = any(%(names)s)"
+GONE = "select name, seq, digest from {s}.tombstones where name = any(%(names)s)"
 OWNERS = "select key, log, step, input_hash from {s}.effects where key = any(%(keys)s)"
 
 # What lies at the places where a write whose fate is unknown would have put its last event.
@@ -173,6 +173,13 @@ where log = (select log from {s}.logs where name = %(name)s) and seq > %(after)s
 order by seq limit %(limit)s
 """
 
+# Newest first, so that a limit keeps the newest.
+READ_LAST = """
+select seq, kind, at, body, body_hash, digest from {s}.events
+where log = (select log from {s}.logs where name = %(name)s) and seq > %(after)s and seq <= %(upto)s
+order by seq desc limit %(limit)s
+"""
+
 # Newest first, so that a limit keeps the newest; by the index of cold kinds.
 READ_KIND = """
 select seq, kind, at, body, body_hash, digest from {s}.events
@@ -194,13 +201,13 @@ left join lateral (
 where logs.name = %(name)s
 """
 
-# The number of erasures comes with every row, and alone if there is none.
+# The number of erasures, and where the log begins, come with every row, and alone if there is none.
 SINCE = """
 with erased as (
-  select count(*) as number from {s}.erasures
+  select count(*) as number, coalesce((select base from {s}.logs where name = %(name)s), 0) as base from {s}.erasures
   where log in (select log from {s}.logs where name = any(%(names)s))
 )
-select number, seq, kind, at, body, body_hash, digest from erased left join (
+select number, base, seq, kind, at, body, body_hash, digest from erased left join (
   select seq, kind, at, body, body_hash, digest from {s}.events
   where log = (select log from {s}.logs where name = %(name)s) and seq >= %(seq)s and seq <= %(upto)s
   order by seq limit %(limit)s
@@ -266,6 +273,19 @@ union all select log from {s}.tombstones where name = %(name)s limit 1
 
 LOGS = "select name from {s}.logs where log > %(after)s order by log limit %(limit)s"
 
+# By name, from one to before another.
+LOGS_BY_NAME = """
+select name from {s}.logs
+where name >= %(first)s and name < %(end)s order by name limit %(limit)s
+"""
+
+# The last event of each of them.
+NEWEST_BY_NAME = """
+select name, events.seq, kind, at, body, body_hash, events.digest from {s}.logs
+join {s}.events on events.log = logs.log and events.seq = logs.seq
+where name >= %(first)s and name < %(end)s order by name limit %(limit)s
+"""
+
 FORKS = """
 select name from {s}.logs where parent = (select log from {s}.logs where name = %(name)s) order by log
 """
@@ -308,9 +328,13 @@ DROP_UNUSED_BLOB = """
 delete from {s}.blobs where hash = %(hash)b and not exists (select from {s}.blob_uses where hash = %(hash)b)
 """
 
+# What is left of a name moves forward: the log that had it went on, and was cut or removed again.
 INSERT_TOMBSTONE = """
-insert into {s}.tombstones (name, log, seq, digest, at, why)
-values (%(name)s, %(log)s, %(seq)s, %(digest)b, %(at)s, %(why)s) on conflict do nothing
+insert into {s}.tombstones as old (name, log, seq, digest, at, why)
+values (%(name)s, %(log)s, %(seq)s, %(digest)b, %(at)s, %(why)s)
+on conflict (name) do update set
+  log = excluded.log, seq = excluded.seq, digest = excluded.digest, at = excluded.at, why = excluded.why
+where excluded.seq > old.seq
 """
 UNUSED_BLOBS = """
 delete from {s}.blob_uses where log = %(log)s
@@ -327,6 +351,25 @@ REMOVE_LOG = "delete from {s}.logs where log = %(log)s"
 
 # In this order: what a statement needs is removed after it.
 REMOVE = (REMOVE_EVENTS, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG)
+
+# What goes together with a group, after its events are in. Its logs are locked, and known by name.
+_LOG = "(select log from {s}.logs where name = %(name)s)"
+ERASE_WITH = (
+    "insert into {s}.erasures (log, seq, by, why, at) select " + _LOG + ", %(seq)s, %(by)s, %(why)s, %(at)s"
+    " on conflict do nothing"
+)
+ERASE_BODY_WITH = "update {s}.events set body = null where log = " + _LOG + " and seq = %(seq)s and body is not null"  # noqa: S608
+CUT_WITH = (
+    "insert into {s}.tombstones as old (name, log, seq, digest, at, why)"
+    " select %(name)s, " + _LOG + ", %(seq)s, %(digest)b, %(at)s, %(why)s"
+    " on conflict (name) do update set"
+    " log = excluded.log, seq = excluded.seq, digest = excluded.digest, at = excluded.at, why = excluded.why"
+    " where excluded.seq > old.seq"
+)
+CUT_EVENTS = "delete from {s}.events where log = " + _LOG + " and seq <= %(seq)s"  # noqa: S608
+CUT_ERASURES = "delete from {s}.erasures where log = " + _LOG + " and seq <= %(seq)s"  # noqa: S608
+CUT_BASE = "update {s}.logs set base = %(seq)s where name = %(name)s and base < %(seq)s"
+RELEASE_BLOB = "delete from {s}.blob_uses where log = " + _LOG + " and hash = %(hash)b"  # noqa: S608
 
 TAKE_IF_FREE = """
 insert into {s}.effects (key, log, step, input_hash) values (%(key)s, %(log)s, %(step)s, %(input_hash)s)

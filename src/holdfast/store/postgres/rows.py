@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
-from holdfast.core.codec import Group, Head, Origin, Snapshot, Summary, UniqueKey, Write
+from psycopg.types.numeric import Int8
+
+from holdfast.core.codec import Erasure, Group, Head, LogCut, Origin, Snapshot, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken
 from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.connections import Question
 from holdfast.store.postgres.statements import Array, Bools, Bytes, Floats, Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Query, place
 
@@ -53,7 +56,8 @@ class Seen:
 
     def __init__(self) -> None:
         self.heads: dict[str, Head] = {}
-        self.gone: set[str] = set()
+        self.bases: dict[str, int] = {}
+        self.gone: dict[str, Head] = {}
         self.parents: set[str] = set()
         self.owners: dict[str, UniqueKey] = {}
 
@@ -61,10 +65,14 @@ class Seen:
     def trusting(cls, groups: Sequence[Group]) -> Seen | None:
         """What would have to be so for the groups to be written; None if that must be looked up."""
         seen, made = cls(), set[str]()
+        if any(group.removes for group in groups):
+            return None
         for write in (write for group in groups for write in group.writes):
             if not write.drafts:
                 return None
             if write.origin is not None:
+                if write.origin.parent is None and write.origin.at > 0:
+                    return None  # it goes on where another ended, and the statement cannot compare the digest there
                 made.add(write.log)
                 seen.parents.update(filter(None, (write.origin.parent,)))
             elif write.log not in seen.heads and write.log not in made:
@@ -86,6 +94,8 @@ class Batch:
         self._uses: set[tuple[str, str]] = set()
         self._takes: dict[str, UniqueKey] = {}
         self._frees: set[str] = set()
+        self._erasures: list[Erasure] = []
+        self._cuts: list[LogCut] = []
         self._olds: dict[str, Head] = {}
         self._heads: dict[str, Head] = {}
 
@@ -93,20 +103,26 @@ class Batch:
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         beside = self._logs or self._tasks or self._snapshots or self._blobs or self._takes or self._frees
-        return not (self._events or beside)
+        return not (self._events or beside or self._erasures or self._cuts)
 
     def add(self, group: Group, places: Sequence[Placed], olds: Mapping[str, Head]) -> bool:
         """Gather a group, given the heads before it. Says no to what one statement cannot do.
 
-        That is to free what it takes, or to keep two snapshots of one log.
+        That is to free what it takes, to keep two snapshots of one log, or to write to a log after something of it
+        was removed: removals come last, and would take large values with them that the write refers to.
         """
         if any(key in self._takes for key in group.freed_keys):
+            return False
+        shortened = {one.log for one in self._erasures} | {cut.stone.log for cut in self._cuts}
+        if shortened and any(write.log in shortened for write in group.writes):
             return False
         for write in group.writes:
             if write.snapshot is not None and write.log in self._snapshots:
                 return False
         self._frees.update(group.freed_keys)
         self._takes.update((take.key, take) for take in group.unique_keys)
+        self._erasures += group.erasures
+        self._cuts += group.cuts
         for write, placed in zip(group.writes, places, strict=True):
             before = write.expect if write.origin is not None else olds.get(write.log) or self._heads.get(write.log)
             assert before is not None, "a group that was decided has a head to follow"
@@ -136,6 +152,26 @@ class Batch:
             one: Snapshot = write.snapshot
             self._snapshots[write.log] = (write.log, one.seq, one.digest, one.version, one.at_us, one.body)
 
+    def statements(self, snapshots_kept: int) -> list[Question]:
+        """All that is to be done, in order: the statement that writes, if there is anything to write, then removals."""
+        writes = self._events or self._logs or self._tasks or self._snapshots or self._blobs
+        found: list[Question] = []
+        if writes or self._takes or self._frees:
+            found.append(self.statement(snapshots_kept))
+        for one in self._erasures:
+            place: dict[str, Any] = {"name": one.log, "seq": Int8(one.seq)}
+            found.append((q.ERASE_WITH, {**place, "by": one.by, "why": one.why, "at": Int8(one.at_us)}))
+            found.append((q.ERASE_BODY_WITH, place))
+            found += _released(one.log, one.blobs)
+        for cut in self._cuts:
+            stone = cut.stone
+            place = {"name": stone.log, "seq": Int8(stone.seq)}
+            found.append((q.CUT_WITH, {**place, "digest": stone.digest, "at": Int8(stone.at_us), "why": stone.why}))
+            for text in (q.CUT_EVENTS, q.CUT_ERASURES, q.CUT_BASE):
+                found.append((text, place))
+            found += _released(stone.log, cut.blobs)
+        return found
+
     def statement(self, snapshots_kept: int) -> tuple[LiteralString, dict[str, Any]]:
         """The shortest statement that writes all of it, and its parameters."""
         found: dict[str, Any] = _arrays(_EVENTS, self._events)
@@ -158,6 +194,16 @@ class Batch:
         keys = ((take.key, take.log, take.step, take.input_hash) for take in self._takes.values())
         found |= _arrays(_TAKES, keys)
         return q.APPEND, {**found, "frees": Texts(self._frees), "keep": snapshots_kept}
+
+
+def _released(log: str, hashes: Iterable[str]) -> list[Question]:
+    """What drops large values that a log no longer refers to, unless another does."""
+    found: list[Question] = []
+    for hash in map(bytes.fromhex, sorted(hashes)):
+        found.append((q.RELEASE_BLOB, {"name": log, "hash": hash}))
+        found.append((q.LOCK_BLOB, {"hash": hash}))
+        found.append((q.DROP_UNUSED_BLOB, {"hash": hash}))
+    return found
 
 
 def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | None:
@@ -199,13 +245,21 @@ def _expected(write: Write, seen: Seen, moved: dict[str, Head]) -> Head | Confli
     head, wanted = moved.get(write.log) or seen.heads.get(write.log), write.expect
     if write.origin is not None:
         assert wanted is not None, "a new log says what its chain begins with"
-        parent = write.origin.parent
-        if head is not None or write.log in seen.gone or (parent is not None and parent not in seen.parents):
+        if head is not None or not _may_begin(write.log, write.origin, wanted, seen):
             return Conflict(write.log, 0, head and head.seq)
         return wanted
-    if head is None or (wanted is not None and wanted != head):
+    is_cut_since = write.base not in (None, seen.bases.get(write.log))
+    if head is None or is_cut_since or (wanted is not None and wanted != head):
         return Conflict(write.log, wanted and wanted.seq, head and head.seq)
     return head
+
+
+def _may_begin(name: str, origin: Origin, start: Head, seen: Seen) -> bool:
+    """Whether a log follows what is left of its name; a fork needs its parent, and a name that nothing ever had."""
+    left = seen.gone.get(name)
+    if origin.parent is not None:
+        return left is None and origin.parent in seen.parents
+    return origin.at == (0 if left is None else left.seq) and (left is None or left == start)
 
 
 def names_in(groups: Iterable[Group]) -> list[str]:
@@ -225,6 +279,12 @@ def last_places(group: Group, places: Sequence[Placed]) -> dict[tuple[str, int],
         if placed.digests:
             found[write.log, placed.first + len(placed.digests) - 1] = placed.digests[-1]
     return found
+
+
+def is_cut(group: Group, seen: Seen) -> bool:
+    """Whether all that a group removes from beginnings of logs is gone, up to its very tombstones."""
+    stones = [cut.stone for cut in group.cuts]
+    return bool(stones) and all(seen.gone.get(one.log) == Head(one.seq, one.digest) for one in stones)
 
 
 def list_query(query: Query) -> LiteralString:

@@ -32,6 +32,7 @@ from holdfast.store.protocol import (
     Stats,
     Tombstone,
     Work,
+    name_range,
 )
 from holdfast.store.queues import Loss
 
@@ -83,9 +84,19 @@ class PostgresStore:
         row = self._links.row(q.ORIGIN, {"name": log})
         return Origin(*row) if row else None
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
-        bounds = {"name": log, "after": Int8(after), "upto": _bound(upto), "limit": _bound(limit)}
-        return [Stored(*row) for row in self._links.rows(q.READ, bounds)]
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
+        bounds = {"name": log, "after": Int8(after), "upto": _bound(upto)}
+        if last is not None:
+            return [Stored(*row) for row in reversed(self._links.rows(q.READ_LAST, {**bounds, "limit": Int8(last)}))]
+        return [Stored(*row) for row in self._links.rows(q.READ, {**bounds, "limit": _bound(limit)})]
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
@@ -104,7 +115,7 @@ class PostgresStore:
     ) -> Since:
         bounds = {"name": log, "names": Texts([log, *past]), "seq": Int8(seq)}
         rows = self._links.rows(q.SINCE, {**bounds, "upto": _bound(upto), "limit": _bound(limit)})
-        return Since(rows[0][0], [Stored(*row[1:]) for row in rows if row[1] is not None])
+        return Since(rows[0][0], [Stored(*row[2:]) for row in rows if row[2] is not None], rows[0][1])
 
     def blob(self, hash: str, *, within: str = "") -> bytes | None:
         row = self._links.row(q.BLOB_WITHIN if within else q.BLOB, {"hash": bytes.fromhex(hash), "within": within})
@@ -131,9 +142,15 @@ class PostgresStore:
         bounds = {**query.filters(), "before": before, "limit": query.limit}
         return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
+        if prefix is not None:
+            return [row[0] for row in self._links.rows(q.LOGS_BY_NAME, _between(prefix, after, limit))]
         begin = 0 if after is None else self._place(after)
         return [row[0] for row in self._links.rows(q.LOGS, {"after": Int8(begin), "limit": Int8(limit)})]
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        found = self._links.rows(q.NEWEST_BY_NAME, _between(prefix, after, limit))
+        return [(name, Stored(*row)) for name, *row in found]
 
     def _place(self, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""
@@ -195,7 +212,7 @@ class PostgresStore:
     def _remove(self, link: Link, stone: Tombstone) -> bool:
         run = self._links.run
         head = run(link, q.LOCK, {"names": Texts([stone.log])}).fetchone()
-        if head is None or tuple(head[2:]) != (stone.seq, stone.digest):
+        if head is None or tuple(head[2:4]) != (stone.seq, stone.digest):
             return False
         if run(link, q.FORKS, {"name": stone.log}).fetchone() is not None:
             return False
@@ -273,6 +290,11 @@ class PostgresStore:
 
 def _bound(value: int | None) -> Int8:
     return Int8(TO_THE_END if value is None else value)
+
+
+def _between(prefix: str, after: str | None, limit: int) -> dict[str, object]:
+    first, end = name_range(prefix, after)
+    return {"first": first, "end": end, "limit": Int8(limit)}
 
 
 def _stone_row(stone: Tombstone, number: int) -> dict[str, object]:

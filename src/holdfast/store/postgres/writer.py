@@ -24,7 +24,7 @@ from holdfast.failpoints import failpoint
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.connections import Connections, Question
 from holdfast.store.postgres.guard import run_guarded
-from holdfast.store.postgres.rows import Batch, Seen, decide, last_places, names_in, plan
+from holdfast.store.postgres.rows import Batch, Seen, decide, is_cut, last_places, names_in, plan
 from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
 from holdfast.store.postgres.statements import Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Work
@@ -207,7 +207,7 @@ class Writer:
         done: dict[int, Outcome] = {}
         for index, (group, placed) in enumerate(zip(groups, places, strict=True)):
             wanted = last_places(group, placed) if placed is not None else {}
-            if placed is not None and wanted and wanted.items() <= found.items():
+            if placed is not None and (wanted.items() <= found.items() if wanted else is_cut(group, seen)):
                 done[index] = placed
         planned = plan([group for index, group in enumerate(groups) if index not in done], seen)
         if planned is None:
@@ -231,8 +231,10 @@ class Writer:
         begun: list[Question] = [(q.BEGIN, None)] if begins else []
         heads, gone, owners, found = self._links.together(link, *begun, *looks)[-len(looks) :]
         seen = Seen()
-        seen.heads = {name: Head(seq, digest) for name, _, seq, digest in heads.fetchall()}
-        seen.gone = {name for (name,) in gone.fetchall()}
+        found_heads = heads.fetchall()
+        seen.heads = {name: Head(seq, digest) for name, _, seq, digest, _ in found_heads}
+        seen.bases = {row[0]: row[4] for row in found_heads}
+        seen.gone = {name: Head(seq, digest) for name, seq, digest in gone.fetchall()}
         seen.parents = set(seen.heads)
         seen.owners = {row[0]: UniqueKey(*row) for row in owners.fetchall()}
         return seen, {(name, seq): digest for name, seq, digest in found.fetchall()}
@@ -240,8 +242,7 @@ class Writer:
     def _commit(self, link: Link, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Write what was decided and commit; one round trip."""
         try:
-            written = [] if batch.is_empty else [batch.statement(self._snapshots_kept)]
-            self._links.together(link, *written, (q.COMMIT, None))
+            self._links.together(link, *batch.statements(self._snapshots_kept), (q.COMMIT, None))
         except psycopg.Error as error:
             if is_lost(error, link):
                 raise _Lost(outcomes) from error

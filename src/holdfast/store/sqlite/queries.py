@@ -35,16 +35,21 @@ insert into logs (name, parent, base)
 values (:name, (select log from logs where name = :parent), :base)
 """
 
-# Why a log cannot begin: it is there (and how far), or was, or its parent is gone.
+# Why a log cannot begin: it is there (and how far), or was and it does not go on there, or its parent is gone.
 CANNOT_BEGIN = """
 select (select max(seq) from events where events.log = logs.log) from logs where name = :name
-union all select null from tombstones where name = :name
+union all select null from tombstones
+  where name = :name and not (:parent is null and seq = :base and digest = :digest)
+union all select null
+  where :parent is null and :base > 0 and not exists (select 1 from tombstones where name = :name)
 union all select null where :parent is not null and not exists (select 1 from logs where name = :parent)
 """
 
 LOG_NUMBER = "select log from logs where name = ?"
 
 HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
+
+BASE = "select base from logs where log = ?"
 
 # A task's row, as its fold now has it, with the head it was written at.
 PUT_TASK = """
@@ -102,6 +107,12 @@ select seq, kind, at, body, body_hash, digest from events
 where log = :log and seq > :after and seq <= :upto order by seq limit :limit
 """
 
+# Newest first, so that a limit keeps the newest.
+READ_LAST = """
+select seq, kind, at, body, body_hash, digest from events
+where log = :log and seq > :after and seq <= :upto order by seq desc limit :limit
+"""
+
 # Newest first, so that a limit keeps the newest; by the index of cold kinds.
 READ_KIND = """
 select seq, kind, at, body, body_hash, digest from events indexed by events_cold
@@ -111,6 +122,11 @@ order by seq desc limit :limit
 """
 
 ERASED = "select count(*) from erasures where log = (select log from logs where name = ?)"
+
+# The same of a log, and where it begins.
+ERASED_AND_BASE = """
+select (select count(*) from erasures where erasures.log = logs.log), base from logs where name = ?
+"""
 
 IDENTITY = "select id, key from identity"
 
@@ -193,6 +209,19 @@ select log from logs where name = :name union all select log from tombstones whe
 LOGS = """
 select name from logs
 where log > :after order by log limit :limit
+"""
+
+# By name, from one to before another.
+LOGS_BY_NAME = """
+select name from logs
+where name >= :first and name < :end order by name limit :limit
+"""
+
+# The last event of each of them.
+NEWEST_BY_NAME = """
+select name, seq, kind, at, body, body_hash, digest from logs
+join events on events.log = logs.log and seq = (select max(seq) from events as last where last.log = logs.log)
+where name >= :first and name < :end order by name limit :limit
 """
 
 FORKS = "select name from logs where parent = (select log from logs where name = ?) order by log"
@@ -341,8 +370,12 @@ ERASE_BODY = "update events set body = null where log = :log and seq = :seq and 
 DROP_BLOB_USE = "delete from blob_uses where log = :log and hash = :hash"
 DROP_UNUSED_BLOB = "delete from blobs where hash = :hash and not exists (select 1 from blob_uses where hash = :hash)"
 
+# What is left of a name moves forward: the log that had it went on, and was cut or removed again.
 INSERT_TOMBSTONE = """
-insert into tombstones (name, log, seq, digest, at, why) values (?, ?, ?, ?, ?, ?) on conflict do nothing
+insert into tombstones (name, log, seq, digest, at, why) values (?, ?, ?, ?, ?, ?)
+on conflict (name) do update set
+  log = excluded.log, seq = excluded.seq, digest = excluded.digest, at = excluded.at, why = excluded.why
+where excluded.seq > tombstones.seq
 """
 REMOVE_EVENTS = "delete from events where log = :log"
 REMOVE_BLOBS = """
@@ -360,6 +393,13 @@ REMOVE_LOG = "delete from logs where log = :log"
 
 # In this order: what a statement needs is removed after it.
 REMOVE = (*(REMOVE_EVENTS, REMOVE_BLOBS, REMOVE_BLOB_USES, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG),)
+
+# The beginning of a log, as far as its tombstone says: events, who erased them, and where the rest begins.
+CUT_EVENTS = "delete from events where log = :log and seq <= :seq"
+CUT_ERASURES = "delete from erasures where log = :log and seq <= :seq"
+CUT_BASE = "update logs set base = :seq where log = :log and base < :seq"
+
+CUT = (CUT_EVENTS, CUT_ERASURES, CUT_BASE)
 
 # Looking after it
 

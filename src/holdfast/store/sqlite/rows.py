@@ -8,9 +8,9 @@ from typing import Any
 import apsw
 
 from holdfast.core import codec
-from holdfast.core.codec import Group, Origin, Snapshot, Stored, Summary, Write
+from holdfast.core.codec import Group, LogCut, Origin, Snapshot, Stored, Summary, Write
 from holdfast.core.errors import LogCorrupt
-from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, place
+from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, name_range, place
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 
@@ -22,7 +22,7 @@ def last(bound: int | None) -> int:
 
 def is_plain(group: Group) -> bool:
     """Whether a group is events of one log after a known head, with nothing beside them."""
-    if len(group.writes) != 1 or group.unique_keys or group.freed_keys:
+    if len(group.writes) != 1 or group.unique_keys or group.freed_keys or group.removes:
         return False
     write = group.writes[0]
     beside = write.summary or write.snapshot or write.origin or write.blobs
@@ -74,12 +74,26 @@ def read_rows(
         raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
 
 
+def read_last(
+    reader: apsw.Connection, number: int | None, log: str, bounds: tuple[int, int | None, int]
+) -> list[Stored]:
+    """The newest events of a log after a seq, up to another, at most so many, in their order."""
+    after, upto, most = bounds
+    try:
+        found = fetch_all(reader, q.READ_LAST, {"log": number, "after": after, "upto": last(upto), "limit": most})
+        return [Stored(*row) for row in reversed(found)]
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        raise LogCorrupt(log, after, f"a row after it cannot be read ({error}); verify names it") from error
+
+
 def read_since(
     reader: apsw.Connection, number: int | None, names: Sequence[str], bounds: tuple[int, int | None, int | None]
 ) -> Since:
     """The events of the first of these logs, and how many bodies of all of them were erased: that is counted first."""
-    erased = sum(fetch_one(reader, q.ERASED, (name,))[0] for name in names)
-    return Since(erased, read_rows(reader, number, names[0], bounds))
+    log, *past = names
+    erased, base = fetch_one(reader, q.ERASED_AND_BASE, (log,)) or (0, 0)
+    erased += sum(fetch_one(reader, q.ERASED, (name,))[0] for name in past)
+    return Since(erased, read_rows(reader, number, log, bounds), base)
 
 
 def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: int) -> Opening | None:
@@ -154,9 +168,30 @@ def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> Non
     writer.execute(q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": one.at_us})
     writer.execute(q.ERASE_BODY, place)
     writer.execute(q.REMOVE_SNAPSHOTS, {"log": number})
-    for hash in one.blobs:
+    _release(writer, number, one.blobs)
+
+
+def cut_beginning(writer: apsw.Connection, number: int | None, cut: LogCut) -> None:
+    """Say how far the beginning of a log goes, then remove it and what only it referred to."""
+    stone = cut.stone
+    writer.execute(q.INSERT_TOMBSTONE, (stone.log, number, stone.seq, stone.digest, stone.at_us, stone.why))
+    for statement in q.CUT:
+        writer.execute(statement, {"log": number, "seq": stone.seq})
+    _release(writer, number, cut.blobs)
+
+
+def _release(writer: apsw.Connection, number: int | None, hashes: Sequence[str]) -> None:
+    """Drop large values that a log no longer refers to, unless another does."""
+    for hash in hashes:
         writer.execute(q.DROP_BLOB_USE, {"log": number, "hash": bytes.fromhex(hash)})
         writer.execute(q.DROP_UNUSED_BLOB, {"hash": bytes.fromhex(hash)})
+
+
+def remove_parts(writer: apsw.Connection, number: Callable[[str], int | None], group: Group) -> None:
+    """Erase and cut what a group says."""
+    erase_bodies(writer, number, group.erasures)
+    for cut in group.cuts:
+        cut_beginning(writer, number(cut.stone.log), cut)
 
 
 def to_stats(reader: apsw.Connection) -> Stats:
@@ -201,6 +236,22 @@ def row_itself(reader: apsw.Connection, rowid: int, log: str, number: int | None
     if not well_formed:
         raise LogCorrupt(log, seq, "its row has columns of the wrong type")
     return Stored(seq, kind.decode("utf-8", "replace"), at, body, hashed, digest)
+
+
+def logs_by_name(reader: apsw.Connection, prefix: str, after: str | None, limit: int) -> list[str]:
+    """The names of logs that begin with a prefix, in their order."""
+    return [row[0] for row in fetch_all(reader, q.LOGS_BY_NAME, _between(prefix, after, limit))]
+
+
+def newest_by_name(reader: apsw.Connection, prefix: str, after: str | None, limit: int) -> list[tuple[str, Stored]]:
+    """The last event of each of them, with its name."""
+    found = fetch_all(reader, q.NEWEST_BY_NAME, _between(prefix, after, limit))
+    return [(name, Stored(*row)) for name, *row in found]
+
+
+def _between(prefix: str, after: str | None, limit: int) -> dict[str, Any]:
+    first, end = name_range(prefix, after)
+    return {"first": first, "end": end, "limit": limit}
 
 
 def integrity(rows: Callable[[str], list[Any]]) -> list[str]:

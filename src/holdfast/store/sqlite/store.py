@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.failpoints import failpoint
@@ -195,18 +195,23 @@ class SqliteStore:
             writer.execute(q.TAKE, (take.key, take.log, take.step, take.input_hash))
         for write, placed in zip(group.writes, places, strict=True):
             self._write(writer, write, placed)
+        if group.removes:
+            shapes.remove_parts(writer, lambda log: self._number(writer, log), group)
         return tuple(places)
 
     def _expected(self, writer: apsw.Connection, write: Write) -> Head | Conflict:
         """The head a write follows, if it is the one it expects."""
         if write.origin is not None:
             assert write.expect is not None, "a new log says what its chain begins with"
-            refused = fetch_one(writer, q.CANNOT_BEGIN, {"name": write.log, "parent": write.origin.parent})
+            begins = {"parent": write.origin.parent, "base": write.origin.at, "digest": write.expect.digest}
+            refused = fetch_one(writer, q.CANNOT_BEGIN, {"name": write.log, **begins})
             return write.expect if refused is None else Conflict(write.log, 0, refused[0])
         number = self._number(writer, write.log)
         row = None if number is None else fetch_one(writer, q.HEAD, (number,))
         if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
             return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
+        if write.base is not None and fetch_one(writer, q.BASE, (number,)) != (write.base,):
+            return Conflict(write.log, write.expect and write.expect.seq, row[0])
         return Head(*row)
 
     def _write(self, writer: apsw.Connection, write: Write, placed: Placed) -> None:
@@ -222,8 +227,10 @@ class SqliteStore:
             if row is None:
                 return None
             number = row[0]
-            # A number made inside a transaction that fails would be wrong; so only settled ones are remembered.
-            if connection is not self._writer or not connection.in_transaction:
+            # A number made inside a transaction that fails would be wrong; so only settled ones are remembered. Nor is
+            # that of records: another process may drop them, and give their name to a log of another number.
+            is_settled = connection is not self._writer or not connection.in_transaction
+            if is_settled and not names.is_record_log(log):
                 if len(self._numbers) >= _KNOWN_LOGS:
                     self._numbers.clear()
                 self._numbers[log] = number
@@ -368,9 +375,20 @@ class SqliteStore:
         row = self._row(q.ORIGIN, (log,))
         return Origin(*row) if row else None
 
-    def read(self, log: str, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> list[Stored]:
+    def read(
+        self,
+        log: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        last: int | None = None,
+    ) -> list[Stored]:
         with self._reading() as reader:
-            return shapes.read_rows(reader, self._number(reader, log), log, (after, upto, limit))
+            number = self._number(reader, log)
+            if last is not None:
+                return shapes.read_last(reader, number, log, (after, upto, last))
+            return shapes.read_rows(reader, number, log, (after, upto, limit))
 
     def read_kind(
         self, log: str, kind: str, *, after: int = 0, upto: int | None = None, last: int | None = None
@@ -422,10 +440,16 @@ class SqliteStore:
             )
             return [shapes.to_summary(row) for row in found]
 
-    def logs(self, *, after: str | None = None, limit: int = 1000) -> list[str]:
+    def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._reading() as reader:
+            if prefix is not None:
+                return shapes.logs_by_name(reader, prefix, after, limit)
             begin = 0 if after is None else self._place(reader, after)
             return [row[0] for row in fetch_all(reader, q.LOGS, {"after": begin, "limit": limit})]
+
+    def newest(self, *, prefix: str, after: str | None = None, limit: int = 1000) -> list[tuple[str, Stored]]:
+        with self._reading() as reader:
+            return shapes.newest_by_name(reader, prefix, after, limit)
 
     def _place(self, reader: apsw.Connection, name: str) -> int:
         """Where in the order of logs a name stands, or stood."""

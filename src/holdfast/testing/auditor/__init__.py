@@ -106,8 +106,13 @@ class _Log:
 
     @property
     def is_task(self) -> bool:
-        """Logs of people and threads begin with an @."""
+        """Logs of people, threads and records begin with an @."""
         return not self.name.startswith("@")
+
+    @property
+    def is_records(self) -> bool:
+        """A log whose beginning may be gone, and whose bodies are not JSON."""
+        return self.name.rpartition("!")[2].startswith("@records/")
 
     def told(self, *kinds: str) -> Iterator[_Linked]:
         """What it says to other logs, or was told by them."""
@@ -122,6 +127,7 @@ class _Audit:
     logs: dict[int, _Log] = field(default_factory=dict[int, _Log])
     events: int = 0
     findings: list[str] = field(default_factory=list[str])
+    stones: dict[str, tuple[int, bytes]] = field(default_factory=lambda: dict[str, tuple[int, bytes]]())
 
     def rows(self, name: str) -> Iterator[Any]:
         return self.tables.rows(name)
@@ -157,15 +163,19 @@ def _audit_file(one: _Audit) -> None:
 
 
 def _audit_logs(one: _Audit) -> None:
-    """One log a name, none of them removed, every parent there."""
-    names = {name for name, _ in one.rows("tombstones")}
+    """One log a name, none of them removed, every parent there. Records go on where their tombstone is."""
+    one.stones = {name: (seq, digest) for name, seq, digest in one.rows("tombstones")}
+    names: set[str] = set()
     for number, name, parent, base in one.rows("logs"):
-        if name in names:
+        log = one.logs[number] = _Log(number, name, parent, base, head=base)
+        gone = one.stones.get(name, (0, b""))[0]
+        if name in names or (gone and not log.is_records):
             one.find(f"{name}: there is more than one log of this name, or it was removed")
+        if log.is_records and base != gone:
+            one.find(f"{name}: begins at {base}, but what came before is gone up to {gone}")
         names.add(name)
-        one.logs[number] = _Log(number, name, parent, base, head=base)
     for log in one.logs.values():
-        if log.parent is None and log.base:
+        if log.parent is None and log.base and not log.is_records:
             one.find(f"{log.name}: begins at {log.base}, but has no parent")
         if log.parent is not None and log.parent not in one.logs:
             one.find(f"{log.name}: its parent, log number {log.parent}, is missing")
@@ -186,13 +196,13 @@ def _audit_events(one: _Audit) -> None:
             one.find(f"{log.name}: event {seq} has lost its body")
         if body is not None and hashlib.sha256(body).digest() != body_hash:
             one.find(f"{log.name}: event {seq} has not the body it was written with")
-        for hash in _blobs_named(body):
+        for hash in _blobs_of_record(body) if log.is_records else _blobs_named(body):
             if (hash,) not in blobs:
                 one.find(f"{log.name}: event {seq} refers to blob {hash.hex()[:12]}, which is missing")
         log.head, log.digests[seq] = seq, digest
         log.events.append(_Event(seq, kind.decode(), at, body_hash, digest))
         log.erased |= body is None
-        if body is not None and LINKED.get(kind.decode(), b"\0") in body:
+        if body is not None and not log.is_records and LINKED.get(kind.decode(), b"\0") in body:
             log.linked.append(_Linked(kind.decode(), at, json.loads(body)))
     for log in one.logs.values():
         _audit_chain(one, log)
@@ -206,6 +216,13 @@ def _blobs_named(body: bytes | None) -> Iterator[bytes]:
             yield bytes.fromhex(cast("dict[str, Any]", value)["$blob"])
 
 
+def _blobs_of_record(body: bytes | None) -> Iterator[bytes]:
+    """The blobs a record refers to: in the line before its data."""
+    header = cast("dict[str, Any]", json.loads(body.partition(b"\n")[0])) if body is not None else {}
+    for value in cast("dict[str, dict[str, Any]]", header.get("blobs", {})).values():
+        yield bytes.fromhex(value["hash"])
+
+
 def _audit_chain(one: _Audit, log: _Log) -> None:
     if not log.events:
         one.find(f"{log.name}: has no events")
@@ -217,7 +234,12 @@ def _audit_chain(one: _Audit, log: _Log) -> None:
 
 
 def _first_previous(one: _Audit, log: _Log) -> bytes:
-    """What a chain begins with: the name, or for a fork the digest at its base, in whichever log that lies."""
+    """What a chain begins with: the name, or for a fork the digest at its base, in whichever log that lies.
+
+    Records whose beginning is gone chain from their tombstone.
+    """
+    if log.is_records and log.base:
+        return one.stones.get(log.name, (0, b""))[1]
     above, seen = one.logs.get(log.parent or 0), {log.number}
     while above is not None and above.number not in seen:
         if log.base > above.base:
@@ -362,7 +384,7 @@ def _audit_blobs(one: _Audit) -> None:
 def _audit_acks(one: _Audit, acks: Place | None) -> None:
     """What was acknowledged is there, unless its whole log was removed."""
     by_name = {log.name: log for log in one.logs.values()}
-    removed = dict(one.rows("tombstones"))
+    removed = {name: seq for name, (seq, _) in one.stones.items()}
     for ack in _acks(acks):
         log = by_name.get(ack["log"])
         found = log.digests.get(ack["seq"]) if log else None

@@ -18,7 +18,7 @@ SQLITE = {
     "blobs": "select hash from blobs not indexed",
     "blob_uses": "select hash, log from blob_uses",
     "erasures": "select log, seq from erasures not indexed",
-    "tombstones": "select name, seq from tombstones",
+    "tombstones": "select name, seq, digest from tombstones",
     "integrity": "select * from pragma_integrity_check",
 }
 POSTGRES = {

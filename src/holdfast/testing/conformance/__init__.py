@@ -24,6 +24,7 @@ from holdfast.core.state.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
 from holdfast.testing.conformance.queues import QueueConformance, TenantsConformance
+from holdfast.testing.conformance.records import RecordConformance
 from holdfast.testing.conformance.samples import (
     AT,
     Opener,
@@ -39,7 +40,7 @@ from holdfast.testing.conformance.samples import (
 from holdfast.testing.conformance.transact import TransactConformance
 
 
-class StoreConformance(QueueConformance, TenantsConformance, TransactConformance):
+class StoreConformance(QueueConformance, TenantsConformance, TransactConformance, RecordConformance):
     """The contract of a store: what it keeps, what it refuses, what a race or a crash leaves behind."""
 
     @pytest.fixture
