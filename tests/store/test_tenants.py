@@ -186,7 +186,9 @@ def test_what_one_does_the_other_does_not_notice(tenants, tmp_path):
 REFUSED = {
     "append": lambda app: app.append("lone", note("mine")),
     "export": lambda app: app.export("lone", os.devnull),
+    "aresume": lambda app: asyncio.run(app.aresume("lone", asking)),
     "get": lambda app: app.get("lone"),
+    "wait": lambda app: app.wait("lone", timeout=5),
     "events": lambda app: list(app.events("lone")),
     "at": lambda app: app.at("lone", 1),
     "diff": lambda app: app.diff("lone", 1, 2),
@@ -221,6 +223,7 @@ OWN = {
     "collectable": lambda app, place: nothing(app.collectable(keep=0)),
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),
+    "find": lambda app, place: nothing([app.find("lone")]),
     "head": lambda app, place: nothing([app.head("lone")]),
     "inbox": lambda app, place: nothing(app.inbox()),
     "is_interrupted": lambda app, place: nothing([row for row in app.list() if app.is_interrupted(row)]),
