@@ -18,7 +18,7 @@ from holdfast.core.context.tally import Tally, shorten
 from holdfast.core.context.window import Strategy, Window, WindowSummary
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer, anthropic, stored
-from holdfast.core.messages.tokens import Basis, Counter, count
+from holdfast.core.messages.tokens import Basis, Counter, count, pieces
 from holdfast.core.state import shapes
 from holdfast.engine.conversations.call_outcomes import CallOutcomes
 from holdfast.engine.logs.cache import Bounded, Heard
@@ -37,7 +37,7 @@ def installed() -> Counter | None:
     encode = package.get_encoding(ENCODING).encode_ordinary
 
     def count(text: str) -> int:
-        return len(encode(text))
+        return sum(len(encode(piece)) for piece in pieces(text))
 
     return count
 
