@@ -490,7 +490,7 @@ ORDINARY = {
     "minified": "function(a,b){return!a&&b.parent.child[c]||d}" * 40,
     "json": '{"id":48213,"name":"disk","path":"/var/log/syslog.1","ok":true,"tags":["a","b"]},' * 30,
     "base64": "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24sIGJ1dCBi" * 30,
-    "chinese": "人工智能代理需要持久状态，才能可靠运行，并在崩溃后恢复执行。" * 60,
+    "chinese": "人工智能代理需要持久状态、才能可靠运行、并在崩溃后恢复执行。" * 60,
     "words by line": "alpha\nbeta\ngamma\n" * 100,
     "a table": "| name | used |\n|" + "-" * 70 + "|\n" + "| disk | 91 % |\n" * 50,
 }
