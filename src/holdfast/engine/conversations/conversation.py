@@ -265,9 +265,10 @@ class Conversation(Sequence[Any]):
         The last `keep_last` messages and `keep_turns` turns are kept, results shortened if need be, or it is
         WindowTooSmall. A turn is a reply with its results and what the user said before it. By default no number is
         promised. Without a limit it is all of it. What a provider would refuse (a call that was cut off) is mended, and
-        named. With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and `.uncovered`
-        tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens; without one,
-        replies count as their provider reported, the rest exactly if the extra `tokens` is installed, else by estimate.
+        named. With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and
+        `.uncovered` tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens;
+        without one, replies count as their provider reported, the rest exactly if the extra `tokens` is installed,
+        else by estimate.
         """
         limits = WindowLimits(
             NO_LIMIT if max_tokens is None else max_tokens, keep_last, keep_turns, pinned, reserve, counter
