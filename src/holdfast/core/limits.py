@@ -66,6 +66,9 @@ TRACEBACK_FRAMES = 40
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
 
+MAX_RETRY_AFTER_SECONDS = 3_600.0
+"""How long a retry waits at the most because its destination asked for it (`Retry-After`)."""
+
 MAX_BUDGET = 2**53
 """The highest limit a budget may name."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev, limits, names
+from holdfast.core import codec, events as ev, limits, names, retries
 from holdfast.core.codec import UniqueKey, failures
 from holdfast.core.errors import (
     ApprovalDenied,
@@ -26,8 +26,9 @@ from holdfast.core.errors import (
     TaskFinished,
     TimeLimit,
 )
-from holdfast.core.events import Event, Fields
+from holdfast.core.events import Event, Fields, Usage
 from holdfast.core.flows.doubt import settle, until
+from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -48,7 +49,6 @@ from holdfast.core.flows.requests import (
     Transact,
 )
 from holdfast.core.flows.spending import within_budget
-from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import ENDED, State, Step
 
 
@@ -325,8 +325,8 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
         return False
     if not request.unique:
         return (yield Append((event,), decided=True))
-    place = _place(surroundings.state, event.key)
-    keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, _fingerprint(request)),)
+    place = place_of(surroundings.state, event.key)
+    keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, fingerprint(request)),)
     answer = yield Append((event,), decided=True, unique_keys=keys)
     if isinstance(answer, KeyTaken):
         surroundings.calls.end(event.key)
@@ -344,7 +344,7 @@ def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, An
     if owned is None:
         return True
     owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
-    if owned.take.input_hash not in _fingerprints(request):
+    if owned.take.input_hash not in known_by(request):
         raise EffectConflict(request.unique, owner, "which has other arguments")
     if (owned.take.log, owned.take.step) == (surroundings.state.summary.id, place):
         return True
@@ -382,13 +382,14 @@ def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
 def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest, *, sent: bool = True) -> Subflow:
     """Record that an attempt failed, and whether another one is due. A call that was surely not made frees its key."""
     failure = failures.failure(error, secrets=request.secrets)
+    if request.estimate is not None and ended["usage"] is None and retries.is_refusal(error):
+        ended["usage"] = Usage()  # what was estimated was not spent
     definite = request.effect in ("once", "transaction") or _is_declared_definite(error, request)
     freed_keys = (request.unique,) if request.unique and definite else ()
     attempt: int = ended["attempts"]
-    if attempt < request.retry.attempts and (not sent or _may_repeat(error, request)):
+    if attempt < request.retry.attempts and _may_repeat(error, request, sent):
         now_us: int = yield Now()
-        # Core draws nothing at random: the clock's microseconds stand in for it, and the time is recorded.
-        retry_us = now_us + int(request.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
+        retry_us = retries.due_us(request.retry, attempt, now_us, error)
         same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
@@ -407,7 +408,7 @@ def _definite_failure(known: Step, request: StepRequest) -> Subflow:
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
     if known.attempts < request.retry.attempts:
         now_us: int = yield Now()
-        retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
+        retry_us = retries.due_us(request.retry, known.attempts, now_us)
         yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
     else:
         yield Append((ev.StepFailed(**same, attempts=known.attempts, safe=True),), decided=True)
@@ -537,28 +538,6 @@ def earliest(*times: int | None) -> int | None:
     return min((one for one in times if one is not None), default=None)
 
 
-def idempotency_key(state: State, key: str, request: StepRequest) -> str:
-    """A key that stays the same however often a call is tried: task, step, tool, arguments, and the key space."""
-    if not request.tool:
-        return ""
-    covered = {"space": state.key_space, "input": request.input} if state.key_space else request.input
-    return f"{state.summary.id}:{_place(state, key)}:{request.tool}:{codec.fingerprint(covered)[:16]}"
-
-
-def _place(state: State, key: str) -> str:
-    return address(state.turn, key) if state.turn else key
-
-
-def _fingerprint(request: StepRequest) -> str:
-    return codec.fingerprint(request.input)
-
-
-def _fingerprints(request: StepRequest) -> set[str]:
-    """What a call may be known by: a key taken by an older version covers fingerprints of secrets."""
-    inputs = (request.input, request.old_input or request.input)
-    return {codec.fingerprint(one) for one in inputs}
-
-
 def _changed(known: Step, request: StepRequest) -> bool:
     """Whether a recorded step must be done again, because it was another one."""
     if codec.same_fields(known.input, request.input) or request.on_change == "keep":
@@ -592,9 +571,10 @@ def _is_declared_definite(error: Exception, request: StepRequest) -> bool:
     return isinstance(error, NotDone) or any(test(error) for test in declared if test is not None)
 
 
-def _may_repeat(error: Exception, request: StepRequest) -> bool:
-    if isinstance(error, NotDone):
-        return True
-    if request.retry_on is None:
-        return request.effect != "once"
-    return request.retry_on(error)
+def _may_repeat(error: Exception, request: StepRequest, sent: bool) -> bool:
+    """Whether another attempt makes sense. One that asks a model, and is refused for good, is not repeated."""
+    if isinstance(error, NotDone) or not sent:
+        return not (isinstance(error, NotDone) and error.permanent)
+    if request.retry_on is not None:
+        return request.retry_on(error)
+    return request.effect != "once" and not (request.estimate is not None and retries.is_permanent(error))
