@@ -72,6 +72,9 @@ MAX_RETRY_AFTER_SECONDS = 3_600.0
 MAX_BUDGET = 2**53
 """The highest limit a budget may name."""
 
+MAX_BLOCKERS = 100
+"""How many things a suspended task names that keep it from continuing."""
+
 MAX_LOST_SHOWN = 100
 """How many spendings that nobody knows of are kept one by one; all are counted."""
 

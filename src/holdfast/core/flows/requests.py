@@ -117,6 +117,8 @@ class Park(Struct, frozen=True, gc=False):
     wake_us: int | None = None
     note: str = ""
     """What people are told besides."""
+    blockers: tuple[ev.Blocker, ...] = ()
+    """What keeps the flow from continuing, where no event tells."""
 
 
 class RunChild(Struct, frozen=True, gc=False):

@@ -374,7 +374,9 @@ def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
         if owned.step.status == "doubt" or now_us - begun_us > limits.UNIQUE_WAIT_US:
             doing = "in doubt" if owned.step.status == "doubt" else "under way"
             note = f"call {owned.take.step!r} of task {owned.take.log!r}, which has the key {unique!r}, is {doing}"
-            yield Park("doubt", looked, now_us + limits.UNIQUE_WAIT_US, note)
+            blocker = ev.Blocker("doubt", owned.take.log, owned.take.step)
+            blockers = (blocker,) if owned.step.status == "doubt" else ()
+            yield Park("doubt", looked, now_us + limits.UNIQUE_WAIT_US, note, blockers)
             return
         pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 

@@ -346,7 +346,7 @@ def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> 
 
 
 def _task_suspended(state: State, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
-    state.wait_note, state.looked = event.note, event.looked
+    state.wait_note, state.looked, state.blockers = event.note, event.looked, event.blockers
 
 
 def _count_deaths(state: State, holder: str) -> None:

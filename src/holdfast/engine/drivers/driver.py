@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core import events as ev, limits
+from msgspec.structs import replace
+
+from holdfast.core import limits
 from holdfast.core.errors import Suspended, TimeLimit
 from holdfast.core.flows.requests import (
     Advise,
@@ -32,8 +34,7 @@ from holdfast.core.flows.requests import (
     Transact,
     Unknown,
 )
-from holdfast.core.flows.step import earliest
-from holdfast.core.flows.waits import foremost
+from holdfast.core.flows.waits import suspended, together
 from holdfast.engine.definitions.call import CALLER, Asking
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
@@ -154,8 +155,7 @@ def _park(asked: Park, execution: Execution) -> None:
     execution.idle()  # a step of another thread is not cut off
     if execution.state.seq != asked.looked:
         return
-    suspended = ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us, note=asked.note, looked=True)
-    if execution.record(Append((suspended,), decided=True)):
+    if execution.record(Append((suspended(asked),), decided=True)):
         execution.suspended = True
         raise Suspended(f"task {execution.log.name!r} waits for {asked.why}; app.get(…).waiting.on says on what")
 
@@ -187,13 +187,10 @@ def suspend_for_threads(execution: Execution) -> None:
     while True:
         execution.idle()  # others may come to a wait meanwhile
         looked = execution.state.seq
-        waits = execution.thread_waits
-        why = foremost([one.why for one in waits])
-        note = next((one.note for one in waits if one.why == why and one.note), "")
-        wake_us = earliest(*(one.wake_us for one in waits))
-        if any(one.looked != looked for one in waits):
-            wake_us = execution.logs.clock.now_us()
-        _park(Park(why, looked, wake_us, note), execution)
+        wait = together(execution.thread_waits, looked)
+        if any(one.looked != looked for one in execution.thread_waits):
+            wait = replace(wait, wake_us=execution.logs.clock.now_us())
+        _park(wait, execution)
 
 
 def _body(asked: RunBody, execution: Execution) -> Any:
