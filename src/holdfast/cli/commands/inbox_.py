@@ -20,12 +20,21 @@ DECLARE = (
 @click.option("--approvals", is_flag=True, help="Only calls that wait for approval.")
 @click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
 @click.option("--set-aside", is_flag=True, help="Only tasks that are quarantined, or whose log has lost events.")
+@click.option("--no-worker", is_flag=True, help="Only tasks that no worker takes.")
 def inbox_(
-    environment: Environment, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool
+    environment: Environment,
+    doubts: bool,
+    questions: bool,
+    approvals: bool,
+    budgets: bool,
+    set_aside: bool,
+    no_worker: bool,
 ) -> None:
-    """List tasks waiting for a person: questions, approvals, calls in doubt, budgets, quarantined tasks.
+    """List tasks waiting for a person, each with its reason and the command that helps.
 
-    Each entry has the commands that answer it.
+    Questions, approvals, calls in doubt, budgets, quarantined tasks, tasks blocked by another task's call in doubt, and
+    tasks that no worker takes. Of several commands the first one helps. Tasks that sleep, or wait for a signal or for a
+    child, are not listed: holdfast list --status waiting.
 
     Example: holdfast inbox --doubts
     """
@@ -35,6 +44,7 @@ def inbox_(
     from holdfast.cli.show.style import clean
 
     chosen = {"doubt": doubts, "question": questions, "approval": approvals, "budget": budgets}
+    chosen |= {"blocked": doubts, "no_worker": no_worker}
     chosen |= dict.fromkeys(("quarantined", "diverged", "damaged"), set_aside)
     kinds = {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
     app, by, store = environment.app(), whoami(), environment.options
