@@ -66,6 +66,27 @@ TRACEBACK_FRAMES = 40
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
 
+MAX_RATE_PLACES = 1_000
+"""How many calls the rate of a tool lets begin at once. A higher one is a part of that in a part of its time."""
+
+RATE_MARGIN_SHARE = 0.1
+"""How much longer than the time of its rate a place is kept, as a part of that: a call may begin late by so much."""
+
+RATE_MARGIN_SECONDS = 1.0
+"""The most that this is."""
+
+RATE_LEAD_US = 1_000_000
+"""How long before the moment of a call its task's timer ends."""
+
+RATE_MISSED = 6
+"""How often the time by which a call may be late is doubled: each time that it was later."""
+
+RATE_AHEAD_SECONDS = 60.0
+"""How long before its time a call reserves its place, at least. One that would wait longer asks again then."""
+
+RATE_AHEAD_WINDOWS = 2
+"""The same, in times of its rate."""
+
 MAX_RETRY_AFTER_SECONDS = 3_600.0
 """How long a retry waits at the most because its destination asked for it (`Retry-After`)."""
 

@@ -97,10 +97,11 @@ class TaskReleased(Event, frozen=True):
 
 
 class Blocker(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What keeps a suspended task from continuing, where no event of its own tells: a budget, or a call in doubt.
+    """What keeps a suspended task from continuing, where no event of its own tells: a budget, a call in doubt, a rate.
 
     `task` is whose it is: the task's own, or that of another. `key` names the limit, or the call's step. Of a limit it
-    tells how much was used, of how much, and how much more was asked for.
+    tells how much was used, of how much, and how much more was asked for. Of a rate it tells the moment that is
+    reserved for an attempt, and until when the attempt may begin.
     """
 
     why: WaitKind
@@ -109,6 +110,9 @@ class Blocker(Struct, frozen=True, omit_defaults=True, gc=False):
     used: float = 0.0
     of: float = 0.0
     ahead: float = 0.0
+    attempt: int = 0
+    until_us: int = 0
+    late_us: int = 0
 
 
 class TaskSuspended(Event, frozen=True):

@@ -103,6 +103,7 @@ class Sleep(Struct, frozen=True, gc=False):
     until_us: int
     why: ev.WaitKind = "timer"
     note: str = ""
+    blockers: tuple[ev.Blocker, ...] = ()
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -119,6 +120,17 @@ class Park(Struct, frozen=True, gc=False):
     """What people are told besides."""
     blockers: tuple[ev.Blocker, ...] = ()
     """What keeps the flow from continuing, where no event tells."""
+
+
+class Reserve(Struct, frozen=True, gc=False):
+    """Reserve the next moment at which the rate of a tool lets a call begin.
+
+    Answered with how many microseconds that is away, by how many the call may be late, and whether the moment is
+    reserved; if not, ask again then.
+    """
+
+    tool: str
+    rate: str
 
 
 class RunChild(Struct, frozen=True, gc=False):
@@ -166,6 +178,7 @@ Request = (
     | Transact
     | Reconcile
     | Recall
+    | Reserve
     | FindOwner
     | Sleep
     | Park
@@ -235,6 +248,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     tool: str = ""
     effect: Effect = "idempotent"
     risk: str = ""
+    rate: str = ""
+    """How often its tool may be called, by all processes of the store."""
     unique: str = ""
     frees: str = ""
     """The unique key that is free again when this is done: it undoes the call that took it."""

@@ -29,6 +29,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import Event, Fields, Usage
 from holdfast.core.flows.doubt import settle, until
 from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
+from holdfast.core.flows.pacing import Turn, at_its_rate
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -55,6 +56,7 @@ from holdfast.core.state.shapes import ENDED, State, Step
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
     key = request.key or branch.key(request.name)
+    turn: Turn | None = None
     if request.effect == "once":
         surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
@@ -87,9 +89,9 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             continue
         attempt = 1
         if known is not None and known.status == "retrying":
-            yield from until(known.retry_us)
-            yield from may_begin(surroundings, branch, key)
-            attempt = known.attempts + 1
+            attempt = yield from _next_attempt(surroundings, branch, known)
+        if request.rate and not (turn := (yield from at_its_rate(surroundings, key, attempt, request, turn))).has_come:
+            continue
         try:
             if request.tool:
                 result = yield from _attempt(surroundings, key, attempt, known, request)
@@ -101,6 +103,13 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
         if result is not None:
             branch.last = (key, result)
             return result
+
+
+def _next_attempt(surroundings: Surroundings, branch: Branch, known: Step) -> Subflow:
+    """Wait until the next attempt is due; gives its number."""
+    yield from until(known.retry_us)
+    yield from may_begin(surroundings, branch, known.key)
+    return known.attempts + 1
 
 
 def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflow:

@@ -27,6 +27,7 @@ from holdfast.core.flows.requests import (
     ReadPayers,
     Recall,
     Reconcile,
+    Reserve,
     RunBody,
     RunChild,
     Sleep,
@@ -140,7 +141,7 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     most_us = execution.hold * 1_000_000
     if execution.sleeps.left_us(asked.until_us, most_us) > most_us:
-        _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note), execution)
+        _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note, asked.blockers), execution)
         return
     while (left := execution.sleeps.left_us(asked.until_us, most_us) / 1_000_000) > 0 and not execution.stop.asked:
         time.sleep(min(left, limits.POLL_SECONDS))
@@ -237,6 +238,7 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Reconcile: _ask,
     Recall: lambda asked, execution: invocation.recalled(asked.key, execution),
     FindOwner: lambda asked, execution: invocation.owner(asked.unique, execution),
+    Reserve: lambda asked, execution: invocation.reserved(asked, execution),
     Sleep: _sleep,
     Park: _park,
     RunChild: lambda asked, execution: execution.services.run_child(asked, execution),

@@ -58,6 +58,7 @@ class Waiting:
         return [told for told in map(self._blocker, state.blockers) if told is not None]
 
     def _blocker(self, one: Blocker) -> dict[str, Any] | None:
+        """What is told of a blocker; nothing of one that ends by itself, and of one that was settled."""
         is_own = one.task == self._state.summary.id
         if one.why == "budget":
             told = {"kind": "budget", "key": one.key, "name": one.key, "prompt": None, "used": one.used, "of": one.of}
