@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
+    from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
@@ -112,6 +113,7 @@ _PLACES = {
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
+    "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
     "engine.verbs.async_task": ("AsyncTask",),
     "engine.verbs.task": ("Task",),
@@ -218,6 +220,7 @@ __all__ = [
     "UnrecordedCall",
     "Usage",
     "ValueDamaged",
+    "Webhook",
     "WindowTooSmall",
     "Worker",
     "__version__",

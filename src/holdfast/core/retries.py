@@ -95,6 +95,11 @@ def wait_asked_for(error: BaseException, now: float) -> float:
     return min(max(asked, 0.0), limits.MAX_RETRY_AFTER_SECONDS)
 
 
+def seconds_asked(told: object, now: float) -> float:
+    """What a `Retry-After` header tells, as seconds from now; 0 if it tells nothing."""
+    return max(0.0, _seconds(told, now) or 0.0)
+
+
 def _asked(error: BaseException, now: float) -> float | None:
     if isinstance(error, NotDone):
         return _seconds(error.retry_after, now)

@@ -18,7 +18,7 @@ from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.logs.listing import list_tasks
-from holdfast.engine.logs.log import DAMAGED
+from holdfast.engine.logs.log import DAMAGED, Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
 from holdfast.engine.reading.task_state import TaskState
@@ -78,26 +78,34 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
     """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
-    for summary in _rows(logs, "waiting"):
-        yield from _items_of_row(logs, summary)
-    served: dict[tuple[str, str, str, str], bool] = {}
-    workers = serving.live_workers(logs.store)
-    for summary in _rows(logs, "pending"):
-        what = (summary.namespace, summary.queue, summary.agent, summary.version)
-        if what not in served:
-            served[what] = serving.why_none_of(workers, summary) is None
-        if not served[what]:
-            yield from _items_of_row(logs, summary)
+    for summary in rows(logs, "waiting"):
+        yield from items_of_row(logs, summary)
+    for summary in unserved_rows(logs):
+        yield from items_of_row(logs, summary)
 
 
-def _rows(logs: Logs, status: str) -> Iterator[Summary]:
+def rows(logs: Logs, status: str) -> Iterator[Summary]:
+    """The rows of all tasks of a status, newest first."""
     after: str | None = None
-    while page := list_tasks(logs.store, Query(status=status, after=after, limit=limits.PAGE_SIZE)):
+    while page := list_tasks(logs.store, Query(status=status, after=after, limit=limits.INBOX_PAGE_SIZE)):
         yield from page
         after = page[-1].id
 
 
-def _items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
+def unserved_rows(logs: Logs) -> Iterator[Summary]:
+    """The rows of pending tasks that no living worker serves."""
+    served: dict[tuple[str, str, str, str], bool] = {}
+    workers = serving.live_workers(logs.store)
+    for summary in rows(logs, "pending"):
+        what = (summary.namespace, summary.queue, summary.agent, summary.version)
+        if what not in served:
+            served[what] = serving.why_none_of(workers, summary) is None
+        if not served[what]:
+            yield summary
+
+
+def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
+    """What the task of a row waits for; nothing if it went away, and that it is damaged if it can't be read."""
     try:
         return items_of(logs, summary.id)
     except (TaskNotFound, TaskCollected):
@@ -108,7 +116,11 @@ def _items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
 
 def items_of(logs: Logs, id: str) -> list[InboxItem]:
     """What one task waits for that a person can give."""
-    log = logs.load(id)
+    return items_of_log(logs, logs.load(id))
+
+
+def items_of_log(logs: Logs, log: Log) -> list[InboxItem]:
+    """The same, of a log that is loaded already."""
     view, state = TaskState(log, logs), log.state
     waiting = view.waiting
     if waiting is None:
