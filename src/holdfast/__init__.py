@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.tool import Tool, tool
+    from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
@@ -115,6 +116,7 @@ _PLACES = {
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
+    "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
@@ -228,6 +230,7 @@ __all__ = [
     "UnrecordedCall",
     "Usage",
     "ValueDamaged",
+    "Webhook",
     "WindowTooSmall",
     "Worker",
     "__version__",

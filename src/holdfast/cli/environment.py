@@ -14,7 +14,7 @@ from holdfast.cli.show.style import Style, clean, err_look, escaped, is_terminal
 from holdfast.core.errors import HoldfastError, InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast import Agent, App, Queue
+    from holdfast import Agent, App, Queue, Webhook
 
 DEFAULT = "holdfast.db"
 LAST = "@last"
@@ -65,7 +65,14 @@ class Environment:
 
         return " ".join(f"{name} {quoted(value)}" for name, value in told.items())
 
-    def app(self, *, make: bool = False, agents: Iterable[Agent] = (), queues: Iterable[Queue] = ()) -> App:
+    def app(
+        self,
+        *,
+        make: bool = False,
+        agents: Iterable[Agent] = (),
+        queues: Iterable[Queue] = (),
+        webhook: Webhook | None = None,
+    ) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it."""
         if self._app is None:
             import holdfast
@@ -73,11 +80,13 @@ class Environment:
             if not make:
                 self.refuse_missing()
             try:
-                app = holdfast.open(self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace)
+                app = holdfast.open(
+                    self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace, webhook=webhook
+                )
             except StoreReadOnly:
                 if not self.looks or self.path is None:
                     raise
-                app = holdfast.open(self.url, namespace=self.namespace, read_only=True)
+                app = holdfast.open(self.url, namespace=self.namespace, read_only=True, webhook=webhook)
             self._app = self._open.enter_context(app)
         return self._app
 

@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stats": "Count tasks, events, bytes, and what waits in queues.",
     },
     "People": {
-        "inbox": "List tasks waiting for a person: questions, approvals, calls in doubt, budgets, quarantined tasks.",
+        "inbox": "List tasks waiting for a person, each with its reason and the command that helps.",
         "answer": "Answer what a task asked.",
         "approve": "Approve a pending call, once, for exactly these arguments.",
         "reject": "Reject a call that waits for approval, for good.",

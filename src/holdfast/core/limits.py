@@ -51,6 +51,9 @@ MAX_GROUPS_PER_COMMIT = 1_024
 PAGE_SIZE = 100
 """How many rows a listing gives when nobody says."""
 
+INBOX_PAGE_SIZE = 1_000
+"""How many rows of waiting tasks are read at once."""
+
 MAX_PAGE_SIZE = 10_000
 """How many rows a listing gives at the most."""
 
@@ -87,8 +90,56 @@ TRACEBACK_FRAMES = 40
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
 
+NOTICE_SECONDS = 0.5
+"""How often somebody who watches the inbox looks for new entries."""
+
+NOTICE_SHARE = 20
+"""A look at the inbox rests for so many times as long as it took, if that is longer."""
+
+UNSERVED_SECONDS = 10.0
+"""How long a task that no worker takes must wait until those who watch the inbox are told: a worker may be starting."""
+
+WEBHOOK_SECONDS = 10.0
+"""How long a request of a webhook may take when nobody says."""
+
+MAX_WEBHOOK_SECONDS = 60.0
+"""How long it may take at the most, and how long the next attempt waits at the most because it was asked to."""
+
+MAX_WEBHOOK_ATTEMPTS = 10
+"""How often a notice is tried at the most."""
+
+WEBHOOK_SECRET_LENGTH = 16
+"""How many characters the secret of a webhook has at least."""
+
+MAX_RATE_PLACES = 1_000
+"""How many calls the rate of a tool lets begin at once. A higher one is a part of that in a part of its time."""
+
+RATE_MARGIN_SHARE = 0.1
+"""How much longer than the time of its rate a place is kept, as a part of that: a call may begin late by so much."""
+
+RATE_MARGIN_SECONDS = 1.0
+"""The most that this is."""
+
+RATE_LEAD_US = 1_000_000
+"""How long before the moment of a call its task's timer ends."""
+
+RATE_MISSED = 6
+"""How often the time by which a call may be late is doubled: each time that it was later."""
+
+RATE_AHEAD_SECONDS = 60.0
+"""How long before its time a call reserves its place, at least. One that would wait longer asks again then."""
+
+RATE_AHEAD_WINDOWS = 2
+"""The same, in times of its rate."""
+
+MAX_RETRY_AFTER_SECONDS = 3_600.0
+"""How long a retry waits at the most because its destination asked for it (`Retry-After`)."""
+
 MAX_BUDGET = 2**53
 """The highest limit a budget may name."""
+
+MAX_BLOCKERS = 100
+"""How many things a suspended task names that keep it from continuing."""
 
 MAX_LOST_SHOWN = 100
 """How many spendings that nobody knows of are kept one by one; all are counted."""

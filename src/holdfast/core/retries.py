@@ -1,10 +1,18 @@
-"""Retry policies: how often to try, and how long to wait in between."""
+"""Retries: how often to try, how long to wait in between, and what an error says about another attempt.
+
+An error is read by what clients of all kinds put there: an HTTP status, the headers of the response, the class of a
+connection that was never made. Nothing is imported for that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from msgspec import Struct
 
-from holdfast.core.errors import InvalidValue
+from holdfast.core import limits
+from holdfast.core.errors import InvalidValue, NotDone
 
 
 class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -35,3 +43,106 @@ class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
 
 ONCE_ONLY = Retry(attempts=1)
 """No second try."""
+
+
+PERMANENT = frozenset((400, 401, 402, 403, 404, 405, 410, 413, 422))
+"""HTTP statuses that every other attempt would get too."""
+
+LOST_ON_THE_WAY = frozenset((408, 499, 502, 504))
+"""HTTP statuses of requests that may have been carried out: a server in between waited for the answer in vain."""
+
+NOT_CONNECTED = frozenset(
+    ("ConnectionRefusedError", "ConnectError", "ConnectTimeout", "ConnectTimeoutError", "NewConnectionError")
+    + ("ClientConnectorError", "NameResolutionError", "gaierror")
+)
+"""Classes of errors that mean that no connection was made, so that nothing was sent."""
+
+
+def due_us(retry: Retry, attempt: int, now_us: int, error: BaseException | None = None) -> int:
+    """Return when the attempt after this one is due: by the policy, and not before the destination asked for it."""
+    # Core draws nothing at random: the clock's microseconds stand in for it, and the time is recorded.
+    delay = retry.delay(attempt, (now_us % 1009) / 1009)
+    asked = 0.0 if error is None else wait_asked_for(error, now_us / 1_000_000)
+    return now_us + int(max(delay, asked) * 1_000_000)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error means that a request was refused, or never sent: it did nothing, and cost nothing."""
+    for one in _causes(error):
+        status = _status(one)
+        if isinstance(one, NotDone) or (status is not None and status not in LOST_ON_THE_WAY):
+            return True
+        if not NOT_CONNECTED.isdisjoint(cls.__name__ for cls in type(one).__mro__):
+            return True
+    return False
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether another attempt would be refused too."""
+    return any(_status(one) in PERMANENT for one in _causes(error))
+
+
+def wait_asked_for(error: BaseException, now: float) -> float:
+    """Return how many seconds the destination asked to wait (`Retry-After`), up to a limit; 0 if it did not.
+
+    >>> wait_asked_for(NotDone(retry_after="2"), 0.0), wait_asked_for(NotDone(retry_after="soon"), 0.0)
+    (2.0, 0.0)
+    >>> wait_asked_for(NotDone(retry_after="Thu, 01 Jan 1970 00:01:30 GMT"), 60.0)
+    30.0
+    """
+    found = (_asked(one, now) for one in _causes(error))
+    asked = next((one for one in found if one is not None), 0.0)
+    return min(max(asked, 0.0), limits.MAX_RETRY_AFTER_SECONDS)
+
+
+def seconds_asked(told: object, now: float) -> float:
+    """What a `Retry-After` header tells, as seconds from now; 0 if it tells nothing."""
+    return max(0.0, _seconds(told, now) or 0.0)
+
+
+def _asked(error: BaseException, now: float) -> float | None:
+    if isinstance(error, NotDone):
+        return _seconds(error.retry_after, now)
+    headers: Any = getattr(getattr(error, "response", error), "headers", None)
+    if not hasattr(headers, "get"):
+        return None
+    milliseconds = _seconds(headers.get("retry-after-ms"), now)
+    if milliseconds is not None:
+        return milliseconds / 1_000
+    sent_at = _date(headers.get("date"))  # a date is compared with the destination's clock, if it tells the time
+    return _seconds(headers.get("retry-after"), now if sent_at is None else sent_at)
+
+
+def _seconds(told: object, now: float) -> float | None:
+    """What a header tells, as seconds from now: a number, or a date; None if it is neither."""
+    try:
+        return float(told)  # pyright: ignore[reportArgumentType] — what can't be a number raises
+    except (TypeError, ValueError):
+        date = _date(told)
+        return None if date is None else date - now
+
+
+def _date(told: object) -> float | None:
+    from email.utils import parsedate_to_datetime  # few errors carry a date, and it costs 10 ms to import
+
+    try:
+        return parsedate_to_datetime(told).timestamp() if isinstance(told, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status that an error carries, if it is one of an error."""
+    response = getattr(error, "response", None)
+    found = (getattr(one, name, None) for one in (error, response) for name in ("status_code", "status", "code"))
+    return next((one for one in found if type(one) is int and 400 <= one < 600), None)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it was raised from."""
+    one: BaseException | None = error
+    for _ in range(limits.MAX_CAUSES):
+        if one is None:
+            return
+        yield one
+        one = one.__cause__

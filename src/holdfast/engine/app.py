@@ -34,7 +34,7 @@ from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
-from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher, OnWait
+from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
@@ -64,6 +64,9 @@ from holdfast.store.tenants import Tenant
 if TYPE_CHECKING:
     from holdfast.engine.aio import AsyncApp
     from holdfast.engine.maintenance.doctor import Finding
+    from holdfast.engine.notices.notices import OnWait
+    from holdfast.engine.notices.watch import InboxFollow
+    from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
     from holdfast.engine.records.records import Records
@@ -79,6 +82,7 @@ def open(
     clock: Clock | None = None,
     agents: Sequence[Agent] = (),
     on_wait: OnWait | None = None,
+    webhook: Webhook | None = None,
     prices: Mapping[str, Price] | None = None,
     queues: Sequence[Queue] = (),
     namespace: str = "",
@@ -90,27 +94,26 @@ def open(
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
-    `agents` are those the app may resume by id alone. `on_wait` is called with a task that now waits for a person.
-    `prices` says what models cost, for budgets of money. `queues` are those there are, with their limits; if none are
-    given, any name will do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here.
-    `cache` is a Redis server (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups; of
-    `cache_bytes` of states this process remembers, 0 of none. Neither is needed, and neither is trusted.
-    `read_only` opens a SQLite file, also one on a read-only disk, only to look at it; every write is refused.
-    `key_space` is what the idempotency keys of new tasks cover, so that two stores never share one. Default: a random
-    id of the store and the namespace. Set it in tests that compare keys.
+    `agents` are those the app may resume by id alone. `on_wait` is called with each task that begins to wait for a
+    person, whichever process works on it; `webhook` sends that to another server. `prices` says what models cost, for
+    budgets of money. `queues` are those there are, with their limits; if none are given, any name will do. `namespace`
+    keeps tenants apart: what belongs to another cannot be reached from here. `cache` is a Redis server (redis://…, or
+    $HOLDFAST_CACHE) through which servers share states and wake-ups; `cache_bytes` is memory for cached states. Caches
+    are optional and never authoritative. `read_only` opens a SQLite file only to look, also on a read-only disk.
+    `key_space` is what idempotency keys of new tasks cover. Default: a random id of the store and the namespace.
     """
-    costs, where = Prices(prices), addresses.cache_address(cache, cache_bytes)
-    ticking = clock or SystemClock()
+    _refuse_odd(on_wait, webhook)
+    costs, where, ticking = Prices(prices), addresses.cache_address(cache, cache_bytes), clock or SystemClock()
     store = addresses.open_store(
         url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us(), read_only=read_only
     )
-    if namespace:
-        store = Tenant(store, namespace)
+    store = Tenant(store, namespace) if namespace else store
     app = App(
         store,
         ticking,
         agents=agents,
         on_wait=on_wait,
+        webhook=webhook,
         prices=costs,
         queues=queues,
         namespace=namespace,
@@ -121,6 +124,17 @@ def open(
     if not read_only:
         _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
     return app
+
+
+def _refuse_odd(on_wait: object, webhook: object) -> None:
+    """Refuse what can't be told of waits, before anything is opened."""
+    if on_wait is not None and not callable(on_wait):
+        raise InvalidValue(f"on_wait={on_wait!r} cannot be called", hint="give a function of a task")
+    if webhook is not None:
+        from holdfast.engine.notices.webhook import Webhook
+
+        if not isinstance(webhook, Webhook):
+            raise InvalidValue(f"webhook={webhook!r} is not a webhook", hint="give Webhook(url, secret)")
 
 
 def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding]:
@@ -146,6 +160,7 @@ class App:
         *,
         agents: Sequence[Agent] = (),
         on_wait: OnWait | None = None,
+        webhook: Webhook | None = None,
         prices: Prices | None = None,
         queues: Sequence[Queue] = (),
         namespace: str = "",
@@ -159,7 +174,11 @@ class App:
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
-        self._dispatcher = Dispatcher(self.logs, on_wait, prices)
+        self._dispatcher = Dispatcher(self.logs, prices)
+        if on_wait is not None or webhook is not None:
+            from holdfast.engine.notices.notices import Notices
+
+            self._dispatcher.notices = Notices(self.logs, on_wait, webhook, self._dispatcher.is_at_work)
         for agent in agents:
             self._dispatcher.register(agent)
 
@@ -658,6 +677,15 @@ class App:
         """What tasks wait for that a person can give: of all tasks, newest first, or of one."""
         return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
 
+    def follow_inbox(self, *, seconds: Duration | None = None) -> InboxFollow:
+        """The inbox as it fills: the entries there are, then each new one, whichever process it comes from.
+
+        At most for so long; without `seconds`, until you stop. Also `async for`.
+        """
+        from holdfast.engine.notices.watch import InboxFollow
+
+        return InboxFollow(self.logs, None if seconds is None else durations.seconds(seconds, "seconds"))
+
     def audit(
         self,
         *,
@@ -835,6 +863,8 @@ class App:
         `grace`: how long to wait for their calls. One that takes longer is left in doubt, and this process counts as
         alive until its thread ends: no other process makes that call again meanwhile. Default 10 s.
         """
+        if self._dispatcher.notices is not None:
+            self._dispatcher.notices.close()
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self.logs.committer.close()

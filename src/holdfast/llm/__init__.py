@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from holdfast.llm.chat import tool_schema
 from holdfast.llm.loop import loop_agent
-from holdfast.llm.models import Model, ModelError
+from holdfast.llm.models import Model, ModelError, ModelRefused
 from holdfast.llm.openai import OpenAIModel
 from holdfast.llm.scripted import ScriptedModel, say, use
 
-__all__ = ["Model", "ModelError", "OpenAIModel", "ScriptedModel", "loop_agent", "say", "tool_schema", "use"]
+__all__ = [
+    "Model",
+    "ModelError",
+    "ModelRefused",
+    "OpenAIModel",
+    "ScriptedModel",
+    "loop_agent",
+    "say",
+    "tool_schema",
+    "use",
+]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import Agent, AsyncTask, Retry, Tool, agent
-from holdfast.core.context.window import KEEP_LAST, STRATEGIES, Strategy
+from holdfast.core.context.window import STRATEGIES, Strategy, check_kept
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
 from holdfast.core.messages.tokens import estimate
@@ -37,7 +37,8 @@ def loop_agent(
     on_token: OnToken | None = None,
     max_tokens: int | None = None,
     strategy: Strategy = "drop_oldest",
-    keep_last: int = KEEP_LAST,
+    keep_last: int | None = None,
+    keep_turns: int | None = None,
     **options: Any,
 ) -> Agent:
     """Make an agent that works towards a goal: `app.run(weather, {"goal": "Is it warm in Rome?"})`.
@@ -45,8 +46,9 @@ def loop_agent(
     `model` is anything that answers messages; a name stands for `OpenAIModel(name)`. `retry` and `timeout` are for its
     calls. With `answer_type` the answer is JSON of that type, and the model is asked again until it is. `on_token` is
     told the text of replies as it comes. With `max_tokens` the model is shown a window of the conversation, tools
-    included; by the strategy "summarise" it is asked for summaries of what does not fit, each of them a step. The other
-    options are those of `@agent`.
+    included, which keeps the last `keep_last` messages and `keep_turns` turns or fails with WindowTooSmall; by the
+    strategy "summarise" it is asked for summaries of what does not fit, each of them a step. The other options are
+    those of `@agent`.
 
     >>> from holdfast.llm import ScriptedModel, say
     >>> loop_agent("greeter", ScriptedModel([say("Hello!")]))
@@ -55,7 +57,7 @@ def loop_agent(
     answers = Answers(answer_type)
     loop = _Loop(OpenAIModel(model) if isinstance(model, str) else model, tools, instructions, answers)
     loop.retry, loop.timeout, loop.on_token = retry, timeout, on_token
-    loop.limit(max_tokens, strategy, keep_last)
+    loop.limit(max_tokens, strategy, keep_last, keep_turns)
 
     async def turn(task: AsyncTask, goal: str) -> Any:
         return await loop.turn(task, goal)
@@ -85,8 +87,9 @@ class _Loop:
         self._answers = answers
         self._window: dict[str, Any] = {}
 
-    def limit(self, max_tokens: int | None, strategy: Strategy, keep_last: int) -> None:
+    def limit(self, max_tokens: int | None, strategy: Strategy, keep_last: int | None, keep_turns: int | None) -> None:
         """Show the model no more than this."""
+        check_kept(keep_last, keep_turns)
         if strategy not in STRATEGIES:
             raise InvalidValue(f"there is no strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
         if max_tokens is None:
@@ -99,7 +102,8 @@ class _Loop:
             least = f"give a whole number of more than {reserve:,}: what the tools' schemas take"
             raise InvalidValue(f"max_tokens is {max_tokens!r}", hint=least)
         self._strategy = strategy
-        self._window = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve}
+        self._window = {"max_tokens": max_tokens, "reserve": reserve}
+        self._window |= {"keep_last": keep_last, "keep_turns": keep_turns}
 
     async def turn(self, task: AsyncTask, goal: str) -> Any:
         """Ask, act on the reply, and give the answer if it is one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, NotDone
 
 OnToken = Callable[[str], object]
 """Is told pieces of a reply's text as they come."""
@@ -29,3 +29,13 @@ class ModelError(HoldfastError):
     """A model did not answer. `details["status"]` is what its endpoint said, None if it said nothing."""
 
     code = "model-error"
+
+
+class ModelRefused(ModelError, NotDone):
+    """A model's endpoint refused the request, or could not be reached: nothing was used up.
+
+    Another attempt is made after `retry_after`; none is made if the refusal is `permanent`, as for a wrong key.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", status: int | None = None, **told: Any) -> None:
+        HoldfastError.__init__(self, message, hint=hint, status=status, **told)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 from holdfast import Retry, Secret
+from holdfast.core import retries
 from holdfast.core.codec import failures
-from holdfast.core.errors import InvalidValue, MissingExtra
+from holdfast.core.errors import MissingExtra
 from holdfast.engine.reading.values import Duration, seconds
-from holdfast.llm.models import ModelError, OnToken
+from holdfast.llm.models import ModelError, ModelRefused, OnToken
 
 TIMEOUT_SECONDS = 600.0
 """How long a reply may take when nobody says."""
@@ -26,6 +28,7 @@ HINTS = {
     401: "set OPENAI_API_KEY, or give api_key=",
     403: "the key may not use this model",
     404: "look at the model's name and at base_url",
+    422: "the endpoint does not take this request",
     429: "too many requests, or no credit; loop_agent(retry=Retry(…)) waits and tries again",
 }
 
@@ -134,16 +137,21 @@ class OpenAIModel:
         return os.environ.get("OPENAI_API_KEY", "") if self._key is None else self._key.reveal()
 
     def _no_key(self) -> str:
-        raise InvalidValue(f"there is no key for model {self.model!r}", hint=HINTS[401])
+        raise ModelRefused(f"there is no key for model {self.model!r}", hint=HINTS[401], permanent=True)
 
     def _refused(self, error: Exception) -> ModelError:
         status: int | None = getattr(error, "status_code", None)
         key = self._api_key()
         text = failures.hidden(str(error), (key,) if key else ())
-        return self._error(f"did not answer: {text}", status, hint=HINTS.get(status or 0, ""))
+        told: dict[str, Any] = {"hint": HINTS.get(status or 0, ""), "status": status}
+        what = f"model {self.model!r} did not answer: {text}"
+        if not retries.is_refusal(error):
+            return ModelError(what, **told)
+        told["retry_after"] = retries.wait_asked_for(error, time.time())
+        return ModelRefused(what, **told, permanent=retries.is_permanent(error))
 
-    def _error(self, what: str, status: int | None = None, hint: str = "") -> ModelError:
-        return ModelError(f"model {self.model!r} {what}", hint=hint, status=status)
+    def _error(self, what: str, hint: str = "") -> ModelError:
+        return ModelError(f"model {self.model!r} {what}", hint=hint, status=None)
 
 
 class _Growing:

@@ -8,11 +8,13 @@ are counted in that transaction too, with nobody else counting.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import gcd
 from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.core import limits
 from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
 Loss = Literal["proven", "presumed"]
@@ -25,6 +27,17 @@ class Rate(Struct, frozen=True, gc=False):
 
     starts: float
     seconds: float
+
+
+class Slot(Struct, frozen=True, gc=False):
+    """When a call may begin that its tool's rate counts: after so long, or a little later (`grace_us`), but not more.
+
+    If nothing was reserved, ask again then.
+    """
+
+    wait_us: int
+    grace_us: int
+    is_reserved: bool = True
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
@@ -133,6 +146,14 @@ class Queues(Protocol):
         """How many tasks wait in a queue to be taken; counts up to `most`."""
         ...
 
+    def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
+        """Reserve the next moment at which a tool may be called, for all processes and tenants of the store.
+
+        In no stretch of the rate's time do more calls begin than it says. A store whose workers are on several machines
+        goes by a clock of its own.
+        """
+        ...
+
     def announce(self, serves: str) -> None:
         """Say what this process serves, for others to see; nothing takes it back."""
         ...
@@ -220,6 +241,56 @@ def full_keys(wanted: ClaimRequest, running: dict[str | None, int]) -> list[str]
     if wanted.per_key is None:
         return []
     return [key for key, count in running.items() if key is not None and count >= wanted.per_key]
+
+
+class Places(Struct, frozen=True, gc=False):
+    """The rate of a tool as stores keep it: so many places, each of which is free again after a time.
+
+    Every call takes the place that was used longest ago. So between a call and the one that is `count` later there is
+    at least that time, whoever makes them. Places are rows of the table of rates, under a name that no tenant has.
+    """
+
+    owner: str
+    count: int
+    window_us: int
+    grace_us: int
+
+    @property
+    def last(self) -> str:
+        """The name of the last place."""
+        return self.name(self.count - 1)
+
+    @staticmethod
+    def name(number: int) -> str:
+        """The name of a place."""
+        return f"{number:04d}"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all places."""
+        return [self.name(number) for number in range(self.count)]
+
+    @property
+    def ahead_us(self) -> int:
+        """How long before its time a place may be reserved. What is reserved is lost if the task is cancelled."""
+        return max(int(limits.RATE_AHEAD_SECONDS * 1_000_000), limits.RATE_AHEAD_WINDOWS * self.window_us)
+
+    def slot(self, wait_us: int | None) -> Slot:
+        """What a caller is told: how long to wait for its place, or that none is near."""
+        if wait_us is None:
+            return Slot(self.ahead_us, self.grace_us, is_reserved=False)
+        return Slot(max(0, wait_us), self.grace_us)
+
+
+def places(tool: str, rate: Rate) -> Places:
+    """The places of a tool. A rate with too many of them is divided: 5,000 a day are 1,000 in a fifth of a day."""
+    calls, seconds = round(rate.starts * 100), rate.seconds * 100
+    whole = gcd(calls, 100)
+    calls, seconds = calls // whole, seconds / whole
+    parts = -(-calls // limits.MAX_RATE_PLACES)
+    calls, seconds = calls // parts, seconds / parts
+    margin = min(limits.RATE_MARGIN_SECONDS, limits.RATE_MARGIN_SHARE * seconds)
+    return Places(f"@tool {tool}", calls, int((seconds + margin) * 1_000_000), int(margin * 1_000_000))
 
 
 SPARE = 4

@@ -29,7 +29,19 @@ from holdfast.store.protocol import (
     Tombstone,
     Work,
 )
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken, WakeListener
+from holdfast.store.queues import (
+    EVER_US,
+    Claim,
+    ClaimRequest,
+    Due,
+    Loss,
+    QueueDepth,
+    Rate,
+    ServedRow,
+    Slot,
+    Taken,
+    WakeListener,
+)
 
 T = TypeVar("T")
 
@@ -65,6 +77,10 @@ class TenantQueues:
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         return self._queues.ready(self._tenant.namespace, queue, most)
+
+    def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
+        """A destination does not know our tenants: what it allows is for all of them."""
+        return self._queues.reserve(tool, rate, now_us)
 
     def announce(self, serves: str) -> None:
         self._queues.announce(serves)

@@ -30,10 +30,11 @@ KNOWN_FIELDS = {
 
 
 class Fail(Struct, frozen=True):
-    """Refuse a request."""
+    """Refuse a request, with headers such as `Retry-After`."""
 
     status: int = 500
     message: str = "the fake server was told to fail"
+    headers: dict[str, str] = {}
 
 
 class Hang(Struct, frozen=True):
@@ -216,8 +217,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, fake: FakeOpenAI, request: ChatRequest) -> None:
         reply = fake.reply_to(request)
         match reply:
-            case Fail(status=status, message=message):
-                self._send(status, {"error": {"message": message, "type": "fake", "code": None}})
+            case Fail(status=status, message=message, headers=headers):
+                self._send(status, {"error": {"message": message, "type": "fake", "code": None}}, headers)
             case Hang(seconds=seconds):
                 fake.closing.wait(seconds)
             case Cut(reply=whole):
@@ -228,9 +229,11 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._send(200, completion(request, reply))
 
-    def _send(self, status: int, body: dict[str, Any]) -> None:
+    def _send(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         data = codec.dump(body)
-        self.send_response(status)
+        self.send_response_only(status)
+        for name, value in {"Date": self.date_time_string(), **(headers or {})}.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

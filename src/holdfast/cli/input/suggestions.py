@@ -10,7 +10,7 @@ from holdfast.cli.input.agents import files_declared
 from holdfast.cli.show.formatting import clock, quoted, shown
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
-from holdfast.engine.reading.inbox import InboxItem
+from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.serving import NOBODY
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
@@ -23,6 +23,8 @@ LABELS = {
     "quarantined": "quarantined",
     "damaged": "damaged",
     "diverged": "events lost",
+    "blocked": "blocked by another task",
+    "no_worker": "no worker",
 }
 """What an entry of the inbox is called."""
 
@@ -42,29 +44,12 @@ def command(verb: str, *words: str, options: str = "") -> str:
 
 
 def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
-    """What somebody can type about an entry of the inbox. `store` are options, where it is not the usual one."""
-    who = f"--by {quoted(by or 'you')}"
-    match entry.kind:
-        case "question":
-            typed = [("answer", (entry.key, "VALUE"), who)]
-        case "approval":
-            seen = f"--bound {entry.bound} {who}"
-            typed = [("approve", (entry.key,), seen), ("reject", (entry.key,), f"{seen} --why WHY")]
-        case "doubt":
-            typed = [
-                ("settle", (entry.key,), f"--happened --result JSON {who}"),
-                ("settle", (entry.key,), f"--did-not-happen {who}"),
-            ]
-        case "budget":
-            typed = [("budget", (f"{entry.key}={2 * (entry.of or 1):g}",), who)]
-        case "diverged":
-            typed = [("log", (), ""), ("resume", ("FILE",), f"--anyway {who}"), ("cancel", (), who)]
-        case "damaged":
-            typed = [("verify", (), ""), ("log", (), "")]
-        case "quarantined":
-            file = () if files_are_declared() else ("FILE",)
-            typed = [("log", (), ""), ("resume", file, ""), ("cancel", (), f"{who} --why WHY")]
-    return [command(verb, entry.task, *words, options=f"{more} {store}".strip()) for verb, words, more in typed]
+    """What a person can type about an entry of the inbox. `store` are options, where it is not the usual one."""
+    who, left_out = quoted(by or "you"), ("FILE",) if files_are_declared() else ()
+    return [
+        command(one.verb, *(word for word in one.words if word not in left_out), options=one.given(who, store))
+        for one in remedies(entry)
+    ]
 
 
 def asked(entry: InboxItem) -> str:
@@ -78,13 +63,26 @@ def asked(entry: InboxItem) -> str:
             why = f" ({shown(entry.prompt)})" if entry.prompt is not None else ""
             return f"did {_call(entry)} happen?{why}"
         case "budget":
-            return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}"
+            return _budget(entry)
+        case "blocked":
+            return f"did it happen? {shown(entry.prompt)}"
+        case "no_worker":
+            return in_commands(shown(entry.prompt))
         case "diverged":
             return f"{entry.prompt}: may the task continue from what is left?"
         case "damaged":
             return f"the task can't be read: {entry.prompt}"
         case "quarantined":
             return f"no worker takes it until you resume it: {shown(entry.prompt)}"
+
+
+def _budget(entry: InboxItem) -> str:
+    """How much of a limit is used, and how much more is wanted."""
+    if not entry.key:
+        return shown(entry.prompt)
+    more = f"; the next step is estimated at {entry.ahead:,.6g}" if entry.ahead else ""
+    whose = f", in the budget of {entry.owner}" if entry.owner else ""
+    return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}{more}{whose}"
 
 
 def _call(entry: InboxItem) -> str:
@@ -99,8 +97,10 @@ def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
         **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
         "arguments": entry.arguments,
         "bound": entry.bound,
+        "owner": entry.owner,
         "used": entry.used,
         "of": entry.of,
+        "ahead": entry.ahead,
         "since": iso(entry.since_us),
         "until": None if entry.until_us is None else iso(entry.until_us),
         "asks": f"{LABELS[entry.kind]}: {asked(entry)}",
@@ -111,6 +111,8 @@ def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
 def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store: str, resume: str) -> Iterator[str]:
     """Why a task waits, and exactly what to type."""
     for entry in entries:
+        if entry.kind == "no_worker":
+            break  # below it is told with how to continue by hand
         if entry.kind in ("quarantined", "diverged"):
             yield f"{LABELS[entry.kind]}: {clean(asked(entry))}"
             yield from (f"  {line}" for line in commands(entry, by, store))

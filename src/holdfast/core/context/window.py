@@ -1,16 +1,16 @@
 """Windows: which messages of a conversation are sent, so that they fit and no provider refuses them.
 
-Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group
-and groups with open calls are always kept; then as much of the newest as fits. The oldest groups go first. When even
-the last few messages do not fit, their tool results are shortened, with a pointer to where the whole is; when that is
-not enough, fewer of them are kept. What was left out is said.
+Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group,
+groups with open calls, and what `keep_last` and `keep_turns` ask for are always kept; then as much of the newest as
+fits. The oldest groups go first. When even what must be kept does not fit, its tool results are shortened, with a
+pointer to where the whole is; when that is not enough, the window is refused. What was left out is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -24,7 +24,8 @@ from holdfast.core.messages.tokens import Basis, count
 Strategy = Literal["drop_oldest", "summarise"]
 STRATEGIES: tuple[Strategy, ...] = ("drop_oldest", "summarise")
 KEEP_LAST = 6
-"""How many of the newest messages are kept in preference to all others when nobody says."""
+"""How many of the newest messages are kept, their results shortened, before older ones if nothing else is asked for.
+That many are not promised."""
 
 SUMMARY_TOKENS = 512
 """How much room a summary gets when nobody says; at most a quarter of the window."""
@@ -91,7 +92,8 @@ def window(
     tally: Tally,
     *,
     max_tokens: int,
-    keep_last: int = KEEP_LAST,
+    keep_last: int | None = None,
+    keep_turns: int | None = None,
     pinned: Collection[int] = (),
     strategy: Strategy = "drop_oldest",
     reserve: int = 0,
@@ -100,6 +102,9 @@ def window(
     answers: Mapping[str, Message] | None = None,
 ) -> Window:
     """Choose what to send. `reserve` is kept free: for the tools' schemas, say.
+
+    `keep_last` messages and `keep_turns` turns, the newest, are kept whole groups and all, or it is WindowTooSmall. A
+    turn is a reply with its results and what the user said before it; what came after the last reply is kept too.
 
     A call without a result will be given one, so there is room for it: for that of `answers`, by the call's id, or
     for the words that there is none.
@@ -112,15 +117,16 @@ def window(
     >>> print(window(tally, max_tokens=15, keep_last=1))
     2 messages, 13 tokens (estimate); left out: 0 (6 tokens)
     """
-    _check(tally, max_tokens, keep_last, pinned, strategy, reserve)
+    _check(tally, max_tokens, pinned, strategy, reserve)
+    check_kept(keep_last, keep_turns)
     if not len(tally):
         return Window((), (), 0, 0, "exact")
-    allowed = max_tokens - reserve
-    plan = _Plan(tally, max_tokens, keep_last, pinned, answers)
+    allowed, newest = max_tokens - reserve, _newest(tally, keep_last, keep_turns)
+    plan = _Plan(tally, max_tokens, newest, pinned, answers)
     room = summary_room(max_tokens, summary_tokens)
     if strategy == "summarise" and room and plan.cost(_Choice(0)) > allowed:
         try:
-            return _summarising(_Plan(tally, max_tokens, keep_last, pinned, answers, summary), allowed, room)
+            return _summarising(_Plan(tally, max_tokens, newest, pinned, answers, summary), allowed, room)
         except WindowTooSmall:
             pass  # there is no room for a summary: without one it may fit
     return plan.window(plan.choose(allowed))
@@ -167,8 +173,15 @@ def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Me
     return sent
 
 
-def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int], strategy: str, reserve: int) -> None:
-    for name, value, least in (("max_tokens", max_tokens, 1), ("keep_last", keep_last, 0), ("reserve", reserve, 0)):
+def check_kept(keep_last: int | None, keep_turns: int | None) -> None:
+    """Refuse what is not a number of messages, or of turns."""
+    for name, value in (("keep_last", keep_last), ("keep_turns", keep_turns)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise InvalidValue(f"{name} is {value!r}", hint="give a whole number of at least 0", path=name)
+
+
+def _check(tally: Tally, max_tokens: int, pinned: Collection[int], strategy: str, reserve: int) -> None:
+    for name, value, least in (("max_tokens", max_tokens, 1), ("reserve", reserve, 0)):
         if type(value) is not int or value < least:
             raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
     if strategy not in STRATEGIES:
@@ -180,6 +193,34 @@ def _check(tally: Tally, max_tokens: int, keep_last: int, pinned: Collection[int
 
 
 # Choosing
+
+
+class _Newest(NamedTuple):
+    """The first of the newest messages that are kept before others, and whether they must be."""
+
+    start: int
+    is_promised: bool
+
+
+def _newest(tally: Tally, keep_last: int | None, keep_turns: int | None) -> _Newest:
+    asked = [] if keep_last is None else [len(tally) - max(1, keep_last)]
+    asked += [] if keep_turns is None else [_first_of_turns(tally, keep_turns)]
+    return _Newest(max(0, min(asked, default=len(tally) - KEEP_LAST)), bool(asked))
+
+
+def _first_of_turns(tally: Tally, turns: int) -> int:
+    """Where the newest turns begin: so many replies back, with what the user said before the first of them."""
+    first, replies = len(tally), 0
+    for start in reversed(tally.groups.starts):
+        role = tally.roles[start]
+        if role in ("system", "developer"):
+            continue
+        if role != "user":
+            if replies == turns:
+                break
+            replies += 1
+        first = start
+    return first
 
 
 def _summarising(plan: _Plan, allowed: int, room: int) -> Window:
@@ -206,7 +247,7 @@ class _Plan:
         self,
         tally: Tally,
         max_tokens: int,
-        keep_last: int,
+        newest: _Newest,
         pinned: Collection[int],
         answers: Mapping[str, Message] | None = None,
         summary: WindowSummary | None = None,
@@ -219,10 +260,13 @@ class _Plan:
         always = [*tally.systems, *tally.groups.open.values(), *tally.users[-1:], len(tally) - 1]
         self.required = sorted({self._group(position) for position in always} | self.pinned)
         self._required_sums = [0, *accumulate(self._size(range(group, group + 1)) for group in self.required)]
-        self.recent = self._group(max(0, len(tally) - max(1, keep_last)))
+        self.recent = self._group(min(newest.start, len(tally) - 1))
+        self._is_promised = newest.is_promised
         self.summary = summary
         covers = coalesced(summary.covers if summary is not None else ())
-        self.covered = [span for span in map(self._within, covers) if span]
+        before = self.recent if newest.is_promised else self.count  # what is promised is sent, summary or not
+        covered = (self._within(span) for span in covers)
+        self.covered = [range(span.start, min(span.stop, before)) for span in covered if span and span.start < before]
         self.spent = self._count(summary.message()) if summary is not None else 0
         told = answers or {}
         unanswered = [told.get(id) or answer(ToolCall(id, ""), NO_RESULT, is_error=True) for id in tally.groups.open]
@@ -309,9 +353,9 @@ class _Plan:
         return group if group <= self.recent else start
 
     def _squeezed(self, allowed: int) -> _Choice:
-        """Shorten results; if that is not enough, keep fewer of the recent groups."""
+        """Shorten results; if that is not enough, keep fewer of the recent groups, unless they are promised."""
         over = 0
-        for start in range(self.recent, self.count + 1):
+        for start in (self.recent,) if self._is_promised else range(self.recent, self.count + 1):
             results = self._results({group for span in self._kept(_Choice(start)) for group in span} - self.pinned)
             over = self.cost(_Choice(start)) - allowed
             if over <= sum(size - floor for size, floor in results.values()):
@@ -321,7 +365,7 @@ class _Plan:
         raise WindowTooSmall(
             f"the conversation cannot be made to fit: what must be kept, with its results cut short, needs {needed:,} "
             f"tokens, {over:,} more than the {self._max_tokens:,} there are",
-            hint="allow more tokens, pin less, or shorten the system message and the newest ones",
+            hint="allow more tokens, keep or pin fewer messages, or shorten the system message and the newest ones",
             needed=needed,
             over=over,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.errors.base import HoldfastError
+from holdfast.core.errors.values import InvalidValue
 
 
 class StepFailed(HoldfastError):
@@ -171,8 +172,34 @@ class NotDone(HoldfastError):
 
     code = "not-done"
 
-    def __init__(self, why: str = "nothing was done") -> None:
-        super().__init__(why, hint="a tool raises this when it is sure")
+    def __init__(
+        self, why: str = "nothing was done", *, retry_after: float | str | None = None, permanent: bool = False
+    ) -> None:
+        """`retry_after` is how long to wait before the next attempt: seconds, or the text of a `Retry-After` header.
+
+        `permanent` means that another attempt would come to nothing too: none is made.
+        """
+        given: Any = retry_after
+        is_time = isinstance(given, str) or (type(given) in (int, float) and 0 <= given < 1e10)
+        if given is not None and not is_time:
+            raise InvalidValue(
+                f"retry_after={retry_after!r} is not a time to wait", hint="give seconds, or the header's text as it is"
+            )
+        if type(permanent) is not bool:
+            raise InvalidValue(f"permanent={permanent!r} is neither True nor False", hint="give permanent=True")
+        told = {"retry_after": retry_after, "permanent": permanent}
+        details = {name: value for name, value in told.items() if value not in (None, False)}
+        super().__init__(why, hint="a tool raises this when it is sure", **details)
+
+    @property
+    def retry_after(self) -> float | str | None:
+        """How long to wait before the next attempt: seconds, or the text of a header."""
+        return self.details.get("retry_after")
+
+    @property
+    def permanent(self) -> bool:
+        """Whether another attempt would come to nothing too."""
+        return bool(self.details.get("permanent"))
 
 
 class TimeLimit(HoldfastError):

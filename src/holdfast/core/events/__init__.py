@@ -62,6 +62,7 @@ from holdfast.core.events.knowledge import (
     UserPatched as UserPatched,
 )
 from holdfast.core.events.lifecycle import (
+    Blocker as Blocker,
     CancelRequested as CancelRequested,
     CheckpointMade as CheckpointMade,
     DivergenceAccepted as DivergenceAccepted,

@@ -96,17 +96,37 @@ class TaskReleased(Event, frozen=True):
     wake_us: int | None = None
 
 
+class Blocker(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What keeps a suspended task from continuing, where no event of its own tells: a budget, a call in doubt, a rate.
+
+    `task` is whose it is: the task's own, or that of another. `key` names the limit, or the call's step. Of a limit it
+    tells how much was used, of how much, and how much more was asked for. Of a rate it tells the moment that is
+    reserved for an attempt, and until when the attempt may begin.
+    """
+
+    why: WaitKind
+    task: str
+    key: str
+    used: float = 0.0
+    of: float = 0.0
+    ahead: float = 0.0
+    attempt: int = 0
+    until_us: int = 0
+    late_us: int = 0
+
+
 class TaskSuspended(Event, frozen=True):
     """The task holds no memory until `wake_us`, or until an outside event wakes it. `note` tells people more.
 
     `looked` says that every branch had looked at the log as it was. Older versions could suspend a task whose answer
-    had come already.
+    had come already. `blockers` is what keeps it from continuing, where no other event tells.
     """
 
     why: WaitKind
     wake_us: int | None = None
     note: str = ""
     looked: bool = False
+    blockers: tuple[Blocker, ...] = ()
 
 
 class TaskCompleted(Event, frozen=True):

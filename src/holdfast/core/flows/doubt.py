@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, retries
 from holdfast.core.flows.requests import (
     Advise,
     Append,
@@ -128,7 +128,7 @@ def _again(known: Step, request: StepRequest) -> Subflow:
         yield not_happened(known, POLICY)
         return
     now_us: int = yield Now()
-    retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
+    retry_us = retries.due_us(request.retry, known.attempts, now_us)
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
     failed = ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us, maybe_done=True)

@@ -165,11 +165,14 @@ def _begin_undo(work: Work, failure: Failure | None) -> Subflow:
     while not work.state.undoing:
         looked = work.state.seq
         yield from settle_all(work, work.called)
-        if _unsure_to_undo(work.state):
-            yield Park("doubt", looked)
+        if unsure := _unsure_to_undo(work.state):
+            yield Park(
+                "doubt", looked, blockers=tuple(ev.Blocker("doubt", work.state.summary.id, one) for one in unsure)
+            )
         else:
             yield Append((ev.UndoStarted(failure=failure),), decided=True)
 
 
-def _unsure_to_undo(state: State) -> bool:
-    return any(one.status == "failed" and one.undo for one in state.maybe_done.values())
+def _unsure_to_undo(state: State) -> list[str]:
+    """The calls that would have to be undone if they happened, which is not known."""
+    return [key for key, one in state.maybe_done.items() if one.status == "failed" and one.undo]

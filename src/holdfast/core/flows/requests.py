@@ -118,6 +118,7 @@ class Sleep(Struct, frozen=True, gc=False):
     why: ev.WaitKind = "timer"
     note: str = ""
     ends_us: int | None = None
+    blockers: tuple[ev.Blocker, ...] = ()
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -132,6 +133,19 @@ class Park(Struct, frozen=True, gc=False):
     wake_us: int | None = None
     note: str = ""
     """What people are told besides."""
+    blockers: tuple[ev.Blocker, ...] = ()
+    """What keeps the flow from continuing, where no event tells."""
+
+
+class Reserve(Struct, frozen=True, gc=False):
+    """Reserve the next moment at which the rate of a tool lets a call begin.
+
+    Answered with how many microseconds that is away, by how many the call may be late, and whether the moment is
+    reserved; if not, ask again then.
+    """
+
+    tool: str
+    rate: str
 
 
 class RunChild(Struct, frozen=True, gc=False):
@@ -202,6 +216,7 @@ Request = (
     | Transact
     | Reconcile
     | Recall
+    | Reserve
     | FindOwner
     | Sleep
     | Park
@@ -275,6 +290,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
     tool: str = ""
     effect: Effect = "idempotent"
     risk: str = ""
+    rate: str = ""
+    """How often its tool may be called, by all processes of the store."""
     unique: str = ""
     frees: str = ""
     """The unique key that is free again when this is done: it undoes the call that took it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.core import events as ev
 from holdfast.core.errors import BudgetExceeded, UnknownPrice
 from holdfast.core.events import Usage
 from holdfast.core.flows.requests import Now, Park, ReadPayers, StepRequest, Subflow, Surroundings
@@ -35,7 +36,8 @@ def within_budget(surroundings: Surroundings, key: str, request: StepRequest | N
             return
         if not over.ask:
             raise BudgetExceeded(over.task, over.limit, over.used, over.of, over.ahead)
-        yield Park("budget", looked, surroundings.state.summary.deadline_us)
+        blocker = ev.Blocker("budget", over.task, over.limit, over.used, over.of, over.ahead)
+        yield Park("budget", looked, surroundings.state.summary.deadline_us, blockers=(blocker,))
 
 
 def _refuse_unpriced(surroundings: Surroundings, estimate: Usage | None, in_money: list[State]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev, limits, names
+from holdfast.core import codec, events as ev, limits, names, retries
 from holdfast.core.codec import UniqueKey, failures
 from holdfast.core.errors import (
     ApprovalDenied,
@@ -23,8 +23,10 @@ from holdfast.core.errors import (
     StepChanged,
     StepFailed,
 )
-from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields
+from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields, Usage
 from holdfast.core.flows.doubt import settle, until
+from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
+from holdfast.core.flows.pacing import Turn, at_its_rate
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -47,13 +49,13 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.stops import earliest, ends_us, in_time, is_limited, may_begin, out_of_time, refuse_to_begin
-from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import State, Step
 
 
 def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Flow:
     """Do something once: the recorded result if there is one, else the function, its retries, its record."""
     key = request.key or branch.key(request.name)
+    turn: Turn | None = None
     if request.effect in ANNOUNCED:
         surroundings.called[key] = request  # whoever has to settle it later needs to know how
     while True:
@@ -86,8 +88,9 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             continue
         attempt = 1
         if known is not None and known.status == "retrying":
-            yield from _back_off(surroundings, branch, known)
-            attempt = known.attempts + 1
+            attempt = yield from _next_attempt(surroundings, branch, known)
+        if request.rate and not (turn := (yield from at_its_rate(surroundings, key, attempt, request, turn))).has_come:
+            continue
         try:
             if request.tool:
                 result = yield from _attempt(surroundings, key, attempt, known, request)
@@ -99,6 +102,12 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
         if result is not None:
             branch.last = (key, result)
             return result
+
+
+def _next_attempt(surroundings: Surroundings, branch: Branch, known: Step) -> Subflow:
+    """Wait until the next attempt is due; gives its number."""
+    yield from _back_off(surroundings, branch, known)
+    return known.attempts + 1
 
 
 def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflow:
@@ -355,8 +364,8 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
         return False
     if not request.unique:
         return (yield Append((event,), decided=True))
-    place = _place(surroundings.state, event.key)
-    keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, _fingerprint(request)),)
+    place = place_of(surroundings.state, event.key)
+    keys = (UniqueKey(request.unique, surroundings.state.summary.id, place, fingerprint(request)),)
     answer = yield Append((event,), decided=True, unique_keys=keys)
     if isinstance(answer, KeyTaken):
         surroundings.calls.end(event.key)
@@ -374,7 +383,7 @@ def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, An
     if owned is None:
         return True
     owner = f"step {owned.take.step!r} of task {owned.take.log!r}"
-    if owned.take.input_hash not in _fingerprints(request):
+    if owned.take.input_hash not in known_by(request):
         raise EffectConflict(request.unique, owner, "which has other arguments")
     if (owned.take.log, owned.take.step) == (surroundings.state.summary.id, place):
         return True
@@ -404,7 +413,9 @@ def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
         if owned.step.status == "doubt" or now_us - begun_us > limits.UNIQUE_WAIT_US:
             doing = "in doubt" if owned.step.status == "doubt" else "under way"
             note = f"call {owned.take.step!r} of task {owned.take.log!r}, which has the key {unique!r}, is {doing}"
-            yield Park("doubt", looked, now_us + limits.UNIQUE_WAIT_US, note)
+            blocker = ev.Blocker("doubt", owned.take.log, owned.take.step)
+            blockers = (blocker,) if owned.step.status == "doubt" else ()
+            yield Park("doubt", looked, now_us + limits.UNIQUE_WAIT_US, note, blockers)
             return
         pause_us = min(2 * pause_us, 20 * limits.UNIQUE_POLL_US)
 
@@ -412,13 +423,14 @@ def _wait_for_owner(surroundings: Surroundings, unique: str) -> Subflow:
 def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest, *, sent: bool = True) -> Subflow:
     """Record that an attempt failed, and whether another one is due. A call that was surely not made frees its key."""
     failure = failures.failure(error, secrets=request.secrets)
+    if request.estimate is not None and ended["usage"] is None and retries.is_refusal(error):
+        ended["usage"] = Usage()  # what was estimated was not spent
     definite = request.effect not in REPEATABLE or _is_declared_definite(error, request)
     freed_keys = (request.unique,) if request.unique and definite else ()
     attempt: int = ended["attempts"]
-    if attempt < request.retry.attempts and (not sent or _may_repeat(error, request)):
+    if attempt < request.retry.attempts and _may_repeat(error, request, sent):
         now_us: int = yield Now()
-        # Core draws nothing at random: the clock's microseconds stand in for it, and the time is recorded.
-        retry_us = now_us + int(request.retry.delay(attempt, (now_us % 1009) / 1009) * 1_000_000)
+        retry_us = retries.due_us(request.retry, attempt, now_us, error)
         same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
@@ -437,7 +449,7 @@ def _definite_failure(known: Step, request: StepRequest) -> Subflow:
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
     if known.attempts < request.retry.attempts:
         now_us: int = yield Now()
-        retry_us = now_us + int(request.retry.delay(known.attempts, (now_us % 1009) / 1009) * 1_000_000)
+        retry_us = retries.due_us(request.retry, known.attempts, now_us)
         yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
     else:
         yield Append((ev.StepFailed(**same, attempts=known.attempts, safe=True),), decided=True)
@@ -535,28 +547,6 @@ def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, no
 # What all flows share
 
 
-def idempotency_key(state: State, key: str, request: StepRequest) -> str:
-    """A key that stays the same however often a call is tried: task, step, tool, arguments, and the key space."""
-    if not request.tool:
-        return ""
-    covered = {"space": state.key_space, "input": request.input} if state.key_space else request.input
-    return f"{state.summary.id}:{_place(state, key)}:{request.tool}:{codec.fingerprint(covered)[:16]}"
-
-
-def _place(state: State, key: str) -> str:
-    return address(state.turn, key) if state.turn else key
-
-
-def _fingerprint(request: StepRequest) -> str:
-    return codec.fingerprint(request.input)
-
-
-def _fingerprints(request: StepRequest) -> set[str]:
-    """What a call may be known by: a key taken by an older version covers fingerprints of secrets."""
-    inputs = (request.input, request.old_input or request.input)
-    return {codec.fingerprint(one) for one in inputs}
-
-
 def _changed(known: Step, request: StepRequest) -> bool:
     """Whether a recorded step must be done again, because it was another one."""
     if codec.same_fields(known.input, request.input) or request.on_change == "keep":
@@ -590,9 +580,10 @@ def _is_declared_definite(error: Exception, request: StepRequest) -> bool:
     return isinstance(error, NotDone) or any(test(error) for test in declared if test is not None)
 
 
-def _may_repeat(error: Exception, request: StepRequest) -> bool:
-    if isinstance(error, NotDone):
-        return True
-    if request.retry_on is None:
-        return request.effect not in ANNOUNCED
-    return request.retry_on(error)
+def _may_repeat(error: Exception, request: StepRequest, sent: bool) -> bool:
+    """Whether another attempt makes sense. One that asks a model, and is refused for good, is not repeated."""
+    if isinstance(error, NotDone) or not sent:
+        return not (isinstance(error, NotDone) and error.permanent)
+    if request.retry_on is not None:
+        return request.retry_on(error)
+    return request.effect not in ANNOUNCED and not (request.estimate is not None and retries.is_permanent(error))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import events as ev
+from holdfast.core import events as ev, limits
 from holdfast.core.events import Fields
 from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings
 from holdfast.core.flows.spending import within_budget
@@ -110,9 +110,19 @@ def checkpoint(surroundings: Surroundings, branch: Branch, label: str) -> Flow:
         yield Append((ev.CheckpointMade(label=label, key=key),), decided=True)
 
 
-def foremost(kinds: Sequence[ev.WaitKind]) -> ev.WaitKind:
-    """What a task is said to wait for when its branches wait for different things: what people can end, first."""
-    return min(kinds, key=lambda kind: _FOREMOST.index(kind) if kind in _FOREMOST else len(_FOREMOST))
+def together(waits: Sequence[Park], looked: int) -> Park:
+    """What a task waits for whose branches wait for different things: it is said to be what people can end, first."""
+    kinds: list[ev.WaitKind] = [one.why for one in waits]
+    why = min(kinds, key=lambda kind: _FIRST.index(kind) if kind in _FIRST else len(_FIRST))
+    note = next((one.note for one in waits if one.why == why and one.note), "")
+    blockers = {(one.why, one.task, one.key): one for wait in waits for one in wait.blockers}
+    some = tuple(blockers.values())[: limits.MAX_BLOCKERS]
+    return Park(why, looked, earliest(*(one.wake_us for one in waits)), note, some)
 
 
-_FOREMOST = ("person", "doubt", "signal", "child")
+_FIRST = ("person", "doubt", "budget", "signal", "child")
+
+
+def suspended(wait: Park) -> ev.TaskSuspended:
+    """The event that suspends a task, after all its branches have looked at the log as it is."""
+    return ev.TaskSuspended(why=wait.why, wake_us=wait.wake_us, note=wait.note, looked=True, blockers=wait.blockers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
+from unicodedata import category
 
 from msgspec import Struct
 
@@ -23,6 +25,10 @@ CALL_TOKENS = 8
 
 IMAGE_TOKENS = 1_600
 """What an image is counted as: the most that today's providers charge for one they need not cut up."""
+
+
+PIECE_LENGTH = 256
+"""How many characters that nothing separates are counted at once. Exact counters take quadratic time for those."""
 
 
 class Count(Struct, frozen=True, gc=False):
@@ -87,6 +93,38 @@ _KINDS = (
     b" \t\r\n",
     bytes(range(128, 256)),
 )
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Cut a text so that an exact counter takes linear time, and its pieces have as many tokens as the whole.
+
+    Byte-pair encoders split a text into words and take quadratic time for each. Ordinary text has no word longer than
+    `PIECE_LENGTH`: it is cut only where a word ends, and the count stays exact. A longer run (one letter over and over,
+    Thai without a space) is cut inside. That changes the count by two tokens a cut at most, as measured; under 1 %.
+
+    >>> [len(piece) for piece in pieces("word " * 200 + "a" * 600 + " end")]
+    [1256, 256, 92]
+    """
+    done = 0
+    for run in _RUNS.finditer(text):
+        begin, end = run.span()
+        while end - begin > PIECE_LENGTH:
+            begin = _last_end_of_a_word(text, begin, begin + PIECE_LENGTH) or begin + PIECE_LENGTH
+            yield text[done:begin]
+            done = begin
+    yield text[done:]
+
+
+_SPACES = r"\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_RUNS = re.compile(rf"[^\d{_SPACES}]{{{PIECE_LENGTH + 1},}}|\s{{{PIECE_LENGTH + 1},}}")
+"""Where a word may be too long. Each word lies in a run without digits and spaces, or in one of spaces and line ends,
+but for the character before it. Line ends are in both: they may follow punctuation."""
+
+
+def _last_end_of_a_word(text: str, begin: int, stop: int) -> int | None:
+    """The last place of a range where every encoder splits: after a letter, before what continues no word."""
+    ends = (at for at in range(stop, begin, -1) if text[at - 1].isalpha() and text[at] != "'")
+    return next((at for at in ends if category(text[at])[0] not in "LM"), None)
 
 
 def _said(message: Message) -> Iterator[str]:

@@ -318,6 +318,8 @@ def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> 
 def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
     """What the agent sees at first is what was known when somebody first took the task."""
     state.claimed_seq = seq
+    if state.summary.status == "running":
+        state.blockers = ()  # the worker that was lost may have used what was reserved
     if not state.begun:
         state.begun = seq
         _pin(state, event.pins)
@@ -328,7 +330,7 @@ def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> 
 
 
 def _task_suspended(state: State, event: ev.TaskSuspended, seq: int, at_us: int) -> None:
-    state.wait_note, state.looked = event.note, event.looked
+    state.wait_note, state.looked, state.blockers = event.note, event.looked, event.blockers
 
 
 def _count_deaths(state: State, holder: str) -> None:
@@ -424,7 +426,7 @@ def _signal_received(state: State, event: ev.SignalReceived, seq: int, at_us: in
 
 
 def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -> None:
-    state.result, state.failure, state.cancel = UNSET, None, None
+    state.result, state.failure, state.cancel, state.blockers = UNSET, None, None, ()
     ended_it = state.steps.pop(event.void, None)
     approval = state.approvals.get(event.void)
     if approval is not None and approval.status == "used":

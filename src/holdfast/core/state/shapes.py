@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Summary
-from holdfast.core.events import ANNOUNCED, Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
+from holdfast.core.events import ANNOUNCED, Blocker, Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.phases import Moves
 
 FOLD_VERSION = 4
@@ -276,6 +276,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     died_at: int = -1
     silent_seq: int = 0
     wait_note: str = ""
+    blockers: tuple[Blocker, ...] = ()
     divergence: Divergence | None = None
     maybe_done: dict[str, Step] = {}
     key_space: str = ""

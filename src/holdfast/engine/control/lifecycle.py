@@ -40,11 +40,16 @@ def _look_again(logs: Logs, state: State, by: str) -> None:
     for wait in state.waits.values():
         if wait.kind == "child" and logs.store.origin(wait.name) is not None:
             child = logs.load(wait.name).state
-            if child.summary.waiting == "budget":
+            if child.summary.status == "waiting" and _asks_for_more(child):
                 change(
                     logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),)
                 )
             _look_again(logs, child, by)
+
+
+def _asks_for_more(state: State) -> bool:
+    """Whether a task, or one of its branches, waits for a budget. Older versions did not record that of branches."""
+    return state.summary.waiting == "budget" or any(one.why == "budget" for one in state.blockers)
 
 
 def child_again(logs: Logs, parent: str, child: str) -> None:

@@ -18,7 +18,7 @@ from holdfast.core.context.tally import Tally, shorten
 from holdfast.core.context.window import Strategy, Window, WindowSummary
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer, anthropic, stored
-from holdfast.core.messages.tokens import Basis, Counter, count
+from holdfast.core.messages.tokens import Basis, Counter, count, pieces
 from holdfast.core.state import shapes
 from holdfast.engine.conversations.call_outcomes import CallOutcomes
 from holdfast.engine.logs.cache import Bounded, Heard
@@ -37,7 +37,7 @@ def installed() -> Counter | None:
     encode = package.get_encoding(ENCODING).encode_ordinary
 
     def count(text: str) -> int:
-        return len(encode(text))
+        return sum(len(encode(piece)) for piece in pieces(text))
 
     return count
 
@@ -187,7 +187,8 @@ class WindowLimits(NamedTuple):
     """How a window is cut."""
 
     max_tokens: int
-    keep_last: int = window.KEEP_LAST
+    keep_last: int | None = None
+    keep_turns: int | None = None
     pinned: Collection[int] = ()
     reserve: int = 0
     counter: Counter | None = None
@@ -198,6 +199,7 @@ class WindowLimits(NamedTuple):
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             hint = "give a whole number of at least 1"
             raise InvalidValue(f"max_tokens is {self.max_tokens!r}", hint=hint, path="max_tokens")
+        window.check_kept(self.keep_last, self.keep_turns)
         if self.counter is not None and not callable(self.counter):
             raise InvalidValue(f"the counter {self.counter!r} cannot be called", hint="give a function of a text")
         return self
@@ -251,7 +253,8 @@ class Conversation(Sequence[Any]):
         self,
         *,
         max_tokens: int | None = None,
-        keep_last: int = window.KEEP_LAST,
+        keep_last: int | None = None,
+        keep_turns: int | None = None,
         strategy: Strategy = "drop_oldest",
         pinned: Collection[int] = (),
         reserve: int = 0,
@@ -259,13 +262,16 @@ class Conversation(Sequence[Any]):
     ) -> Sent:
         """What fits into so many tokens: whole groups, the newest first, the system's and what is pinned always.
 
-        Without a limit it is all of it. What a provider would refuse (a call that was cut off) is mended, and named.
-        With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and `.uncovered`
-        tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens; without one,
-        replies count as their provider reported, the rest exactly if the extra `tokens` is installed, else by estimate.
+        The last `keep_last` messages and `keep_turns` turns are kept, results shortened if need be, or it is
+        WindowTooSmall. A turn is a reply with its results and what the user said before it. By default no number is
+        promised. Without a limit it is all of it. What a provider would refuse (a call that was cut off) is mended, and
+        named. With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and
+        `.uncovered` tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens;
+        without one, replies count as their provider reported, the rest exactly if the extra `tokens` is installed,
+        else by estimate.
         """
         limits = WindowLimits(
-            NO_LIMIT if max_tokens is None else max_tokens, keep_last, pinned, reserve, counter
+            NO_LIMIT if max_tokens is None else max_tokens, keep_last, keep_turns, pinned, reserve, counter
         ).checked()
         with self._counted.lock:
             self._counted.follow(self._shown)

@@ -13,6 +13,9 @@ from holdfast.store.protocol import Store
 from holdfast.store.queues import Rate
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|m|h|d)\s*")
+MAX_RATE = 10**9
+"""The highest number that a rate may name."""
+
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -43,14 +46,19 @@ class Queue(Struct, frozen=True):
 
     def as_rate(self) -> Rate | None:
         """The rate in numbers."""
-        if self.rate is None:
-            return None
-        found = _RATE.fullmatch(self.rate)
-        if found is None or float(found[1]) < 1:
-            raise InvalidValue(
-                f"rate={self.rate!r} of queue {self.name!r} is not understood", hint='write "100/m": s, m, h or d'
-            )
-        return Rate(float(found[1]), _SECONDS[found[2]])
+        return None if self.rate is None else as_rate(self.rate, f"queue {self.name!r}")
+
+
+def as_rate(text: str, whose: str = "") -> Rate:
+    """A rate as it is declared, in numbers.
+
+    >>> as_rate("100/m")
+    Rate(starts=100.0, seconds=60.0)
+    """
+    found = _RATE.fullmatch(text) if isinstance(text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if found is None or not 1 <= float(found[1]) < MAX_RATE:
+        raise InvalidValue(f"rate={text!r} of {whose} is not understood", hint='write "100/m": s, m, h or d')
+    return Rate(float(found[1]), _SECONDS[found[2]])
 
 
 class DeclaredQueues:

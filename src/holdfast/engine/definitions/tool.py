@@ -15,6 +15,7 @@ from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL,
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
 from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
+from holdfast.engine.definitions.queue import as_rate
 from holdfast.engine.definitions.signature import Parameters, name_of
 
 OnDoubt = Literal["ask", "fail", "retry"]
@@ -41,6 +42,7 @@ class Tool:
         definite: Errors = (),
         marks_sending: bool = False,
         timeout: Duration | None = None,
+        rate: str = "",
         reconcile: Callable[..., Any] | None = None,
         reconcile_after: Duration = 2.0,
         abandoned_after: Duration | None = None,
@@ -59,9 +61,9 @@ class Tool:
         with `reconcile`, not before `reconcile_after`; if that can't tell, `on_doubt` decides: "ask" a person (the
         default), "fail" or "retry". A tool that declares no effect fails after an error. After a `timeout`, the thread
         of a `def` tool may still be sending. Until it ends, or `abandoned_after` has passed, DidNotHappen is not
-        believed and the call is not made again; default: 10 timeouts, at least 60 s. `compensate` undoes a call when
-        its task fails. `unique`, such as `"order-{order}"`, makes a call one across tasks. Arguments in `redact` stay
-        out of the log. `mock` answers for it in mock tasks.
+        believed and the call is not made again; default: 10 timeouts, at least 60 s. `rate`, as "10/s", is for all
+        workers of the store. `compensate` undoes a call when its task fails. `mock` is its stand-in. `unique`, such as
+        `"order-{order}"`, makes a call one across tasks. `redact` keeps arguments out of the log.
         """
         self.fn = fn
         self.parameters = Parameters(fn, name=name)
@@ -70,10 +72,9 @@ class Tool:
         self.retry = None if retry is None else as_retry(retry)
         self.retry_on = error_test(retry_on, f"retry_on= of {self.name!r}")
         self.definite = error_test(definite, f"definite= of {self.name!r}")
-        self.marks_sending = marks_sending
         self._declare(effect, on_doubt)
         self._limit(timeout, abandoned_after)
-        self.reconcile, self.compensate = reconcile, compensate
+        self.reconcile, self.compensate, self.marks_sending, self.rate = reconcile, compensate, marks_sending, rate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
         self.unique, self._in_unique = unique, _fields_of(unique)
         self.redact, self.mock = frozenset(redact), mock
@@ -96,6 +97,8 @@ class Tool:
         self.on_raise: OnDoubt = self.on_doubt if on_doubt is not None or self.declared else "fail"
 
     def _check(self) -> None:
+        if self.rate != "":
+            as_rate(self.rate, f"tool {self.name!r}")
         if self.effect in TRANSACTIONAL and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
         if self.effect in TRANSACTIONAL and "connection" not in self.parameters.given:

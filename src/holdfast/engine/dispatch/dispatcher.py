@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
 from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
@@ -30,12 +30,12 @@ from holdfast.engine.execution.watch import Watch
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
-from holdfast.engine.reading.task_state import TaskState
 from holdfast.failpoints import failpoint
 
+if TYPE_CHECKING:
+    from holdfast.engine.notices.notices import Notices
+
 E = TypeVar("E", bound=Execution)
-OnWait = Callable[[TaskState], None]
-_FOR_PEOPLE = ("person", "doubt", "budget", "diverged")
 
 
 class Assignment:
@@ -69,7 +69,7 @@ class Assignment:
 class Dispatcher:
     """Decides who works on which task in this process, and lets them."""
 
-    def __init__(self, logs: Logs, on_wait: OnWait | None = None, prices: Prices | None = None) -> None:
+    def __init__(self, logs: Logs, prices: Prices | None = None) -> None:
         self.logs = logs
         self.prices = prices or Prices()
         self.agents: dict[str, Agent] = {}
@@ -80,8 +80,13 @@ class Dispatcher:
         """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
         self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), {})
-        self._on_wait = on_wait
+        self.notices: Notices | None = None
+        """Who is told when a task waits for a person."""
         self._loops = ClosedLoops()
+
+    def is_at_work(self, id: str) -> bool:
+        """Whether a task is being worked on here, or was taken to be."""
+        return self.busy.has(id) or id in self.held
 
     def register(self, agent: Agent) -> Agent:
         """Remember an agent by its name, so that its tasks can be resumed by id."""
@@ -115,6 +120,7 @@ class Dispatcher:
                     log = Runner(self.execution(Execution, assignment, log)).run()
                     self.logs.cache.remember(log)
                     go_on = assignment.held is None and self._taken_again(log)
+                self._expect(log)
             self._tell(log)
             return log
 
@@ -141,7 +147,8 @@ class Dispatcher:
         with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
             log = await Runner(self.execution(Execution, assignment, assignment.held)).run_async()
             self.logs.cache.remember(log)
-        if self._on_wait is not None:
+            self._expect(log)
+        if self.notices is not None:
             await asyncio.to_thread(self._tell, log)
         return log
 
@@ -209,7 +216,9 @@ class Dispatcher:
             if go_on:
                 await work_async(self.execution(LoopExecution, assignment, log))
                 self.logs.cache.remember(log)
-        if self._on_wait is not None:
+            if self.notices is not None:
+                await asyncio.to_thread(self._expect, log)
+        if self.notices is not None:
             await asyncio.to_thread(self._tell, log)
         return log
 
@@ -395,10 +404,15 @@ class Dispatcher:
         """Write the first event of a task, and what follows it at once."""
         return begin.begin(self.logs, name, [first, *then])
 
+    def _expect(self, log: Log) -> None:
+        """Let those who watch the inbox know that this process tells of the task itself."""
+        if self.notices is not None:
+            self.notices.skip(log)
+
     def _tell(self, log: Log) -> None:
         """Tell the program that a task now waits for a person."""
-        if self._on_wait is not None and log.state.summary.waiting in _FOR_PEOPLE:
-            self._on_wait(TaskState(log, self.logs))
+        if self.notices is not None:
+            self.notices.tell(log)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core import events as ev, limits
+from msgspec.structs import replace
+
+from holdfast.core import limits
 from holdfast.core.errors import Suspended, TimeLimit
-from holdfast.core.events import ANNOUNCED
+from holdfast.core.events import ANNOUNCED, Event
 from holdfast.core.flows.requests import (
     Advise,
     Append,
@@ -27,6 +29,7 @@ from holdfast.core.flows.requests import (
     ReadUser,
     Recall,
     Reconcile,
+    Reserve,
     Revise,
     RunBody,
     RunChild,
@@ -36,7 +39,7 @@ from holdfast.core.flows.requests import (
     Unknown,
 )
 from holdfast.core.flows.stops import earliest
-from holdfast.core.flows.waits import foremost
+from holdfast.core.flows.waits import suspended, together
 from holdfast.engine.definitions.call import CALLER, Asking, Call
 from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import ThreadCall, Threads
@@ -145,7 +148,7 @@ def _ask(asked: Reconcile, execution: Execution) -> Any:
         CALLER.reset(caller)
 
 
-def _revise(asked: Revise, execution: Execution) -> ev.Event:
+def _revise(asked: Revise, execution: Execution) -> Event:
     """Let a user's function make a new value, as a step's function is called: no verb is used in it."""
     caller = CALLER.set(Asking(Call(execution.log.name, asked.key, 1)))
     try:
@@ -158,7 +161,7 @@ def _sleep(asked: Sleep, execution: Execution) -> None:
     """Sit out a short wait, or until the log moves; suspend for a long one."""
     most_us = execution.hold * 1_000_000
     if execution.sleeps.left_us(asked.until_us, most_us) > most_us:
-        _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note), execution)
+        _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note, asked.blockers), execution)
         return
     until_us = earliest(asked.until_us, asked.ends_us) or asked.until_us
     while (left := execution.sleeps.left_us(until_us, most_us) / 1_000_000) > 0 and not execution.stop.asked:
@@ -174,8 +177,7 @@ def _park(asked: Park, execution: Execution) -> None:
     execution.idle()  # a step of another thread is not cut off
     if execution.state.seq != asked.looked:
         return
-    suspended = ev.TaskSuspended(why=asked.why, wake_us=asked.wake_us, note=asked.note, looked=True)
-    if execution.record(Append((suspended,), decided=True)):
+    if execution.record(Append((suspended(asked),), decided=True)):
         execution.suspended = True
         raise Suspended(f"task {execution.log.name!r} waits for {asked.why}; app.get(…).waiting.on says on what")
 
@@ -207,13 +209,10 @@ def suspend_for_threads(execution: Execution) -> None:
     while True:
         execution.idle()  # others may come to a wait meanwhile
         looked = execution.state.seq
-        waits = execution.thread_waits
-        why = foremost([one.why for one in waits])
-        note = next((one.note for one in waits if one.why == why and one.note), "")
-        wake_us = earliest(*(one.wake_us for one in waits))
-        if any(one.looked != looked for one in waits):
-            wake_us = execution.logs.clock.now_us()
-        _park(Park(why, looked, wake_us, note), execution)
+        wait = together(execution.thread_waits, looked)
+        if any(one.looked != looked for one in execution.thread_waits):
+            wait = replace(wait, wake_us=execution.logs.clock.now_us())
+        _park(wait, execution)
 
 
 def _body(asked: RunBody, execution: Execution) -> Any:
@@ -262,6 +261,7 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Reconcile: _ask,
     Recall: lambda asked, execution: invocation.recalled(asked.key, execution),
     FindOwner: lambda asked, execution: invocation.owner(asked.unique, execution),
+    Reserve: lambda asked, execution: invocation.reserved(asked, execution),
     Sleep: _sleep,
     Park: _park,
     RunChild: lambda asked, execution: execution.services.run_child(asked, execution),

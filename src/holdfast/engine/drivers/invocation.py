@@ -18,6 +18,7 @@ from holdfast.core.flows.requests import (
     KeyOwner,
     Outcome,
     Reconcile,
+    Reserve,
     StepRequest,
     Transact,
     Unfit,
@@ -29,6 +30,7 @@ from holdfast.core.state.shapes import State
 from holdfast.core.usage import may_report
 from holdfast.engine.control import late_results
 from holdfast.engine.definitions.call import CALLER, Call
+from holdfast.engine.definitions.queue import as_rate
 from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
@@ -288,6 +290,13 @@ def payers(ids: tuple[str, ...], execution: Execution) -> list[State]:
         with contextlib.suppress(TaskCollected):
             found.append(execution.logs.load(id).state)
     return found
+
+
+def reserved(asked: Reserve, execution: Execution) -> tuple[int, int, bool]:
+    """Reserve the next moment at which the rate of a tool lets a call begin, among all processes of the store."""
+    logs = execution.logs
+    slot = logs.store.queues.reserve(asked.tool, as_rate(asked.rate), logs.clock.now_us())
+    return slot.wait_us, slot.grace_us, slot.is_reserved
 
 
 def owner(unique: str, execution: Execution) -> KeyOwner | None:

@@ -24,6 +24,7 @@ from holdfast.core.flows.requests import (
     ReadUser,
     Recall,
     Reconcile,
+    Reserve,
     RunBody,
     RunChild,
     Sleep,
@@ -199,7 +200,7 @@ async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
 async def _sleep_async(asked: Sleep, execution: LoopExecution) -> None:
     left = execution.sleeps.left_us(asked.until_us, execution.hold * 1_000_000) / 1_000_000
     if left > execution.hold:
-        await execution.park(Park(asked.why, execution.state.seq, asked.until_us, asked.note))
+        await execution.park(Park(asked.why, execution.state.seq, asked.until_us, asked.note, asked.blockers))
     elif left > 0:
         await asyncio.sleep(min(left, limits.POLL_SECONDS))
         await execution.refresh_async()
@@ -219,6 +220,7 @@ _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     Reconcile: _ask_async,
     Recall: lambda asked, execution: asyncio.to_thread(invocation.recalled, asked.key, execution),
     FindOwner: lambda asked, execution: asyncio.to_thread(invocation.owner, asked.unique, execution),
+    Reserve: lambda asked, execution: asyncio.to_thread(invocation.reserved, asked, execution),
     Sleep: _sleep_async,
     Park: lambda asked, execution: execution.park(asked),
     RunChild: _child_async,

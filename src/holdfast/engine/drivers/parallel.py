@@ -11,10 +11,9 @@ from msgspec import Raw, Struct
 
 from holdfast.core import limits
 from holdfast.core.errors import StoreError
-from holdfast.core.events import WaitKind
 from holdfast.core.flows import step
 from holdfast.core.flows.requests import Branch, Park, StepRequest, Subflow
-from holdfast.core.flows.waits import foremost
+from holdfast.core.flows.waits import together
 from holdfast.engine.definitions.signature import Parameters
 from holdfast.engine.drivers.abandonable import ThreadCall
 from holdfast.engine.drivers.driver import ANSWERS, THREADS, Parked, drive
@@ -92,11 +91,7 @@ def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> lis
         looked = execution.state.seq
         waits = [piece.parked for piece in left if piece.parked is not None]
         if waits and all(wait.looked == looked for wait in waits):
-            kinds: list[WaitKind] = [wait.why for wait in waits]
-            why = foremost(kinds)
-            wake_us = min((wait.wake_us for wait in waits if wait.wake_us is not None), default=None)
-            note = next((wait.note for wait in waits if wait.why == why and wait.note), "")
-            ANSWERS[Park](Park(why, looked, wake_us, note), execution)
+            ANSWERS[Park](together(waits, looked), execution)
     return [piece.outcome for piece in pieces]
 
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.core import events as ev, limits
+from holdfast.core import limits
 from holdfast.core.codec import Group, Stored
 from holdfast.core.errors import (
     Cancelled,
@@ -21,7 +21,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.flows.requests import Append, Branch, Park
 from holdfast.core.flows.stops import out_of_time
-from holdfast.core.flows.waits import foremost
+from holdfast.core.flows.waits import suspended, together
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import current_call, in_body
 from holdfast.engine.execution.awaitable import not_awaited
@@ -478,13 +478,9 @@ class LoopExecution(Execution):
             return
         if self._look_again():
             return
-        waits = [one.asked for one in self._parked.values()]
-        why = foremost([one.why for one in waits])
-        wake_us = min((one.wake_us for one in waits if one.wake_us is not None), default=None)
-        note = next((one.note for one in waits if one.why == why and one.note), "")
+        wait = together([one.asked for one in self._parked.values()], self.state.seq)
         self._closing = self.future()
-        suspended = ev.TaskSuspended(why=why, wake_us=wake_us, note=note, looked=True)
-        entry = PendingWrite(Append((suspended,), decided=True), self.state.seq)
+        entry = PendingWrite(Append((suspended(wait),), decided=True), self.state.seq)
         entry.tell = self._suspended
         self._queue.append(entry)
         if self._in_flight is None:

@@ -1,9 +1,15 @@
-"""What people are waited for: questions, approvals, calls in doubt, budgets that are used up, tasks set aside."""
+"""The inbox: every task that waits for a person, with its reason and the command that helps.
+
+Questions, approvals, calls in doubt, budgets, tasks that are quarantined, damaged or have lost events, tasks blocked by
+another task's call in doubt, and tasks that no worker takes. A task that sleeps, or waits for a signal or for a child,
+needs nobody and is not in it.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -12,12 +18,32 @@ from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.logs.listing import list_tasks
-from holdfast.engine.logs.log import DAMAGED
+from holdfast.engine.logs.log import DAMAGED, Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import serving
 from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.waiting import Waiting
 from holdfast.store.protocol import Query
 
-Kind = Literal["question", "approval", "doubt", "budget", "quarantined", "diverged", "damaged"]
+Kind = Literal["question", "approval", "doubt", "budget", "blocked", "quarantined", "diverged", "damaged", "no_worker"]
+
+
+class Remedy(NamedTuple):
+    """A command that helps: its verb, its words (`FILE`, `VALUE` and `JSON` stand for yours) and its options.
+
+    With `signed` it takes `--by`: who decides; with `reasoned` also `--why`.
+    """
+
+    verb: str
+    words: tuple[str, ...] = ()
+    options: str = ""
+    signed: bool = False
+    reasoned: bool = False
+
+    def given(self, by: str, more: str = "") -> str:
+        """Its options as they are typed, by whom."""
+        told = (self.options, f"--by {by}" if self.signed else "", "--why WHY" if self.reasoned else "", more)
+        return " ".join(filter(None, told))
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -34,24 +60,87 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] = {}
     bound: str = ""
     """The digest that says which call and arguments were shown: give it with the approval."""
+    owner: str = ""
+    """The task whose budget or whose call it is, if that is another one: there it is raised, or settled."""
     used: float | None = None
     of: float | None = None
+    ahead: float | None = None
+    """How much of a budget the next step, call or turn is estimated to take."""
     since_us: int = 0
     until_us: int | None = None
 
+    @property
+    def command(self) -> str:
+        """The one command that helps; `FILE`, `VALUE`, `JSON` and `YOU` stand for yours."""
+        first = remedies(self)[0]
+        return " ".join(filter(None, ("holdfast", first.verb, shlex.join(first.words), first.given("YOU"))))
+
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything people are waited for, newest tasks first."""
+    """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
+    for summary in rows(logs, "waiting"):
+        yield from items_of_row(logs, summary)
+    for summary in unserved_rows(logs):
+        yield from items_of_row(logs, summary)
+
+
+def rows(logs: Logs, status: str) -> Iterator[Summary]:
+    """The rows of all tasks of a status, newest first."""
     after: str | None = None
-    while page := list_tasks(logs.store, Query(status="waiting", after=after, limit=limits.PAGE_SIZE)):
-        for summary in page:
-            try:
-                yield from items_of(logs, summary.id)
-            except (TaskNotFound, TaskCollected):
-                continue  # it went away meanwhile
-            except DAMAGED as error:
-                yield _damaged(summary, error)
+    while page := list_tasks(logs.store, Query(status=status, after=after, limit=limits.INBOX_PAGE_SIZE)):
+        yield from page
         after = page[-1].id
+
+
+def unserved_rows(logs: Logs) -> Iterator[Summary]:
+    """The rows of pending tasks that no living worker serves."""
+    served: dict[tuple[str, str, str, str], bool] = {}
+    workers = serving.live_workers(logs.store)
+    for summary in rows(logs, "pending"):
+        what = (summary.namespace, summary.queue, summary.agent, summary.version)
+        if what not in served:
+            served[what] = serving.why_none_of(workers, summary) is None
+        if not served[what]:
+            yield summary
+
+
+def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
+    """What the task of a row waits for; nothing if it went away, and that it is damaged if it can't be read."""
+    try:
+        return items_of(logs, summary.id)
+    except (TaskNotFound, TaskCollected):
+        return []  # it went away meanwhile
+    except DAMAGED as error:
+        return [_damaged(summary, error)]
+
+
+def items_of(logs: Logs, id: str) -> list[InboxItem]:
+    """What one task waits for that a person can give."""
+    return items_of_log(logs, logs.load(id))
+
+
+def items_of_log(logs: Logs, log: Log) -> list[InboxItem]:
+    """The same, of a log that is loaded already."""
+    view, state = TaskState(log, logs), log.state
+    waiting = view.waiting
+    if waiting is None:
+        return []
+    lost = state.divergence if state.summary.waiting == "diverged" else None
+    own = [] if lost is None else [_diverged(state, lost)]
+    if waiting.kind == "quarantined":
+        own.append(_plain(state, "quarantined", waiting.why))
+    own += [_item(view, state, one) for one in waiting.on if one["kind"] in _KINDS]
+    unserved = "" if own else _unserved(logs, state, waiting)
+    return [_plain(state, "no_worker", unserved, name=state.summary.queue)] if unserved else own
+
+
+def _unserved(logs: Logs, state: State, waiting: Waiting) -> str:
+    """Why no worker takes a task that could be continued; empty if one does, or if it is not time yet."""
+    wake_us = state.summary.wake_us
+    if waiting.kind == "no_worker":
+        return waiting.why
+    is_over = state.summary.status == "waiting" and wake_us is not None and wake_us <= logs.clock.now_us()
+    return (serving.why_unserved(state.summary, logs.store) or "") if is_over and not state.block else ""
 
 
 def _damaged(summary: Summary, error: HoldfastError) -> InboxItem:
@@ -60,38 +149,31 @@ def _damaged(summary: Summary, error: HoldfastError) -> InboxItem:
     return InboxItem(task=summary.id, agent=summary.agent, kind="damaged", **what)
 
 
-def items_of(logs: Logs, id: str) -> list[InboxItem]:
-    """What one task waits for that a person can give."""
-    log = logs.load(id)
-    view, state = TaskState(log, logs), log.state
-    if view.waiting is None:
-        return []
-    lost = state.divergence if state.summary.waiting == "diverged" else None
-    own = [] if lost is None else [_diverged(state, lost)]
-    if view.waiting.kind == "quarantined":
-        own.append(_quarantined(state, view.waiting.why))
-    return own + [_item(view, state, one) for one in view.waiting.on if one["kind"] in _KINDS]
-
-
 def _diverged(state: State, lost: Divergence) -> InboxItem:
-    """A log that lost events: somebody must say that the task may go on from what is left."""
+    """A log that lost events: a person must say that the task may continue from what is left."""
     told = f"events {lost.head_seq + 1} to {max(lost.head_seq + 1, lost.known_seq)} are gone"
-    what: dict[str, Any] = {"key": "diverged", "name": "diverged", "prompt": told, "since_us": state.updated_us}
-    return InboxItem(task=state.summary.id, agent=state.summary.agent, kind="diverged", **what)
+    return _plain(state, "diverged", told, key="diverged")
 
 
-def _quarantined(state: State, why: str) -> InboxItem:
-    """A task that was set aside: somebody must say that it may go on."""
-    what: dict[str, Any] = {"key": "", "name": "quarantined", "prompt": why, "since_us": state.updated_us}
-    return InboxItem(task=state.summary.id, agent=state.summary.agent, kind="quarantined", **what)
+def _plain(state: State, kind: Kind, why: str, *, key: str = "", name: str = "") -> InboxItem:
+    """Something that concerns the whole task, and why."""
+    what: dict[str, Any] = {"key": key, "name": name or kind, "prompt": why, "since_us": state.updated_us}
+    return InboxItem(task=state.summary.id, agent=state.summary.agent, kind=kind, **what)
 
 
-_KINDS: dict[str, Kind] = {"person": "question", "approval": "approval", "doubt": "doubt", "budget": "budget"}
+_KINDS: dict[str, Kind] = {
+    "person": "question",
+    "approval": "approval",
+    "doubt": "doubt",
+    "budget": "budget",
+    "blocked": "blocked",
+}
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner")
 
 
 def _item(view: TaskState, state: State, one: dict[str, Any]) -> InboxItem:
     since_us, until_us = _times(state, one["kind"], one["key"])
-    more = {name: one[name] for name in ("tool", "risk", "arguments", "bound", "used", "of") if name in one}
+    more = {name: one[name] for name in _COPIED if name in one}
     return InboxItem(
         task=view.id,
         agent=view.agent,
@@ -112,5 +194,46 @@ def _times(state: State, kind: str, key: str) -> tuple[int, int | None]:
     if kind == "approval":
         return state.approvals[key].asked_us, state.approvals[key].wake_us
     if kind == "doubt":
-        return state.steps[key].started_us, None
+        return (state.steps.get(key) or state.maybe_done[key]).started_us, None
     return state.updated_us, None
+
+
+# What to type
+
+
+def remedies(item: InboxItem) -> list[Remedy]:
+    """The commands that help with an entry; the first decides it, the others are for who wants to look, or not."""
+    task, call = item.task, (item.owner or item.task, item.key)
+    match item.kind:
+        case "question":
+            return [Remedy("answer", (task, item.key, "VALUE"), signed=True)]
+        case "approval":
+            seen = f"--bound {item.bound}"
+            refuse = Remedy("reject", (task, item.key), seen, signed=True, reasoned=True)
+            return [Remedy("approve", (task, item.key), seen, signed=True), refuse]
+        case "doubt" | "blocked":
+            denied = Remedy("settle", call, "--did-not-happen", signed=True)
+            return [Remedy("settle", call, "--happened --result JSON", signed=True), denied]
+        case "budget":
+            return [_raise(item)]
+        case "quarantined":
+            cancel = Remedy("cancel", (task,), signed=True, reasoned=True)
+            return [Remedy("resume", (task, "FILE")), Remedy("log", (task,)), cancel]
+        case "diverged":
+            resume = Remedy("resume", (task, "FILE"), "--anyway", signed=True)
+            return [resume, Remedy("log", (task,)), Remedy("cancel", (task,), signed=True)]
+        case "damaged":
+            return [Remedy("verify", (task,)), Remedy("log", (task,))]
+        case "no_worker":
+            queue = "" if item.name == "default" else f"--queue {shlex.quote(item.name)}"
+            return [Remedy("worker", ("FILE",), queue), Remedy("resume", (task, "FILE"))]
+
+
+def _raise(item: InboxItem) -> Remedy:
+    """Allow twice as much, or as often that as it takes."""
+    most, needed = 2 * (item.of or 1.0), (item.used or 0.0) + (item.ahead or 0.0)
+    while most <= needed:
+        most *= 2
+    amount = f"{most:.0f}" if most == int(most) else f"{most:g}"
+    owner = item.owner or item.task
+    return Remedy("budget", (owner, f"{item.key}={amount}"), signed=True) if item.key else Remedy("budget", (owner,))

@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from holdfast.core import codec
 from holdfast.core.codec import moment
+from holdfast.core.events import Blocker
 from holdfast.core.state import budget
 from holdfast.core.state.rules import bound_digest
 from holdfast.core.state.shapes import State, Step
@@ -40,28 +41,46 @@ class Waiting:
             for one in self._state.approvals.values()
             if one.status == "asked"
         ]
-        doubts = [
-            {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
-            | {"tool": step.tool, "arguments": self._values(step.input)}
-            for step in self._state.steps.values()
-            if step.status == "doubt"
-        ]
-        return [*waits, *approvals, *doubts, *self._budget()]
+        doubts = [self._doubt(step) for step in self._state.steps.values() if step.status == "doubt"]
+        return [*waits, *approvals, *doubts, *self._blockers()]
 
-    def _budget(self) -> list[dict[str, Any]]:
-        """The limits that are reached, if it is for them that the task waits."""
+    def _doubt(self, step: Step) -> dict[str, Any]:
+        told = {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
+        return told | {"tool": step.tool, "arguments": self._values(step.input)}
+
+    def _blockers(self) -> list[dict[str, Any]]:
+        """What keeps a suspended task from continuing, where nothing in its own log can be answered."""
         state = self._state
-        if self.kind != "budget":
+        if state.summary.status != "waiting":
             return []
+        if self.kind == "budget" and not state.blockers:
+            return self._reached()
+        return [told for told in map(self._blocker, state.blockers) if told is not None]
+
+    def _blocker(self, one: Blocker) -> dict[str, Any] | None:
+        """What is told of a blocker; nothing of one that ends by itself, and of one that was settled."""
+        is_own = one.task == self._state.summary.id
+        if one.why == "budget":
+            told = {"kind": "budget", "key": one.key, "name": one.key, "prompt": None, "used": one.used, "of": one.of}
+            return told | {"ahead": one.ahead, "owner": "" if is_own else one.task}
+        if is_own:
+            step = self._state.maybe_done.get(one.key)
+            return None if step is None or step.status != "failed" else self._doubt(step)
+        return {"kind": "blocked", "key": one.key, "name": one.key, "prompt": self.why or None, "owner": one.task}
+
+    def _reached(self) -> list[dict[str, Any]]:
+        """The limits that are reached in a task that an older version suspended, which did not say which."""
+        state = self._state
         used = budget.used(state, state.updated_us)
         most = {} if state.budget is None else dict(budget.allowed(state.budget))
-        reached = [name for name in most if used[name] >= most[name]]
         own = [
             {"kind": "budget", "key": name, "name": name, "prompt": None, "used": used[name], "of": most[name]}
-            for name in reached
+            for name in most
+            if used[name] >= most[name]
         ]
-        told = "a task that pays for this one has used up its budget: app.raise_budget(key, …)"
-        return own or [{"kind": "budget", "key": one, "name": one, "prompt": told} for one in state.payers]
+        told = "a task that pays for this one has used up its budget, or an estimate is over a limit"
+        others = [{"kind": "budget", "key": "", "name": "", "prompt": told, "owner": one} for one in state.payers]
+        return own or others or [{"kind": "budget", "key": "", "name": "", "prompt": told}]
 
     def _value(self, raw: Raw) -> Any:
         return codec.unpack(raw, self._logs.blob)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-def run(work: Coroutine[Any, Any, None], knows_signals: Callable[[], bool]) -> None:
+def run(work: Coroutine[Any, Any, None], outlives_exits: Callable[[], bool]) -> None:
     """`asyncio.run`, but nothing ends it except its work, or Ctrl-C where nobody else handles signals."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
@@ -20,7 +20,7 @@ def run(work: Coroutine[Any, Any, None], knows_signals: Callable[[], bool]) -> N
             try:
                 return loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
-                if main.done() or not knows_signals():
+                if main.done() or not outlives_exits():
                     raise
 
 

@@ -195,7 +195,8 @@ class Task:
         model: Callable[[list[dict[str, Any]]], Any],
         *,
         max_tokens: int,
-        keep_last: int = 6,
+        keep_last: int | None = None,
+        keep_turns: int | None = None,
         pinned: Collection[int] = (),
         reserve: int = 0,
         counter: Counter | None = None,
@@ -206,14 +207,16 @@ class Task:
         """What fits into so many tokens, with a summary in place of what does not; gives that window.
 
         `model` is a function of messages that gives a text or a message. If nothing new has to be summarised it is not
-        asked. A summary is a step, made once; the messages stay in the log.
+        asked. A summary is a step, made once; the messages stay in the log. The other options are those of
+        `task.messages.window`, and of `task.step`.
         """
         from holdfast.engine.conversations.conversation import WindowLimits
         from holdfast.engine.verbs.summaries import Summariser
 
-        limits = WindowLimits(max_tokens, keep_last, tuple(pinned), reserve, counter)
+        limits = WindowLimits(max_tokens, keep_last, keep_turns, tuple(pinned), reserve, counter)
         summariser = Summariser(model, limits, name=name, retry=retry, timeout=timeout)
-        cut: dict[str, Any] = {"max_tokens": max_tokens, "keep_last": keep_last, "reserve": reserve, "pinned": pinned}
+        cut: dict[str, Any] = {"max_tokens": max_tokens, "reserve": reserve, "pinned": pinned}
+        cut |= {"keep_last": keep_last, "keep_turns": keep_turns}
 
         def windowed(_: Any) -> Any:
             return self.messages.window(**cut, counter=counter, strategy="summarise")

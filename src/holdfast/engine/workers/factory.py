@@ -78,7 +78,7 @@ def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
     logs = dispatcher.logs
     own = Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost)
     own.committer.observers, own.committer.tenant = logs.committer.observers, namespace
-    return Dispatcher(own, None, dispatcher.prices)
+    return Dispatcher(own, dispatcher.prices)
 
 
 def _tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:

@@ -129,7 +129,8 @@ class Worker:
         self._failed: BaseException | None = None
         self._announcement: serving.Announcement | None = None
         self._signals_seen = 0
-        self._knows_signals = False
+        self._outlives_exits = False
+        """Whether Ctrl-C is not meant for the event loop: then only a task can have raised KeyboardInterrupt there."""
         self.trouble = ""
         """Why the store cannot be reached, while that is so."""
         self.clogged = ""
@@ -163,19 +164,26 @@ class Worker:
         return self._stopping
 
     def run(self) -> None:
-        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is let go of.
+        """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is released.
 
-        A second signal ends the process at once: what it worked on is taken over by others.
+        A second signal ends the process at once: other workers take over its tasks. Outside of the main thread, signals
+        are left to the program.
         """
-        exits.run(self.arun(), lambda: self._knows_signals)
+        signals = threading.current_thread() is threading.main_thread()
+        exits.run(self.arun(signals=signals), lambda: self._outlives_exits)
 
-    async def arun(self) -> None:
-        """The same, on the running event loop."""
+    async def arun(self, *, signals: bool = False) -> None:
+        """Work on the running event loop until `stop`, or until this is cancelled; tasks then stop after their step.
+
+        `signals`: whether SIGTERM and Ctrl-C stop the worker, as in `run`. Default False: the signal handlers of the
+        program stay as they are. True is for the main thread only.
+        """
+        self._refuse_signals(signals)
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
         self._ears = self._home.logs.store.queues.listen()
         with (
             _among_others(self),
-            self._signals(),
+            self._signals() if signals else contextlib.nullcontext(),
             self._woken_by_others(),
             serving.Announcement(self._home.logs.store, self._serving()) as self._announcement,
         ):
@@ -198,13 +206,22 @@ class Worker:
         if self._ears is not None:
             self._ears.wake()
 
+    def _refuse_signals(self, signals: bool) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if type(signals) is not bool:
+            raise InvalidValue(
+                f"signals={signals!r} is neither True nor False", hint="give signals=True, or leave it out"
+            )
+        if signals and not is_main:
+            raise InvalidValue(
+                "signals=True in a thread: Python sets signal handlers in the main thread only",
+                hint="leave it out, and call worker.stop() from your own handler",
+            )
+        self._outlives_exits = signals or not is_main
+
     @contextlib.contextmanager
     def _signals(self) -> Generator[None, None, None]:
-        """Stop when the process is asked to, if signals are ours to handle."""
-        self._knows_signals = True
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        """Stop when the process is asked to."""
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         for number in before:
             signal.signal(number, self._signalled)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from holdfast.core.codec import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
 
 
 class MemoryWakeListener:
@@ -47,6 +47,7 @@ class MemoryQueues:
         self._append = append
         self._holder = holder
         self._rates: dict[tuple[str, str], tuple[float, int]] = {}
+        self._places: dict[str, list[int]] = {}
         self._serves: dict[str, str] = {}
         self._ears: list[MemoryWakeListener] = []
 
@@ -108,6 +109,18 @@ class MemoryQueues:
     def ready(self, namespace: str, queue: str, most: int) -> int:
         depths = [one for one in self.depths(namespace) if one.queue == queue]
         return min(most, depths[0].ready) if depths else 0
+
+    def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
+        wanted = queues.places(tool, rate)
+        with self._lock:
+            used = self._places.setdefault(wanted.owner, [])
+            used += [queues.EVER_US] * (wanted.count - len(used))
+            oldest = min(range(wanted.count), key=used.__getitem__)
+            at_us = max(now_us, used[oldest] + wanted.window_us)
+            if at_us > now_us + wanted.ahead_us:
+                return wanted.slot(None)
+            used[oldest] = at_us
+            return wanted.slot(at_us - now_us)
 
     def announce(self, serves: str) -> None:
         self._serves[self._holder()] = serves

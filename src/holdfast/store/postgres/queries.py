@@ -682,6 +682,41 @@ on conflict (namespace, queue) do update set tokens = excluded.tokens, at = grea
 """
 
 
+# Reserve the place of a tool's rate that was used longest ago and that no other process is at, by the server's clock.
+RESERVE = """
+with clock as (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now), place as (
+  select queue from {s}.rates where namespace = %(owner)s and queue <= %(last)s order by at, queue limit 1
+  for update skip locked
+), taken as (
+  update {s}.rates as held set at = greatest(held.at + %(window)s, clock.now) from place, clock
+  where held.namespace = %(owner)s and held.queue = place.queue and held.at + %(window)s <= clock.now + %(ahead)s
+  returning held.at - clock.now as wait
+)
+select (select count(*) from place), (select wait from taken)
+"""
+
+
+# The same, when other processes are at all of them: wait for one.
+RESERVE_NEXT = """
+with place as (
+  select queue from {s}.rates where namespace = %(owner)s and queue <= %(last)s order by at, queue limit 1 for update
+), clock as (
+  select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now from place
+), taken as (
+  update {s}.rates as held set at = greatest(held.at + %(window)s, clock.now) from place, clock
+  where held.namespace = %(owner)s and held.queue = place.queue and held.at + %(window)s <= clock.now + %(ahead)s
+  returning held.at - clock.now as wait
+)
+select (select count(*) from place), (select wait from taken)
+"""
+
+
+FILL_PLACES = """
+insert into {s}.rates (namespace, queue, tokens, at) select %(owner)s, name, 0, 0 from unnest(%(names)s) as name
+on conflict (namespace, queue) do nothing
+"""
+
+
 NEXT_WAKE = """
 select min(wake) from unnest(%(queues)s) as name, lateral (
   select wake from {s}.tasks

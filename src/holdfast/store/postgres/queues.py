@@ -35,7 +35,7 @@ from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_idle, translated
 from holdfast.store.postgres.statements import Ints, Texts
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
 
 _PAUSE_SECONDS = 0.5
 
@@ -229,6 +229,31 @@ class PostgresQueues:
     def ready(self, namespace: str, queue: str, most: int) -> int:
         place = {"namespace": namespace, "queue": queue, "most": Int8(most)}
         return self._links.row(queries.COUNT_READY, place)[0]
+
+    def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
+        """Reserve by the server's clock: those of several machines may differ by more than the rate's time."""
+        wanted = queues.places(tool, rate)
+        place: dict[str, Any] = {"owner": wanted.owner, "last": wanted.last, "window": Int8(wanted.window_us)}
+        place["ahead"] = Int8(wanted.ahead_us)
+        count, wait_us = self._reserved((queries.RESERVE, place))
+        if not count:  # none is there yet, or others are at all of them
+            fill: Question = (queries.FILL_PLACES, {"owner": wanted.owner, "names": Texts(wanted.names)})
+            _, wait_us = self._reserved(fill, (queries.RESERVE_NEXT, place))
+        return wanted.slot(wait_us)
+
+    def _reserved(self, *statements: Question) -> Any:
+        with self._links.writing() as link:
+            try:
+                *_, found, _ = self._links.together(
+                    link, (BEGIN, None), (queries.LAZY, None), *statements, (COMMIT, None)
+                )
+                return found.fetchone()
+            except psycopg.Error as error:
+                if is_lost(error, link):
+                    self._links.lost()
+                raise translated(error, self._links.address) from error
+            finally:
+                self._links.undo(link)
 
     def announce(self, serves: str) -> None:
         self._links.presence().serve(serves)

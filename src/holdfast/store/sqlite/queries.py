@@ -348,6 +348,17 @@ PUT_RATE = """
 insert into rates (namespace, queue, tokens, at) values (:namespace, :queue, :tokens, :now)
 on conflict (namespace, queue) do update set tokens = excluded.tokens, at = max(at, excluded.at)
 """
+RESERVE = """
+update rates set at = max(at + :window, :now) where namespace = :owner and queue = (
+  select queue from rates where namespace = :owner and queue <= :last order by at, queue limit 1
+) and at + :window <= :now + :ahead
+returning at
+"""
+COUNT_PLACES = "select count(*) from rates where namespace = :owner and queue <= :last"
+FILL_PLACES = """
+insert into rates (namespace, queue, tokens, at) select :owner, value, 0, 0 from json_each(:names) where true
+on conflict (namespace, queue) do nothing
+"""
 ANNOUNCE = """
 insert into holders (name, serves, beat) values (:name, :serves, :beat)
 on conflict (name) do update set serves = excluded.serves, beat = excluded.beat

@@ -19,7 +19,7 @@ from holdfast.core import codec
 from holdfast.core.codec import Group, Head
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, ServedRow, Taken
+from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 from holdfast.store.sqlite.file_guard import INDEX_HEADER_BYTES
@@ -168,6 +168,16 @@ class SqliteQueues:
     def ready(self, namespace: str, queue: str, most: int) -> int:
         with self._reading() as reader:
             return fetch_one(reader, q.COUNT_READY, {"namespace": namespace, "queue": queue, "most": most})[0]
+
+    def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
+        wanted = queues.places(tool, rate)
+        place: dict[str, Any] = {"owner": wanted.owner, "last": wanted.last, "window": wanted.window_us}
+        with self._changing() as writer:
+            if fetch_one(writer, q.COUNT_PLACES, place)[0] < wanted.count:
+                names = codec.dump(wanted.names).decode()
+                writer.execute(q.FILL_PLACES, {"owner": wanted.owner, "names": names})
+            found = fetch_one(writer, q.RESERVE, place | {"now": now_us, "ahead": wanted.ahead_us})
+            return wanted.slot(None if found is None else found[0] - now_us)
 
     def announce(self, serves: str) -> None:
         with self._changing() as writer:

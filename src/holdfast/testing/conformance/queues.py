@@ -14,7 +14,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Origin, Write
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
-from holdfast.store.queues import SHORT, Due, QueueDepth, Rate
+from holdfast.store.queues import SHORT, Due, QueueDepth, Rate, places
 from holdfast.testing.conformance.samples import (
     AT,
     Opener,
@@ -259,6 +259,46 @@ class QueueConformance:
         slow = Rate(0.5, 60)
         begun = [claim(store, rate=slow, now_us=AT + minute * 60 * SECOND) for minute in range(5)]
         assert begun == [["t0"], [], ["t1"], [], ["t2"]]
+
+    # How often a tool may be called
+
+    def test_a_tool_is_called_no_more_often_than_its_rate_says(self, store: Store) -> None:
+        rate, window = Rate(3, 10), places("send", Rate(3, 10)).window_us
+        assert 10 * SECOND <= window <= 11 * SECOND
+        waits = [store.queues.reserve("send", rate, AT) for _ in range(7)]
+        assert all(one.is_reserved for one in waits)
+        near = [round(one.wait_us / window, 2) for one in waits]
+        assert near == [0, 0, 0, 1, 1, 1, 2], "each call knows its moment"
+        assert store.queues.reserve("fetch", rate, AT).wait_us == 0, "another tool has its own rate"
+
+    def test_a_call_that_would_wait_too_long_reserves_nothing(self, store: Store) -> None:
+        rate = Rate(1, 50)
+        waits = [store.queues.reserve("send", rate, AT) for _ in range(9)]
+        assert [one.is_reserved for one in waits] == [True, True, True, *[False] * 6], "two times its time ahead"
+        assert {one.wait_us for one in waits[3:]} == {places("send", rate).ahead_us}
+
+    def test_a_rate_with_a_fraction_or_of_very_many_calls_holds_too(self, store: Store) -> None:
+        waits = [store.queues.reserve("slow", Rate(1.5, 2), AT).wait_us for _ in range(6)]
+        assert [round(one / SECOND - 0.3) for one in waits] == [0, 0, 0, 4, 4, 4], "3 in 4 seconds"
+        many = [store.queues.reserve("many", Rate(50_000, 1_500), AT).wait_us for _ in range(1_002)]
+        assert set(many[:1_000]) == {0}
+        assert all(15 * SECOND < one <= 31 * SECOND for one in many[1_000:]), "1,000 in 30 seconds"
+
+    def test_all_who_have_the_store_open_share_the_rate_of_a_tool(self, stores: list[Store]) -> None:
+        rate, found = Rate(10, 1), list[int]()
+
+        def call(number: int) -> None:
+            for _ in range(20):
+                found.append(stores[number % 3].queues.reserve("send", rate, AT).wait_us)
+
+        begun = time.monotonic()
+        run_threads(6, call)
+        took_us = int((time.monotonic() - begun) * 1_000_000)
+        moments = sorted(found)
+        assert len(moments) == 120 and moments[9] == 0
+        for earlier, later in zip(moments, moments[10:], strict=False):
+            assert later - earlier >= SECOND - took_us, "in no second more than ten"
+        assert moments[-1] <= 14 * SECOND, "and no longer than it takes"
 
     def test_a_rate_holds_back_beginnings_and_not_what_goes_on(self, store: Store) -> None:
         for number in range(40):

@@ -1,0 +1,161 @@
+"""Watching the inbox: what comes into it is found, whichever process wrote it.
+
+One look reads the rows of waiting tasks. Only the log of a task whose row has changed is loaded. Looks rest in between
+for many times as long as they took, so however many tasks wait, watching costs a small part of a processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from holdfast.core import limits
+from holdfast.core.codec import Summary
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import inbox
+from holdfast.engine.reading.inbox import InboxItem, Kind
+
+FOR_PEOPLE: tuple[Kind, ...] = (
+    *("question", "approval", "doubt", "budget", "blocked", "quarantined", "diverged", "damaged"),
+)
+"""What a person decides. That no worker takes a task is a matter of whoever runs them."""
+
+Identity = tuple[str, str, str, str]
+Version = tuple[int, int]
+"""When the row of a task last changed, and how often it was claimed until then."""
+
+
+class Notice(Struct, frozen=True):
+    """An entry of the inbox that is new. Its id is the same for all who find it."""
+
+    id: str
+    item: InboxItem
+
+
+class _Seen(Struct):
+    """What is known of a waiting task: its row as it was, the entries that were told, and what is older than those."""
+
+    version: Version
+    before_us: int
+    told: set[Identity]
+
+
+class InboxWatch:
+    """Gives each entry of the inbox once. Not for several threads at a time."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        *,
+        kinds: Iterable[str] | None = None,
+        unserved: bool = False,
+        is_left_alone: Callable[[str], bool] = lambda id: False,
+    ) -> None:
+        """With `unserved`, tasks that no worker takes are found too, once they wait long enough.
+
+        Tasks that are left alone are not looked at: another thread is about to `skip` what they wait for.
+        """
+        self._logs = logs
+        self._is_left_alone = is_left_alone
+        self._kinds = None if kinds is None else frozenset(kinds)
+        self._unserved = unserved
+        self._seen: dict[str, _Seen] = {}
+        self._rest_seconds = 0.0
+
+    def skip_present(self) -> None:
+        """Take what is in the inbox now as known. No log is loaded for that."""
+        for row in inbox.rows(self._logs, "waiting"):
+            self._seen[row.id] = _Seen(_version(row), row.changed_us, set())
+
+    def skip(self, row: Summary, items: Iterable[InboxItem]) -> list[Notice]:
+        """Take these entries of a task as known; gives those that were not."""
+        known = self._seen.setdefault(row.id, _Seen((-1, -1), -1, set()))
+        return self._new(known, row, items)
+
+    def look(self) -> list[Notice]:
+        """Return what is new since the last look."""
+        began = time.monotonic()
+        found = [*self._changed(inbox.rows(self._logs, "waiting"))]
+        if self._unserved:
+            now_us = self._logs.clock.now_us() - int(limits.UNSERVED_SECONDS * 1_000_000)
+            found += self._changed(row for row in inbox.unserved_rows(self._logs) if row.changed_us <= now_us)
+        self._forget(found)
+        took = time.monotonic() - began
+        self._rest_seconds = max(limits.NOTICE_SECONDS, limits.NOTICE_SHARE * took)
+        return [notice for _, notices in found for notice in notices]
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long to rest after the last look."""
+        return self._rest_seconds
+
+    def _changed(self, rows: Iterable[Summary]) -> Iterator[tuple[str, list[Notice]]]:
+        for row in rows:
+            known = self._seen.get(row.id)
+            if known is None:
+                known = self._seen[row.id] = _Seen((-1, -1), -1, set())
+            if known.version == _version(row) or self._is_left_alone(row.id):
+                yield row.id, []
+                continue
+            known.version = _version(row)
+            yield row.id, self._new(known, row, inbox.items_of_row(self._logs, row))
+
+    def _new(self, known: _Seen, row: Summary, items: Iterable[InboxItem]) -> list[Notice]:
+        """Which of a task's entries are new. All of them are known from now on."""
+        wanted = [one for one in items if self._kinds is None or one.kind in self._kinds]
+        new = [one for one in wanted if _identity(one) not in known.told and one.since_us > known.before_us]
+        known.told = {*map(_identity, wanted)}
+        return [Notice(_id(self._logs, row, one), one) for one in new]
+
+    def _forget(self, found: list[tuple[str, list[Notice]]]) -> None:
+        """Forget tasks that wait no more: if they wait again, that is new."""
+        still = {id for id, _ in found}
+        for id in self._seen.keys() - still:
+            del self._seen[id]
+
+
+class InboxFollow:
+    """The entries of the inbox: those that are there, then each new one as it comes. Also `async for`."""
+
+    def __init__(self, logs: Logs, seconds: float | None) -> None:
+        self._watch = InboxWatch(logs, unserved=True)
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def __iter__(self) -> Iterator[InboxItem]:
+        while True:
+            yield from (notice.item for notice in self._watch.look())
+            left = self._left()
+            if left <= 0:
+                return
+            time.sleep(min(left, self._watch.rest_seconds))
+
+    async def __aiter__(self) -> AsyncIterator[InboxItem]:
+        import asyncio
+
+        while True:
+            for notice in await asyncio.to_thread(self._watch.look):
+                yield notice.item
+            left = self._left()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, self._watch.rest_seconds))
+
+    def _left(self) -> float:
+        return float("inf") if self._until is None else self._until - time.monotonic()
+
+
+def _version(row: Summary) -> Version:
+    return row.changed_us, row.claims
+
+
+def _identity(item: InboxItem) -> Identity:
+    return item.kind, item.key, item.bound, item.owner
+
+
+def _id(logs: Logs, row: Summary, item: InboxItem) -> str:
+    """A name for this entry of this wait, by which whoever is told twice knows."""
+    parts = (logs.identity.id, row.namespace, row.id, str(row.changed_us), *_identity(item))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
