@@ -19,7 +19,7 @@ TABLES = {
     "blobs": ("hash", "hash from blobs"),
     "blob_uses": ("hash, log", "hash, log from blob_uses"),
     "erasures": ("log, seq", "log, seq from erasures"),
-    "tombstones": ("name, seq", "name, seq from tombstones"),
+    "tombstones": ("name, seq, digest", "name, seq, digest from tombstones"),
 }
 """The columns the auditor reads, and what they are on a server. There a head stands in the log's own row."""
 

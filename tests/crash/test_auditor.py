@@ -249,7 +249,7 @@ def test_the_program_prints_what_it_found_and_ends_accordingly(path, acks):
     assert done.returncode == 1
     first, last = done.stdout.splitlines()
     assert first == "one: the digest of event 2 does not follow from what came before"
-    assert last.startswith("audited 5 logs") and last.endswith(": 1 finding")
+    assert last.startswith("audited 7 logs") and last.endswith(": 1 finding")
 
 
 def test_the_auditor_leaves_a_store_and_its_write_ahead_log_as_they_are(path, tmp_path):

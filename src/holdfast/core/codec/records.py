@@ -120,8 +120,8 @@ class Snapshot(Struct, frozen=True, gc=False):
 class Write(Struct, frozen=True, gc=False):
     """Events for one log. `expect` is the head they follow; None means whatever the head is then.
 
-    `origin` is given for the first write of a log only. `base` is where its own events must begin: whoever removes
-    what was read expects that nothing was removed since.
+    `origin` is given for the first write of a log only. `base` is where its own events must begin: a write
+    that removes what was read expects that nothing was removed since.
     """
 
     log: str
