@@ -147,7 +147,8 @@ class Dispatcher:
         with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
             log = await Runner(self.execution(Execution, assignment, assignment.held)).run_async()
             self.logs.cache.remember(log)
-            self._expect(log)
+            if self.notices is not None:
+                await asyncio.to_thread(self._expect, log)
         if self.notices is not None:
             await asyncio.to_thread(self._tell, log)
         return log
