@@ -102,6 +102,14 @@ def done_slowly(folder):
     return (folder / "slow").read_text().split()
 
 
+def test_a_step_that_hangs_is_cut_off_at_the_deadline_and_shown_as_that(folder):
+    began = time.monotonic()
+    ended = run(folder, "run", "agents.py:stuck", "--id", "s", "--deadline", "1500ms")
+    assert ended.returncode == 1 and time.monotonic() - began < 30, "the process ends, too"
+    assert "deadline" in ended.stderr and "--deadline TIME" in ended.stderr
+    assert re.search(r"stuck#1 +cut off", run(folder, "show", "s").stdout)
+
+
 def test_a_task_killed_midway_is_shown_as_interrupted_and_the_newest_is_resumed_to_its_end(folder, texts):
     screen = Terminal(folder, "run", "agents.py:slowly", "--id", "s")
     screen.until(r"done.*slow#2").process.send_signal(signal.SIGKILL)

@@ -125,12 +125,14 @@ def _steps(state: TaskState, style: Style) -> Iterator[str]:
     from holdfast.cli.show.table import Cell, table
 
     tones = {"completed": "good", "failed": "bad", "doubt": "warn", "running": "head", "retrying": "warn"}
+    ended = state.status in ("completed", "failed", "cancelled")
+    words = {"doubt": "in doubt"} | ({"running": "cut off", "retrying": "cut off"} if ended else {})
     rows: list[list[Cell | str]] = []
     for step in state.steps.values():
         took = length(step.raw.ended_us - step.raw.started_us) if step.raw.ended_us else ""
         came = f"{step.failure.type}: {step.failure.message}" if step.failure is not None else shown(step.result)
         came = "" if step.status not in ("completed", "failed") else came
-        told = Cell("in doubt" if step.status == "doubt" else step.status, tones.get(step.status, "plain"))
+        told = Cell(words.get(step.status, step.status), tones.get(step.status, "plain"))
         rows.append([step.key, told, str(step.attempts), took, step.effect if step.tool else "", came])
     if rows:
         yield ""
