@@ -133,7 +133,7 @@ class HandedOut:
         data = bytes(raw)
         try:
             if data[:1] not in _BRACKETS:
-                return decode_plain(data)  # most are numbers and texts, which nobody can change
+                return decode_plain(data)  # most are numbers and texts, which can't be changed in place
             known = self._known.get(name)
             if known is not None and known[0] is raw:
                 return known[1]

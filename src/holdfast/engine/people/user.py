@@ -140,7 +140,7 @@ def _known(logs: Logs, name: str) -> State | None:
 def _changed(logs: Logs, name: str, decide: Decide) -> State:
     """A user's state as a decision about the present one makes it."""
     logs.ensure(name, ev.UserCreated(salt=random_hex(8)))
-    return change(logs, name, decide).state
+    return change(logs, name, decide, tries=limits.MAX_UPDATE_TRIES).state
 
 
 class _Fields:
