@@ -22,7 +22,7 @@ MAX_NAME_LENGTH = 200
 """The longest name of a step, stage, fact, flag or key in the bag."""
 
 HANDED_OUT_BYTES = 1024 * 1024
-"""How many bytes of lists and objects, as JSON, a state keeps decoded for whoever reads them again."""
+"""How many bytes of lists and objects, as JSON, a state keeps decoded for the next time they are read."""
 
 MAX_PATH_PARTS = 16
 """How many names a path into the state may have."""
@@ -65,6 +65,9 @@ MAX_FORK_DEPTH = 1_000
 
 MAX_APPEND_TRIES = 100
 """How often an outsider's write is tried against a moving head."""
+
+MAX_UPDATE_TRIES = 1_000
+"""How often a read-modify-write is tried: each time another writer was faster, so all of them together get ahead."""
 
 MAX_KNOWN_HEADS = 10_000
 """How many tasks a process remembers the last acknowledged event of."""

@@ -537,8 +537,8 @@ class App:
     def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
 
-        `expect` is the seq of the state you looked at. What others changed since is merged where it commutes; where it
-        does not, PatchConflict shows both sides.
+        `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
+        the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
         if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")

@@ -283,6 +283,22 @@ def test_an_update_gets_and_gives_a_value_of_the_models_type(app, either):
     assert done.state["rooms"] == {"single": 1} and kinds(app).count("state_updated") == 4
 
 
+def test_names_that_are_no_text_are_refused_by_a_typed_state_too(app):
+    @agent(state=Guest)
+    def worker(task):
+        for name in (1, None):
+            with pytest.raises(InvalidState):
+                task.state[name] = 1
+            with pytest.raises(InvalidState):
+                task.state.get(name)
+            with pytest.raises(KeyError):
+                task.state[name]
+            assert name not in task.state
+
+    done = app.run(worker, id="t")
+    assert done.status == "completed", done.failure
+
+
 @pytest.mark.parametrize("name", ["set", "update"])
 def test_a_field_that_could_not_be_read_is_refused(name):
     model = msgspec.defstruct("Odd", [(name, int, 0)])

@@ -1,6 +1,7 @@
 """Several tasks of one user: what one has read, and another has changed since, is not overwritten in silence."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -473,6 +474,36 @@ def test_an_update_from_outside_is_made_again_if_another_writer_was_faster(app):
     with pytest.raises(ZeroDivisionError):
         ana.state.update("n", lambda n: n / 0)
     assert ana.state.all() == {"n": 11, "prefs": {"seats": ["aisle"]}}
+
+
+def test_many_who_update_the_same_at_once_all_count(app):
+    """From outside, in tasks and in async tasks, in threads of one process."""
+
+    @agent
+    def plain(task):
+        for _ in range(5):
+            task.user.state.update("n", lambda n: (n or 0) + 1)
+
+    @agent
+    async def looping(task):
+        for _ in range(5):
+            await task.user.state.update("n", lambda n: (n or 0) + 1)
+
+    def outside(number):
+        for _ in range(5):
+            app.user("ana").state.update("n", lambda n: (n or 0) + 1)
+
+    work = [
+        outside,
+        lambda n: app.run(plain, id=f"p{n}", user="ana"),
+        lambda n: app.run(looping, id=f"l{n}", user="ana"),
+    ]
+    threads = [threading.Thread(target=work[number % 3], args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert app.user("ana").state.n == 60 and app.verify().ok
 
 
 def test_a_fork_and_a_mock_task_keep_what_they_change_to_themselves(app):

@@ -172,6 +172,35 @@ def test_a_path_that_leads_nowhere_is_refused_with_a_remedy(app, path, texts):
     assert done.state == {"n": 1, "l": [1], "prefs": {"seat": "aisle"}}
 
 
+def test_a_path_through_a_large_value_is_looked_at_before_anything_is_written(app, either):
+    """The fold could not tell: what lies beside the log is not fetched by it."""
+    large = {"list": ["x" * 60] * 90, "object": {"n": 1}}
+
+    @either()
+    def worker(task):
+        task.state.large = large
+        yield task.step(look, 1)
+        for write in (
+            lambda: task.state.set("large.list.x", 1),
+            lambda: task.state.increment("large.list"),
+            lambda: task.state.append("large.object", 1),
+            lambda: task.state.__delitem__("large.none"),
+            lambda: task.patch(StatePatch(increment={"large.list": 1})),
+            lambda: app.patch("t", StatePatch(set={"large.list.x": 1})),
+        ):
+            with pytest.raises(InvalidEvent):
+                write()
+        with pytest.raises(InvalidEvent):
+            yield task.state.update("large.list.x", lambda x: 1)
+        yield task.state.update("large.object.n", lambda n: n + 1)
+        task.state.increment("large.object.n")
+        return task.state["large.object.n"]
+
+    done = app.run(worker, id="t")
+    assert done.result == 3, done.failure
+    assert done.state == {"large": {**large, "object": {"n": 3}}} and app.verify().ok
+
+
 def test_names_that_are_no_text_and_values_too_deep_are_refused(app):
     deep = [[]]
     for _ in range(58):
@@ -184,11 +213,17 @@ def test_names_that_are_no_text_and_values_too_deep_are_refused(app):
                 task.state[name] = 1
             with pytest.raises(InvalidValue):
                 task.state.update(name, look)
+            for state in (task.user.state, app.user("bo").state):
+                with pytest.raises((InvalidValue, TypeError)):
+                    state[name] = 1
+                with pytest.raises(InvalidValue):
+                    state.update(name, look)
         task.state.set("a.b.c", deep)
         with pytest.raises(InvalidValue, match="deeper"):
             task.state.set("a.b.c.d.e.f.g.h.i", deep)
 
-    done = app.run(worker, id="t")
+    done = app.run(worker, id="t", user="ana")
+    assert app.user("ana").state.all() == app.user("bo").state.all() == {}
     assert done.status == "completed", done.failure
 
 

@@ -1,7 +1,7 @@
 """Stored values that change without being read whole: numbers that grow, lists that grow, objects edited inside.
 
-The fold fetches nothing. So a change of a value that lies beside the log, or by one that does, is noted in an envelope
-and carried out by whoever reads it:
+The fold fetches nothing. So a change of a value that lies beside the log, or by one that does, is noted in an envelope,
+and carried out when the value is read:
 
     {"$append": [value, item, …]}                    a list that grew by items
     {"$edits": [value, [how, path, part], …]}        an object that was changed inside
@@ -44,7 +44,7 @@ def _lengthened(base: bytes, item: bytes) -> bytes:
 
 
 def edited(raw: Raw | None, path: Sequence[str], how: How, part: Raw = JSON_NULL) -> Raw:
-    """An object changed at a path inside it. What is no object on the way counts as an empty one.
+    """An object changed at a path inside it. What is not an object on the way counts as an empty one.
 
     >>> bytes(edited(Raw(b'{"seat":"aisle"}'), ("meal", "vegan"), "set", Raw(b"true")))
     b'{"meal":{"vegan":true},"seat":"aisle"}'

@@ -67,21 +67,20 @@ def read_only(value: Any, place: Place) -> Any:
 
     All of it at once: what a shallow copy holds must be read-only, and copies are made without asking.
     """
-    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind is dict:
+    if type(value) is dict:
         fields = cast("dict[str, Any]", value)
         told = ReadOnlyDict(fields)
         told.place = place
         for key, item in fields.items():
-            if type(item) in _CONTAINERS:
+            if type(item) is dict or type(item) is list:
                 _SET_FIELD(told, key, read_only(item, (place, key)))
         return told
-    if kind is list:
+    if type(value) is list:
         items = cast("list[Any]", value)
         made = ReadOnlyList(items)
         made.place = place
         for index, item in () if _CONTAINERS.isdisjoint(map(type, items)) else enumerate(items):
-            if type(item) in _CONTAINERS:
+            if type(item) is dict or type(item) is list:
                 _SET_ITEM(made, index, read_only(item, (place, index)))
         return made
     return value
@@ -134,7 +133,7 @@ class HandedOut:
         data = bytes(raw)
         try:
             if data[:1] not in _BRACKETS:
-                return decode_plain(data)  # most are numbers and texts, which nobody can change
+                return decode_plain(data)  # most are numbers and texts, which can't be changed in place
             known = self._known.get(name)
             if known is not None and known[0] is raw:
                 return known[1]

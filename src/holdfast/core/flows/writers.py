@@ -29,6 +29,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.step import recorded_result
 from holdfast.core.flows.stops import may_begin
+from holdfast.core.names import user_log
 from holdfast.core.state import merge, paths
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.paths import Path
@@ -40,7 +41,7 @@ _USER: Path = ("user",)
 def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callable[[State, str], Event]) -> Flow:
     """Make a new value of the newest one. If another writer was faster, the function is called again."""
     key = branch.key(f"update {'.'.join(path)}")
-    for _ in range(limits.MAX_APPEND_TRIES):
+    for _ in range(limits.MAX_UPDATE_TRIES):
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None:
             return recorded_result(surroundings.state, branch, known)
@@ -58,7 +59,13 @@ def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callabl
         else:
             event = yield Revise(lambda state: make(state, key), looked, key)
             yield Append((event,), decided=True, reads=reads)
-    raise Conflict(surroundings.state.summary.id, surroundings.state.seq, None)
+    raise _overtaken(surroundings.state, of_user=path[0] == "user")
+
+
+def _overtaken(state: State, *, of_user: bool) -> Conflict:
+    """The error about a write that others were faster than every time."""
+    log = user_log(state.summary.user or "") if of_user else state.summary.id
+    return Conflict(log, state.pins.user if of_user else state.seq, None)
 
 
 def unsettled(surroundings: Surroundings, branch: Branch) -> Unsettled:
@@ -102,7 +109,7 @@ def write_all_held(surroundings: Surroundings) -> Subflow:
 
 def _write_held(surroundings: Surroundings, unsettled: Unsettled) -> Subflow:
     held = tuple(unsettled.held)
-    for _ in range(limits.MAX_APPEND_TRIES):
+    for _ in range(limits.MAX_UPDATE_TRIES):
         if surroundings.unwritten:
             yield Append()
         looked = surroundings.state.seq
@@ -117,7 +124,7 @@ def _write_held(surroundings: Surroundings, unsettled: Unsettled) -> Subflow:
             refused = surroundings.state.refused
             unsettled.refused += [(refused[one.key], one.said) for one in held if one.key in refused]
             return
-    raise Conflict(surroundings.state.summary.id, surroundings.state.seq, None)
+    raise _overtaken(surroundings.state, of_user=any(isinstance(one.event, ev.UserPatched) for one in held))
 
 
 def _required(held: Sequence[Held]) -> list[Path]:

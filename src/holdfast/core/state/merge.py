@@ -60,7 +60,7 @@ def stale_read(
 ) -> Clash | None:
     """My change of something that I read at a seq, and another's change of the same `later`; None if there is none.
 
-    What a task itself, `own`, wrote is no other's, and what it set once has the last word over what came before.
+    What the task itself, `own`, wrote does not count, and what it set has the last word over what came before.
     """
     for touch in mine:
         found, seq = None, since.get(touch.path)

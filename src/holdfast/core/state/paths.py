@@ -31,7 +31,7 @@ def parts_of(known: Collection[str], name: str, nested: bool = True) -> Path:
     >>> parts_of({}, "preferences.seat"), parts_of({"gpt-4.1": 3}, "gpt-4.1"), parts_of({}, "a.b", nested=False)
     (('preferences', 'seat'), ('gpt-4.1',), ('a.b',))
     """
-    return tuple(name.split(".")) if nested and name not in known else (name,)
+    return tuple(name.split(".")) if nested and is_path(name) and name not in known else (name,)
 
 
 def edit(bag: dict[str, Raw], name: str, how: How, part: Raw = codec.JSON_NULL) -> None:
@@ -77,14 +77,14 @@ def check(bag: Mapping[str, Raw], name: str, part: Raw | None = None) -> Raw | N
 
 
 def _in_the_way(way: str, shape: str, name: str) -> InvalidEvent:
-    article = "an" if shape == "object" else "a"
     return InvalidEvent(
-        f"state {name!r} can't be reached: {way!r} is {article} {shape}, not an object; nothing was written",
+        f"state {name!r} can't be reached: {way!r} is a {shape}, not an object; nothing was written",
         hint=f"set {way!r} as a whole, or let a function make the new value: state.update({way!r}, fn)",
     )
 
 
 def split(name: str) -> Path:
+    """The names of a path; refuses one that has an empty name, or too many."""
     path = tuple(name.split("."))
     if not all(path) or len(path) > limits.MAX_PATH_PARTS:
         wrong = f"has {len(path)} parts" if all(path) else "has an empty part"

@@ -20,10 +20,10 @@ Keys = Callable[[State], tuple[tuple[UniqueKey, ...], tuple[str, ...]]]
 """Gives the unique keys that a change takes, and those that it frees."""
 
 
-def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None) -> Log:
+def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None, tries: int = limits.MAX_APPEND_TRIES) -> Log:
     """Append what a decision about the present state asks for. If the log moves meanwhile, decide again."""
     log = logs.load(id)
-    for _ in range(limits.MAX_APPEND_TRIES):
+    for _ in range(tries):
         events = decide(log.state)
         if not events:
             return log

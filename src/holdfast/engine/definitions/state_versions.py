@@ -220,8 +220,8 @@ def _changes(patch: Changes, fetch: Fetch) -> Iterator[tuple[codec.How, str, Any
 
 def changed_field(states: States, plain: Mapping[str, Any], path: paths.Path, how: codec.How, value: Any) -> Any:
     """A field as a change at a path makes it. One that is not set begins as the model's default, or as nothing."""
-    name, inside = ".".join(path), path[1:]
     states.model.refuse_unknown(path[:1])
+    name, inside = ".".join(path), path[1:]
     if how == "set" and not inside:
         return value
     nothing: Any = {} if inside else _NOTHING[how]

@@ -48,12 +48,7 @@ class UserState:
     @property
     def state(self) -> Mapping[str, Any]:
         """What was set."""
-        return Values(self.bag, lambda raw: codec.unpack(raw, self._logs.blob))
-
-    @property
-    def bag(self) -> Mapping[str, Raw]:
-        """The same, as it is stored."""
-        return {} if self._hot is None else self._hot.bag
+        return Values({} if self._hot is None else self._hot.bag, lambda raw: codec.unpack(raw, self._logs.blob))
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -71,12 +66,11 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = UserBag(_Fields(self, logs))
+        self.state = UserBag(_Fields(logs, id))
 
     def get(self) -> UserState:
         """What is known now."""
-        known = None if self._logs.store.origin(self._name) is None else self._logs.load(self._name).state
-        return UserState(self.id, known, self._logs)
+        return UserState(self.id, _known(self._logs, self._name), self._logs)
 
     def at(self, seq: int) -> UserState:
         """What was known just after an event of the user's log."""
@@ -101,12 +95,7 @@ class User:
         """The same, for changes that are encoded already."""
         decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
         rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
-        return self.decided(decide)
-
-    def decided(self, decide: Decide) -> UserState:
-        """What a decision about the present state makes of it."""
-        self._logs.ensure(self._name, ev.UserCreated(salt=random_hex(8)))
-        return UserState(self.id, change(self._logs, self._name, decide).state, self._logs)
+        return UserState(self.id, _changed(self._logs, self._name, decide), self._logs)
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""
@@ -147,19 +136,31 @@ class User:
         return f"<user {self.id}>"
 
 
+def _known(logs: Logs, name: str) -> State | None:
+    """A user's state now; None if nothing was ever said of them."""
+    return None if logs.store.origin(name) is None else logs.load(name).state
+
+
+def _changed(logs: Logs, name: str, decide: Decide) -> State:
+    """A user's state as a decision about the present one makes it."""
+    logs.ensure(name, ev.UserCreated(salt=random_hex(8)))
+    return change(logs, name, decide, tries=limits.MAX_UPDATE_TRIES).state
+
+
 class _Fields:
     """A user's state from outside: every change is durable when it returns."""
 
-    def __init__(self, user: User, logs: Logs) -> None:
-        self._user = user
+    def __init__(self, logs: Logs, id: str) -> None:
         self._logs = logs
-        self._handed_out = codec.HandedOut(f"app.user({user.id!r}).state", logs.blob)
+        self._name = names.user_log(id)
+        self._handed_out = codec.HandedOut(f"app.user({id!r}).state", logs.blob)
 
     def bag(self) -> Mapping[str, Raw]:
-        return self._user.get().bag
+        known = _known(self._logs, self._name)
+        return {} if known is None else known.bag
 
     def note(self, name: str | None) -> None:
-        """What is read here binds nobody: `expect=` says what a change counts on."""
+        """What is read here binds no writer: `expect=` says what a change counts on."""
 
     def value(self, name: str, raw: Raw) -> Any:
         return self._handed_out.value(name, raw)
@@ -168,9 +169,13 @@ class _Fields:
         return self._handed_out.default(name, value)
 
     def change(self, changes: Changes) -> Mapping[str, Raw]:
-        return self._user.change(changes).bag
+        rules.check_text(ev.StatePatched(patch=changes))  # before the log is begun
+        return self._decided(patches.patch(self._logs, self._name, changes, None, "", "", {}))
 
     def update(self, name: str, fn: Update) -> Any:
         rules.check_text(ev.StateDeleted(name=name))  # before the log is begun
-        decide = patches.update(self._logs, names.user_log(self._user.id), name, lambda found: updated(fn, found, name))
-        return paths.lookup(self._user.decided(decide).bag, name, self.value)
+        decide = patches.update(self._logs, self._name, name, lambda found: updated(fn, found, name))
+        return paths.lookup(self._decided(decide), name, self.value)
+
+    def _decided(self, decide: Decide) -> Mapping[str, Raw]:
+        return _changed(self._logs, self._name, decide).bag

@@ -15,7 +15,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows import writers
 from holdfast.core.flows.requests import Branch
-from holdfast.core.state import paths
+from holdfast.core.state import paths, rules
 from holdfast.core.state.paths import is_path
 from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.lent import Lent
@@ -138,7 +138,9 @@ class Bag:
     def _updated(self, state: State, key: str, name: str, fn: Update) -> ev.Event:
         found = paths.plain_lookup(state.bag, name, self._verbs.execution.value)
         value = codec.pack(updated(fn, found, name), f"state.{name}")
-        return ev.StateUpdated(key=key, name=name, value=value, nested=is_path(name))
+        event = ev.StateUpdated(key=key, name=name, value=value, nested=is_path(name))
+        rules.check(paths.opened(state, event, self._verbs.execution.logs.blob), event)
+        return event
 
     def _leads_somewhere(self, path: str) -> bool:
         try:
@@ -163,8 +165,8 @@ def lend(execution: Execution) -> Lent:
 
 def lent(execution: Execution, value: Any) -> Any:
     """A value that is handed out; functions of steps get an ordinary one of a list or dict."""
-    if type(value) in codec.READ_ONLY and execution.lent is None:
-        execution.lent = Lent()
+    if type(value) in codec.READ_ONLY:
+        lend(execution)
     return value
 
 

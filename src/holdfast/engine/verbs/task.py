@@ -331,10 +331,11 @@ class Task:
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
 
-        user = None if self._execution.state.summary.user is None else self.user
-        if user is not None and "{user}" in template:
-            user.state.all()  # all of it is read
-        also = None if user is None else {"user": user.rendered}
+        also = None
+        if self._execution.state.summary.user is not None:
+            from holdfast.engine.verbs.user import user_root  # few tasks have one
+
+            also = {"user": user_root(self.user, template)}
         return render_template(template, self._seen, self._execution.value, self.state.all, also)
 
     def log(self, text: str) -> None:

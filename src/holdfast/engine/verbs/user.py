@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -160,18 +160,22 @@ class TaskUser:
         """Change several things at once, all or nothing."""
         self._fields.change(changes_of(patch))
 
-    def rendered(self) -> dict[str, Any]:
-        """What a template may name; a field that it looks up is remembered as read."""
-        return _Noted(self._fields)
-
     def __repr__(self) -> str:
         return f"<user {self.id}>"
+
+
+def user_root(user: TaskUser, template: object) -> Callable[[], dict[str, Any]]:
+    """What `{user.…}` leads to in a template: a field that it names is read, and with `{user}` all of them."""
+    fields = user.state._fields  # pyright: ignore[reportPrivateUsage]
+    if "{user}" in str(template):
+        fields.note(None)
+    return lambda: _Noted(fields)
 
 
 class _Noted(dict[str, Any]):
     """A user's state for a template: what is looked up is noted."""
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: UserFields) -> None:
         super().__init__({name: fields.value(name, raw) for name, raw in fields.bag().items()})
         self._fields = fields
 
