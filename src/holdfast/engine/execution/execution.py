@@ -77,10 +77,10 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
-        *("batch_done", "body", "busy", "called", "calls", "deliver", "hold", "in_body", "interrupts", "linked_logs"),
-        *("lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets", "services", "sleeps"),
-        *("stop", "suspended", "thread", "thread_waits", "unclaimed", "undoers", "underway", "until_us", "views"),
+        *("_buffer", "_in_flight", "_refusals", "abandoned", "batch_done", "interrupts", "linked_logs", "thread_waits"),
+        *("_counted", "_failed", "deliver", "replaying", "services", "suspended", "unclaimed", "underway", "until_us"),
+        *("_names", "_queue", "agent", "body", "called", "in_body", "priced", "secrets", "sleeps", "thread", "undoers"),
+        *("busy", "calls", "hold", "lock", "log", "logs", "mocks", "over", "root", "stop", "task", "views"),
     )
 
     def __init__(
@@ -109,7 +109,7 @@ class Execution:
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.body: Callable[[], Any] = no_body
-        self.busy = 0
+        self.busy = self._refusals = 0
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
@@ -120,7 +120,7 @@ class Execution:
         self.deliver: Resolve = _deliver
         self._failed: BaseException | None = None
         self._names: set[tuple[int, str]] = set()
-        self._refusals = 0
+        self.task: Any = None
         self._counted: Counted | None = None
         self.linked_logs = LinkedLogs(logs, log)
         self._begin(log.state.turn, log.state.turn_seq or log.state.begun)
