@@ -312,6 +312,19 @@ def test_an_abandoned_body_that_swallows_everything_does_not_run_for_ever(app, l
     assert ended.wait(LONG)
 
 
+def test_a_body_that_was_abandoned_makes_no_other_code_look_like_a_part_of_it(app, late, recwarn):
+    @tool(effect="once")
+    def send(to: str) -> str:
+        return to
+
+    @agent(deadline=SOON)
+    def worker(task):
+        task.step(late.wait, LONG, name="hang")
+
+    timed(lambda: app.run(worker, id="t"))
+    assert send("ana") == "ana" and not recwarn.list, "no agent is running that would record it"
+
+
 def test_the_body_of_a_limited_agent_runs_in_a_thread_of_its_own(app):
     def here(task):
         return [threading.get_ident(), task.step(threading.get_ident, name="step")]

@@ -92,24 +92,28 @@ class Body(Protocol):
 BODY: ContextVar[Body | None] = ContextVar("holdfast_body", default=None)
 """The body that this code runs in, whichever function of it."""
 
-_bodies = 0
-"""How many bodies run in this process."""
+_bodies: set[Body] = set()
+"""The bodies that run in this process, but for those whose thread was abandoned."""
 
 
 @contextmanager
 def in_body(body: Body) -> Generator[None, None, None]:
     """Run code as the body of an agent: not inside a call, though a call may have started the agent."""
-    global _bodies
     outer, outer_call = BODY.get(), CALLER.get()
     BODY.set(body)
     CALLER.set(None)
-    _bodies += 1
+    _bodies.add(body)
     try:
         yield
     finally:
-        _bodies -= 1
+        _bodies.discard(body)
         BODY.set(outer)
         CALLER.set(outer_call)
+
+
+def abandon_body(body: Body) -> None:
+    """Forget a body that runs in an abandoned thread: what is called elsewhere has nothing to do with it."""
+    _bodies.discard(body)
 
 
 _warned: set[tuple[str, int]] = set()

@@ -31,7 +31,7 @@ def claim(log: Log) -> None:
 
 def work(execution: Execution, before: Callable[[], None] | None = None) -> None:
     """Let a `def` agent work on a task it holds, in this thread. `before` comes before its function, or stops it."""
-    task = Task(execution)
+    task = execution.task = Task(execution)
     execution.thread = threading.get_ident()
 
     def body() -> Any:

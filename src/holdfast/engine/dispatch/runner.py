@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.core.errors import HoldfastError, LeaseLost
 from holdfast.core.flows.step import cut_off
 from holdfast.core.flows.stops import may_begin
+from holdfast.engine.definitions.call import abandon_body
 from holdfast.engine.dispatch import claim
 from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.drivers.driver import THREADS, drive
@@ -79,6 +80,7 @@ class Runner:
 
         def begin() -> None:
             left.calls.abandon(self._call.take_over(lambda: self._go_on(left, error)))
+            abandon_body(left.task)
 
         if left.abandon_body(begin):
             self._call.run()

@@ -83,8 +83,8 @@ class Execution:
         *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
         *("batch_done", "body", "busy", "called", "calls", "deliver", "hold", "in_body", "interrupts", "linked_logs"),
         *("lent", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets", "services"),
-        *("sleeps", "stop", "suspended", "thread", "thread_waits", "unclaimed", "undoers", "underway", "unsettled"),
-        *("until_us", "views"),
+        *("sleeps", "stop", "suspended", "task", "thread", "thread_waits", "unclaimed", "undoers", "underway"),
+        *("unsettled", "until_us", "views"),
     )
 
     def __init__(
@@ -113,7 +113,7 @@ class Execution:
         self.underway: dict[str, Any] = {}
         self.over: BaseException | None = None
         self.body: Callable[[], Any] = no_body
-        self.busy = 0
+        self.busy = self._refusals = 0
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
@@ -124,7 +124,7 @@ class Execution:
         self.deliver: Resolve = _deliver
         self._failed: BaseException | None = None
         self._names: set[tuple[int, str]] = set()
-        self._refusals = 0
+        self.task: Any = None
         self._counted: Counted | None = None
         self.linked_logs = LinkedLogs(logs, log)
         self.lent: Lent | None = None

@@ -62,7 +62,7 @@ class LoopExecution(Execution):
     __slots__ = (
         *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
         *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "cut_off", "drive"),
-        *("drive_all", "future", "start_body", "started", "task", "time", "unawaited"),
+        *("drive_all", "future", "start_body", "started", "time", "unawaited"),
     )
 
     def __init__(
@@ -100,7 +100,6 @@ class LoopExecution(Execution):
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.started: weakref.WeakSet[asyncio.Task[Any]] | None = None
         self.branched = False
-        self.task: Any = None
         self._began_at = log.head.seq
         self._made_deliveries: Deliveries | None = None
         self._call_waiters: list[asyncio.Future[None]] = []
