@@ -415,6 +415,46 @@ def test_of_many_who_require_that_nothing_was_sent_one_sends(url):
         assert len(sent) == 1 and len(refused) == 7 and app.get("t").state == {"sent": sent[0]}
 
 
+@pytest.mark.parametrize(
+    ("verb", "theirs"),
+    [
+        (lambda task: task.state.increment("n"), {"set": {"n": "text"}}),
+        (lambda task: task.state.append("l", 1), {"set": {"l": "text"}}),
+        (lambda task: task.state.__delitem__("n"), {"delete": ["n"]}),
+        (lambda task: task.state.set("p.a", 1), {"set": {"p": "text"}}),
+        (lambda task: task.done("one"), {"replace_plan": ["other"]}),
+        (lambda task: task.patch(StatePatch(close_question="why")), {"close_question": "why"}),
+        (lambda task: task.user.state.increment("n"), None),
+        (lambda task: task.user.state.set("p.a", 1), None),
+    ],
+)
+def test_what_was_said_and_does_not_fit_any_more_is_no_damage(app, verb, theirs):
+    """An agent decides on what it sees; what others wrote before its own write is seen after it."""
+    came = []
+
+    @agent
+    def worker(task):
+        task.step(lambda: 1, name="one")
+        verb(task)
+        if not came:
+            came.append(1)
+            if theirs is None:
+                app.user("ana").patch(StatePatch(set={"n": "text", "p": "text"}))
+            else:
+                app.patch("t", StatePatch(**theirs))
+        task.step(lambda: 2, name="two")
+
+    app.start(worker, id="t", user="ana")
+    app.user("ana").patch(StatePatch(set={"n": 1, "p": {}}))
+    first = {"n": 1, "l": [], "p": {}}
+    app.patch("t", StatePatch(set=first, replace_plan=["one"], add_questions=["why"]))
+    assert app.run(worker, id="t").status == "completed"
+    assert app.verify().problems == []
+    with holdfast.open("memory:") as other:
+        other.import_(app.export_lines("t"))
+        assert other.get("t").state == app.get("t").state
+
+
 def test_a_running_agent_sees_a_patch_after_its_next_waiting_verb_and_on_replay_too(app):
     seen = []
 

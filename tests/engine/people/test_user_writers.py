@@ -1,9 +1,11 @@
 """Several tasks of one user: what one has read, and another has changed since, is not overwritten in silence."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import holdfast
 from holdfast import PatchConflict, StatePatch, agent, tool
@@ -398,6 +400,95 @@ def test_a_branch_begun_after_a_read_counts_as_having_read(app):
 
     app.user("ana").state.n = 1
     assert app.run(worker, id="t", user="ana").status == "completed" and app.user("ana").state.n == 50
+
+
+FIELDS = st.sampled_from(["n", "m", "p.a", "p"])
+PROGRAMS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["read", "set", "increment", "update", "other", "require"]), FIELDS),
+        st.tuples(st.sampled_from(["verb", "state", "all"]), st.just("n")),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+def _number(value):
+    return value if isinstance(value, int) else 0
+
+
+class Program:
+    """An agent that does what it is told, and notes what it sees; another writer comes where the program says so."""
+
+    def __init__(self, app, steps):
+        self.app, self.steps, self.seen, self.came = app, steps, [], set()
+
+    def body(self, task):
+        state = task.user.state
+        for number, (what, name) in enumerate(self.steps):
+            try:
+                yield from getattr(self, f"_{what}")(task, state, number, name)
+            except PatchConflict as conflict:
+                self.seen.append((number, "refused", conflict.details["path"], conflict.details["theirs"]))
+            except holdfast.InvalidEvent as refused:
+                self.seen.append((number, refused.message))
+            self.seen.append((number, what, repr(state), task.state.get("told")))
+        yield task.wait("go")
+
+    def _read(self, task, state, number, name):
+        self.seen.append(state.get(name))
+        yield from ()
+
+    def _all(self, task, state, number, name):
+        self.seen.append(state.all())
+        yield from ()
+
+    def _set(self, task, state, number, name):
+        state.set(name, number)
+        yield from ()
+
+    def _increment(self, task, state, number, name):
+        state.increment(name)
+        yield from ()
+
+    def _state(self, task, state, number, name):
+        task.state.told = number
+        yield from ()
+
+    def _require(self, task, state, number, name):
+        task.user.patch(StatePatch(require={name: None}, set={name: number}))
+        yield from ()
+
+    def _update(self, task, state, number, name):
+        self.seen.append((yield state.update(name, lambda value: _number(value) + 1)))
+
+    def _verb(self, task, state, number, name):
+        self.seen.append((yield task.step(look, number)))
+
+    def _other(self, task, state, number, name):
+        if number not in self.came:
+            self.came.add(number)
+            with contextlib.suppress(holdfast.InvalidEvent):  # something else is in the way of that path by now
+                self.app.user("ana").patch(StatePatch(set={name: -number}), by="ben")
+        yield from ()
+
+
+@settings(max_examples=min(150, settings().max_examples * 3), deadline=None)
+@given(steps=PROGRAMS, kind=st.sampled_from(KINDS))
+def test_whatever_others_do_a_replay_sees_and_is_refused_the_same(steps, kind):
+    with holdfast.open("memory:") as app:
+        program = Program(app, [*steps, ("verb", "n")])
+        worker = declarer(kind)(name="worker")(program.body)
+        waiting = app.run(worker, id="t", user="ana")
+        assert waiting.status == "waiting", waiting.failure
+        first, program.seen = program.seen, []
+        written = app.user("ana").get().seq
+        assert finished(app, worker).status == "completed"
+        assert program.seen == first, "a replay sees what was seen, and is refused what was refused"
+        assert app.user("ana").get().seq == written, "and writes nothing"
+        said = [event.patch for event in events(app, "user_patched")]
+        told = [one.event.patch for one in app.user("ana").events() if getattr(one.event, "task", "") == "t"]
+        assert said == told and app.verify().ok
 
 
 # What a patch requires
