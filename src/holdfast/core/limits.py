@@ -99,6 +99,9 @@ NOTICE_SECONDS = 0.5
 NOTICE_SHARE = 20
 """A look at the inbox rests for so many times as long as it took, if that is longer."""
 
+NOTICE_KEPT_SECONDS = 3_600.0
+"""How long it is remembered what was told of a task that does not wait any more."""
+
 UNSERVED_SECONDS = 10.0
 """How long a task that no worker takes must wait until those who watch the inbox are told: a worker may be starting."""
 

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from holdfast.core import limits
 from holdfast.core.codec import Summary
@@ -23,7 +23,9 @@ FOR_PEOPLE: tuple[Kind, ...] = (
 )
 """What a person decides. That no worker takes a task is a matter of whoever runs them."""
 
-Identity = tuple[str, str, str, str]
+Identity = tuple[object, ...]
+"""What makes an entry the same as one that was told before, however often the task was taken up in between."""
+
 Version = tuple[int, int]
 """When the row of a task last changed, and how often it was claimed until then."""
 
@@ -36,11 +38,15 @@ class Notice(Struct, frozen=True):
 
 
 class _Seen(Struct):
-    """What is known of a waiting task: its row as it was, the entries that were told, and what is older than those."""
+    """What is known of a task that waits, or did: its row as it was, and the entries that were told.
 
-    version: Version
-    before_us: int
-    told: set[Identity]
+    What is not newer than `before_us` was there before. `gone_at` is when it was seen not to wait any more.
+    """
+
+    told: set[Identity] = field(default_factory=set[Identity])
+    version: Version = (-1, -1)
+    before_us: int = -1
+    gone_at: float = 0.0
 
 
 class InboxWatch:
@@ -68,15 +74,14 @@ class InboxWatch:
     def skip_present(self) -> None:
         """Take what is in the inbox now as known. No log is loaded for that."""
         for row in inbox.rows(self._logs, "waiting"):
-            self._seen[row.id] = _Seen(_version(row), row.changed_us, set())
+            self._seen[row.id] = _Seen(version=_version(row), before_us=row.changed_us)
 
     def skip(self, row: Summary, items: Iterable[InboxItem]) -> list[Notice]:
         """Take these entries of a task as known; gives those that were not."""
-        known = self._seen.setdefault(row.id, _Seen((-1, -1), -1, set()))
-        return self._new(known, row, items)
+        return self._new(self._seen.setdefault(row.id, _Seen()), row, items)
 
     def look(self) -> list[Notice]:
-        """Return what is new since the last look."""
+        """Return what is new since the last look, in the order in which it came."""
         began = time.monotonic()
         found = [*self._changed(inbox.rows(self._logs, "waiting"))]
         if self._unserved:
@@ -85,7 +90,7 @@ class InboxWatch:
         self._forget(found)
         took = time.monotonic() - began
         self._rest_seconds = max(limits.NOTICE_SECONDS, limits.NOTICE_SHARE * took)
-        return [notice for _, notices in found for notice in notices]
+        return sorted((notice for _, notices in found for notice in notices), key=lambda notice: notice.item.since_us)
 
     @property
     def rest_seconds(self) -> float:
@@ -96,7 +101,8 @@ class InboxWatch:
         for row in rows:
             known = self._seen.get(row.id)
             if known is None:
-                known = self._seen[row.id] = _Seen((-1, -1), -1, set())
+                known = self._seen[row.id] = _Seen()
+            known.gone_at = 0.0
             if known.version == _version(row) or self._is_left_alone(row.id):
                 yield row.id, []
                 continue
@@ -106,15 +112,20 @@ class InboxWatch:
     def _new(self, known: _Seen, row: Summary, items: Iterable[InboxItem]) -> list[Notice]:
         """Which of a task's entries are new. All of them are known from now on."""
         wanted = [one for one in items if self._kinds is None or one.kind in self._kinds]
-        new = [one for one in wanted if _identity(one) not in known.told and one.since_us > known.before_us]
-        known.told = {*map(_identity, wanted)}
-        return [Notice(_id(self._logs, row, one), one) for one in new]
+        names = [_identity(row, one) for one in wanted]
+        given = zip(names, wanted, strict=True)
+        new = [pair for pair in given if pair[0] not in known.told and pair[1].since_us > known.before_us]
+        known.told = {*names}
+        return [Notice(_id(self._logs, row, name), item) for name, item in new]
 
     def _forget(self, found: list[tuple[str, list[Notice]]]) -> None:
-        """Forget tasks that wait no more: if they wait again, that is new."""
-        still = {id for id, _ in found}
-        for id in self._seen.keys() - still:
-            del self._seen[id]
+        """Forget tasks that have not waited for long: one that waits again for the same thing is not told again."""
+        now = time.monotonic()
+        for id in self._seen.keys() - {id for id, _ in found}:
+            known = self._seen[id]
+            known.gone_at = known.gone_at or now
+            if now - known.gone_at > limits.NOTICE_KEPT_SECONDS:
+                del self._seen[id]
 
 
 class InboxFollow:
@@ -151,11 +162,21 @@ def _version(row: Summary) -> Version:
     return row.changed_us, row.claims
 
 
-def _identity(item: InboxItem) -> Identity:
-    return item.kind, item.key, item.bound, item.owner
+def _identity(row: Summary, item: InboxItem) -> Identity:
+    """A question is the same while it is open, a budget while its numbers are; a task is set aside once a claim."""
+    match item.kind:
+        case "question" | "approval" | "doubt":
+            more: Identity = (item.since_us, item.bound)
+        case "budget":
+            more = (item.owner, item.used, item.of, item.ahead)
+        case "blocked":
+            more = (item.owner,)
+        case _:
+            more = (row.claims,)
+    return item.kind, item.key, *more
 
 
-def _id(logs: Logs, row: Summary, item: InboxItem) -> str:
-    """A name for this entry of this wait, by which whoever is told twice knows."""
-    parts = (logs.identity.id, row.namespace, row.id, str(row.changed_us), *_identity(item))
+def _id(logs: Logs, row: Summary, name: Identity) -> str:
+    """A name for an entry, by which whoever is told twice knows: it is the same in all processes."""
+    parts = (logs.identity.id, row.namespace, row.id, *map(repr, name))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -189,8 +189,8 @@ class _Request:
         connection.sock = link
         headers = {"Host": host if hook.port == 443 else f"{host}:{hook.port}", "Connection": "close"}
         connection.request("POST", hook.path, self._body, headers | hook.signed(self._body, int(time.time())))
-        response = connection.getresponse()
-        _refuse(hook.host, response.status, response.getheader("Retry-After"))
+        with contextlib.closing(connection.getresponse()) as response:
+            _refuse(hook.host, response.status, response.getheader("Retry-After"))
 
     def _connected(self, until: float) -> socket.socket:
         """Connect to the very addresses that were checked, one after the other."""
