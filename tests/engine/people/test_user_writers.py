@@ -430,7 +430,7 @@ class Program:
                 yield from getattr(self, f"_{what}")(task, state, number, name)
             except PatchConflict as conflict:
                 self.seen.append((number, "refused", conflict.details["path"], conflict.details["theirs"]))
-            except holdfast.InvalidEvent as refused:
+            except (holdfast.InvalidEvent, holdfast.StepFailed) as refused:
                 self.seen.append((number, refused.message))
             self.seen.append((number, what, repr(state), task.state.get("told")))
         yield task.wait("go")

@@ -514,6 +514,11 @@ class Surroundings(Protocol):
     def underway(self) -> dict[str, Any]: ...
 
     @property
+    def secrets(self) -> set[str]:
+        """Texts that must not be read in what is recorded."""
+        ...
+
+    @property
     def unsettled(self) -> list[Branch]:
         """The branches that hold something back, or have not been told of a refusal."""
         ...

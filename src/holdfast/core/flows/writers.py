@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.errors import Conflict, PatchConflict
+from holdfast.core.codec import failures
+from holdfast.core.errors import Conflict, PatchConflict, StoreError
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import (
     Append,
@@ -29,7 +30,7 @@ from holdfast.core.flows.requests import (
 )
 from holdfast.core.flows.step import recorded_result
 from holdfast.core.flows.stops import may_begin
-from holdfast.core.names import user_log
+from holdfast.core.names import own_name, user_log
 from holdfast.core.state import merge, paths
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.paths import Path
@@ -39,7 +40,10 @@ _USER: Path = ("user",)
 
 
 def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callable[[State, str], Event]) -> Flow:
-    """Make a new value of the newest one. If another writer was faster, the function is called again."""
+    """Make a new value of the newest one. If another writer was faster, the function is called again.
+
+    What it raises is recorded, as a step's failure is: a replay must not find that it has a value by now.
+    """
     key = branch.key(f"update {'.'.join(path)}")
     for _ in range(limits.MAX_UPDATE_TRIES):
         known = surroundings.state.steps_of(branch.turn).get(key)
@@ -48,18 +52,27 @@ def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callabl
         yield from may_begin(surroundings, branch, key)
         if surroundings.unwritten:
             yield Append()
-        looked = surroundings.state
-        reads = Reads(looked.seq, (_USER if path[0] == "user" else path,))
-        if path[0] == "user":
-            user: UserNow = yield ReadUser()
-            event = yield Revise(lambda state: make(state, key), user.state, key)
-            if user.head is not None:
-                event = replace(event, seen=user.head.seq + 1)
-            yield Append((event,), decided=True, reads=reads, user_head=user.head)
-        else:
-            event = yield Revise(lambda state: make(state, key), looked, key)
-            yield Append((event,), decided=True, reads=reads)
+        looked = surroundings.state.seq
+        user: UserNow | None = (yield ReadUser()) if path[0] == "user" else None
+        head = None if user is None else user.head
+        try:
+            event = yield Revise(
+                lambda state: make(state, key), surroundings.state if user is None else user.state, key
+            )
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 — whatever a user's function raises is how the verb ends
+            event = _failed(key, error, surroundings)
+        if isinstance(event, ev.UserPatched) and head is not None:
+            event = replace(event, seen=head.seq + 1)
+        reads = Reads(looked, (_USER if user is not None else path,))
+        yield Append((event,), decided=True, reads=reads, user_head=head)
     raise _overtaken(surroundings.state, of_user=path[0] == "user")
+
+
+def _failed(key: str, error: Exception, surroundings: Surroundings) -> ev.StepFailed:
+    failure = failures.failure(error, secrets=tuple(surroundings.secrets))
+    return ev.StepFailed(key=key, name=own_name(key), failure=failure, attempts=1, effect="read")
 
 
 def _overtaken(state: State, *, of_user: bool) -> Conflict:

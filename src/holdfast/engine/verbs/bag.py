@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows import writers
 from holdfast.core.flows.requests import Branch
@@ -116,7 +116,8 @@ class Bag:
         """Let a function make a new value of the newest one, None if there is none; gives the new one.
 
         A waiting verb: it is durable when it returns, and an async agent awaits it. If another writer is faster, `fn`
-        is called again. On replay the recorded value counts, and `fn` is not called.
+        is called again. On replay the recorded value counts, and `fn` is not called. What it raises is recorded, too,
+        and told as StepFailed.
 
         >>> task.state.update("total", lambda total: (total or 0) + 5)  # doctest: +SKIP
         """
@@ -174,6 +175,8 @@ def refuse_no_update(verbs: str, name: object, fn: object) -> None:
     """Refuse what `update` cannot do anything with."""
     if not isinstance(name, str):
         raise InvalidValue(f"{name!r} is not the name of a field", hint=f'write {verbs}.update("name", fn)')
+    names.short_name(name, "name in the state")
+    paths.split(name)
     if not callable(fn) or inspect.iscoroutinefunction(fn):
         raise InvalidValue(
             f"{fn!r} is not a plain function", hint=f"write {verbs}.update({name!r}, lambda value: …), without async"

@@ -122,7 +122,7 @@ class UserBag:
         """Let a function make a new value of the newest one, None if there is none; gives the new one.
 
         It is durable when it returns, and an async agent awaits it. If another writer is faster, `fn` is called again.
-        On replay of a task the recorded value counts, and `fn` is not called.
+        On replay of a task the recorded value counts, and `fn` is not called. What it raises in a task is StepFailed.
 
         >>> ana.state.update("trips", lambda trips: (trips or 0) + 1)  # doctest: +SKIP
         """
