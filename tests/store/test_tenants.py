@@ -224,6 +224,7 @@ OWN = {
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),
     "find": lambda app, place: nothing([app.find("lone")]),
+    "follow_inbox": lambda app, place: nothing(app.follow_inbox(seconds=0.1)),
     "head": lambda app, place: nothing([app.head("lone")]),
     "inbox": lambda app, place: nothing(app.inbox()),
     "is_interrupted": lambda app, place: nothing([row for row in app.list() if app.is_interrupted(row)]),

@@ -103,6 +103,7 @@ class AsyncApp:
     describe = _iterated(App.describe)
     events = _iterated(App.events)
     follow = _direct(App.follow)
+    follow_inbox = _direct(App.follow_inbox)
     fetch = _awaited(App.fetch)
     is_interrupted = _awaited(App.is_interrupted)
     steps = _awaited(App.steps)
