@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import holdfast
-from holdfast import PatchConflict, StatePatch, agent, tool
+from holdfast import PatchConflict, StatePatch, agent, events as ev, tool
+from holdfast.core import codec
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
 STORES = ("memory", "sqlite", "postgres")
@@ -423,8 +424,11 @@ class Program:
     def __init__(self, app, steps):
         self.app, self.steps, self.seen, self.came = app, steps, [], set()
 
+    def state_of(self, task):
+        return task.user.state
+
     def body(self, task):
-        state = task.user.state
+        state = self.state_of(task)
         for number, (what, name) in enumerate(self.steps):
             try:
                 yield from getattr(self, f"_{what}")(task, state, number, name)
@@ -471,6 +475,41 @@ class Program:
             with contextlib.suppress(holdfast.InvalidEvent):  # something else is in the way of that path by now
                 self.app.user("ana").patch(StatePatch(set={name: -number}), by="ben")
         yield from ()
+
+
+class OwnProgram(Program):
+    """The same with the task's own state, which the other writer patches."""
+
+    def state_of(self, task):
+        return task.state
+
+    def _require(self, task, state, number, name):
+        task.patch(StatePatch(require={name: None}, set={name: number}))
+        yield from ()
+
+    def _other(self, task, state, number, name):
+        if number not in self.came:
+            self.came.add(number)
+            with contextlib.suppress(holdfast.InvalidEvent):
+                self.app.patch("t", StatePatch(set={name: -number}), by="ben")
+        yield from ()
+
+
+@settings(max_examples=min(150, settings().max_examples * 3), deadline=None)
+@given(steps=PROGRAMS, kind=st.sampled_from(KINDS), large=st.booleans())
+def test_whatever_is_patched_meanwhile_a_replay_sees_and_is_refused_the_same(steps, kind, large):
+    with holdfast.open("memory:") as app:
+        program = OwnProgram(app, [*steps, ("verb", "n")])
+        worker = declarer(kind)(name="worker")(program.body)
+        app.start(worker, id="t")
+        if large:
+            app.append("t", ev.StateSet(name="p", value=codec.pack({"a": 1, "z": "z" * 5_000})))
+        assert app.run(worker, id="t").status == "waiting"
+        first, program.seen = program.seen, []
+        done = finished(app, worker)
+        assert done.status == "completed" and program.seen == first
+        app.store.drop_snapshots(log="t")
+        assert app.get("t").state == done.state and app.verify().ok
 
 
 @settings(max_examples=min(150, settings().max_examples * 3), deadline=None)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import failures
-from holdfast.core.errors import Conflict, PatchConflict, StoreError
+from holdfast.core.errors import Conflict, InvalidEvent, PatchConflict, StoreError
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import (
     Append,
@@ -31,7 +31,7 @@ from holdfast.core.flows.requests import (
 from holdfast.core.flows.step import recorded_result
 from holdfast.core.flows.stops import may_begin
 from holdfast.core.names import own_name, user_log
-from holdfast.core.state import merge, paths
+from holdfast.core.state import merge, paths, rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.paths import Path
 from holdfast.core.state.shapes import State
@@ -183,13 +183,25 @@ def _refusal(
             shown: dict[str, Any] = {"mine": codec.text(wanted)[:80], "theirs": codec.text(found)[:80]}
             shown["base"] = codec.pack(found)
             return ev.PatchRefused(patch=event.patch, path=f"state.{name}", **shown, required=True, user=of_user)
-    if not of_user or user is None or one.condition is None:
+    if one.condition is None:
         return None
-    own = surroundings.state.summary.id
-    clash = merge.stale_read(merge.patch_touches(event.patch), one.condition.since, user.later, own)
-    if clash is None:
-        return None
-    told: dict[str, Any] = {"mine": str(clash.mine), "theirs": str(clash.theirs), "by": clash.by}
-    return ev.PatchRefused(
-        patch=event.patch, path=".".join(clash.mine.path), **told, base=one.condition.base, user=True
-    )
+    touched, own = list(merge.patch_touches(event.patch)), surroundings.state.summary.id
+    clash = None if user is None else merge.stale_read(touched, one.condition.since, user.later, own)
+    if clash is not None:
+        told: dict[str, Any] = {"mine": str(clash.mine), "theirs": str(clash.theirs), "by": clash.by}
+        where = ".".join(clash.mine.path)
+        return ev.PatchRefused(patch=event.patch, path=where, **told, base=one.condition.base, user=of_user)
+    return _unfit(event.patch, touched, theirs if of_user else state, of_user)
+
+
+def _unfit(
+    patch: ev.Changes, touched: Sequence[merge.Touch], state: State | None, of_user: bool
+) -> ev.PatchRefused | None:
+    """A refusal if a change can't be made any more: what it adds to, or leads into, is another kind of thing by now."""
+    try:
+        rules.check(state, ev.StatePatched(patch=patch))
+    except InvalidEvent as error:
+        first = touched[0] if touched else merge.Touch(("state",), "change")
+        told = {"path": ".".join(first.path), "mine": str(first), "theirs": error.message}
+        return ev.PatchRefused(patch=patch, **told, base=codec.JSON_NULL, user=of_user)  # pyright: ignore[reportArgumentType]
+    return None

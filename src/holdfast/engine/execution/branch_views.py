@@ -141,7 +141,8 @@ class Views:
     def unless_older(self, which: tuple[str, int], event: Event) -> Event:
         """What a branch says again; or, if an older version took its path for a name, what that one said then."""
         then = self._said_before(which)
-        return event if is_nested(then) else then
+        is_older = not is_nested(then) and _names(then) == _names(event)
+        return then if is_older else event
 
     def _lifted(self, seen: State, version: int) -> State:
         if version <= seen.state_version or self._states is None:
@@ -211,6 +212,13 @@ def _sayings(tail: list[PlacedEvent], version: int) -> dict[tuple[str, int], Eve
             under = {"state_version": version} if hasattr(event, "state_version") else {}
             found[identity, counts[identity]] = replace(event, branch="", **under)
     return found
+
+
+def _names(event: Event) -> tuple[Any, ...]:
+    """What an event changes in the bag, by its names."""
+    if isinstance(event, StatePatched):
+        return (*event.patch.set, *event.patch.increment, *event.patch.append, *event.patch.delete)
+    return (getattr(event, "name", ""),)
 
 
 def _as_said(event: Event) -> Event:

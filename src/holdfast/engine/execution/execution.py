@@ -319,9 +319,10 @@ class Execution:
         """Whether a record may still be written as it was decided; if not, its flow decides again."""
         if not entry.record.decided:
             return True
-        if entry.overtaken(self.log.tail or (), before):
-            entry.settle(False)
-            return False
+        if entry.record.reads is not None and not self.state.ended:
+            if entry.overtaken(self.log.tail or (), before):
+                entry.settle(False)
+            return not entry.settled  # its flow has looked at the rules; what was only said is not held to them
         try:
             for event in entry.record.events:
                 rules.check(self.state, event)
@@ -339,8 +340,7 @@ class Execution:
             self._broke(batch, error)
             raise
 
-    def _forgive(self, conflict: Conflict) -> None:
-        """That the log of the task's user has moved says nothing about its own; the flow counts how often it did."""
+    def _forgive(self, conflict: Conflict) -> None:  # that its user's log has moved says nothing about its own
         if conflict.details["log"] != self.log.name:
             self._refusals = 0
 
@@ -548,8 +548,8 @@ class Execution:
             self.views.add(branch, event)
             said = replace(event, branch=branch.mark)
             if condition is not None or (branch.unsettled is not None and branch.unsettled.held):
-                key = refusal_key(branch.turn, *which)
-                unsettled(self, branch).held.append(Held(said, key, branch.own, condition))
+                held = Held(said, refusal_key(branch.turn, *which), branch.own, condition)
+                unsettled(self, branch).held.append(held)
             else:
                 self._buffer.append(said)
 

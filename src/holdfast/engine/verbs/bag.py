@@ -125,7 +125,9 @@ class Bag:
         path = ("state", *paths.parts_of((), name))
 
         def make(state: State, key: str) -> ev.Event:
-            return self._updated(state, key, name, fn)
+            event = self._updated(state, key, name, fn)
+            rules.check(paths.opened(state, event, self._verbs.execution.logs.blob), event)
+            return event
 
         def made(_: Any) -> Any:
             return self[name]
@@ -139,9 +141,7 @@ class Bag:
     def _updated(self, state: State, key: str, name: str, fn: Update) -> ev.Event:
         found = paths.plain_lookup(state.bag, name, self._verbs.execution.value)
         value = codec.pack(updated(fn, found, name), f"state.{name}")
-        event = ev.StateUpdated(key=key, name=name, value=value, nested=is_path(name))
-        rules.check(paths.opened(state, event, self._verbs.execution.logs.blob), event)
-        return event
+        return ev.StateUpdated(key=key, name=name, value=value, nested=is_path(name))
 
     def _leads_somewhere(self, path: str) -> bool:
         try:
