@@ -1,16 +1,17 @@
 """More engines with a bug planted in them: in what is spent, in what users and patches change, in what models see."""
 
 import contextlib
+import itertools
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Budget, PatchConflict, StatePatch, Usage, agent, events as ev
-from holdfast.core import codec, limits, messages
+from holdfast import Budget, PatchConflict, Retry, StatePatch, Usage, agent, events as ev, tool
+from holdfast.core import codec, limits, messages, retries
 from holdfast.core.codec import Group
-from holdfast.core.flows import step as flows
+from holdfast.core.flows import pacing, step as flows
 from holdfast.core.messages import problems
-from holdfast.core.state import budget, merge
+from holdfast.core.state import budget, fold, merge
 from holdfast.engine.app import App
 from holdfast.engine.control import patches
 from holdfast.engine.definitions.state_versions import States
@@ -20,7 +21,9 @@ from holdfast.engine.execution.linked_logs import LinkedLogs
 from holdfast.engine.logs import log as logs
 from holdfast.engine.logs.log import Log
 from holdfast.llm import say
+from holdfast.store.memory.store import MemoryStore
 from holdfast.testing import World
+from holdfast.testing.clock import FakeClock
 from tests.crash import corpus_spending as corpus
 from tests.crash.test_planted_bugs import Bench, Bug, app_on, changes, crashed, crashing
 
@@ -240,6 +243,99 @@ def a_window_keeps_calls_with_their_results(bench):
     assert found == [], f"no provider takes this: {found[0]}"
 
 
+# Refusals, rates, and what is waited for
+
+
+class Busy(Exception):
+    status_code = 429
+
+
+def refusals_are_charged(patch):
+    """Whatever became of a request, its estimate counts."""
+    patch.setattr(retries, "is_refusal", lambda error: False)
+
+
+def refusals_are_tried_at_once(patch):
+    """How long a destination asks to wait is not read."""
+    patch.setattr(retries, "wait_asked_for", lambda error, now: 0.0)
+
+
+def what_was_refused_costs_nothing_and_waits_as_asked(bench):
+    def model():
+        error = Busy("slow down")
+        error.response = type("Response", (), {"headers": {"retry-after": "90"}})
+        raise error
+
+    @agent(budget=Budget(tokens=1_000))
+    def shop(task):
+        return task.step(model, estimate=Usage(900), retry=Retry(2, first=0))
+
+    done = app_on(bench).run(shop, id="shop", hold=0)
+    assert done.budget.used["tokens"] == 0, f"{done.budget.used['tokens']} tokens were charged for nothing"
+    assert done.status == "waiting", "it was tried again at once"
+
+
+def a_moment_is_used_however_late(patch):
+    """A call that missed its moment is made all the same."""
+    right = pacing.Turn
+
+    def lenient(attempt, at_us, late_us, missed=0, has_come=False):
+        return right(attempt, at_us, 2**62, missed, has_come)
+
+    patch.setattr(pacing, "Turn", lenient)
+
+
+def moments_are_forgotten_with_the_suspension(patch):
+    """Whoever takes the task up again stands in line again."""
+    patch.setattr(pacing, "_kept", lambda state, key, attempt: None)
+
+
+def calls_keep_to_their_moments(bench):
+    clock, rung = FakeClock(), []
+    app = App(MemoryStore(), clock)
+
+    @tool(effect="idempotent", rate="1/m")
+    def ring() -> None:
+        rung.append(clock.now_us())
+
+    @agent
+    def bell(task):
+        task.call(ring)
+
+    for id in ("a", "b", "c"):
+        app.run(bell, id=id, hold=0)
+    wake = app.get("b").waiting.wake_at
+    clock.advance(60.5)
+    assert app.run(bell, id="b", hold=0).waiting.wake_at.timestamp() - wake.timestamp() < 2, "it has another moment"
+    clock.advance(600)
+    for id in ("b", "c"):
+        app.run(bell, id=id, hold=0)
+    apart = [later - earlier for earlier, later in itertools.pairwise(rung)]
+    assert all(one >= 60_000_000 for one in apart), f"calls come {min(apart) / 1e6:g} s after one another"
+
+
+def blockers_are_dropped(patch):
+    """A task that waits for a budget does not say which."""
+    right = fold._CHANGES[ev.TaskSuspended]
+
+    def silent(state, event, seq, at_us):
+        right(state, replace(event, blockers=()), seq, at_us)
+
+    patch.setitem(fold._CHANGES, ev.TaskSuspended, silent)
+
+
+def the_inbox_says_how_much_would_do(bench):
+    app = app_on(bench)
+
+    @agent(budget=Budget(tokens=100, on_exceed="ask"))
+    def shop(task):
+        return task.step(lambda: 1, name="model", estimate=Usage(900))
+
+    app.run(shop, id="shop")
+    (item,) = app.inbox()
+    assert (item.key, item.ahead) == ("tokens", 900), "nobody can tell how much would do"
+
+
 # Patches and versions
 
 
@@ -298,6 +394,11 @@ BUGS = [
     Bug(pins_are_not_heeded, crashing(corpus.user_state, sample=3), "does not end well even without a crash"),
     Bug(summaries_made_again, crashing(one_summary), "summaries were made"),
     Bug(windows_cut_between_a_call_and_its_result, a_window_keeps_calls_with_their_results, "no provider takes this"),
+    Bug(refusals_are_charged, what_was_refused_costs_nothing_and_waits_as_asked, "charged for nothing"),
+    Bug(refusals_are_tried_at_once, what_was_refused_costs_nothing_and_waits_as_asked, "tried again at once"),
+    Bug(a_moment_is_used_however_late, calls_keep_to_their_moments, "after one another"),
+    Bug(moments_are_forgotten_with_the_suspension, calls_keep_to_their_moments, "it has another moment"),
+    Bug(blockers_are_dropped, the_inbox_says_how_much_would_do, "how much would do"),
     Bug(clashes_are_ignored, who_changes_what_another_changed_is_told, "overwritten by somebody"),
     Bug(increments_written_as_the_number_they_came_to, crashing(corpus.patched, sample=10), "1106|not survived|well"),
     Bug(the_first_write_of_a_new_version_is_like_any_other, crashing(corpus.new_version), "even without a crash"),
