@@ -673,6 +673,28 @@ def test_a_transaction_that_takes_too_long_writes_nothing_and_is_made_when_the_t
     assert app.resume("t", worker, deadline="1m").result == 1
 
 
+def test_a_call_that_was_only_announced_when_the_time_was_over_is_not_made(app):
+    """Its announcement took so long that its task was stopped meanwhile."""
+    made = []
+
+    @tool(effect="once")
+    async def pay() -> None:
+        made.append(1)
+
+    @agent(deadline=SOON)
+    async def worker(task):
+        await task.call(pay)
+
+    def slow(log, events):
+        if any(isinstance(one.event, holdfast.events.StepStarted) for one in events):
+            time.sleep(3 * SOON)
+
+    app.on_events(slow)
+    done = timed(lambda: app.run(worker, id="t"))
+    assert type_of(done) == ("failed", "TimeLimit") and not made
+    assert [one.happened for one in events(app, "step_settled")] == [False], "nobody is asked about it"
+
+
 # Children
 
 

@@ -64,6 +64,8 @@ def drive(flow: Subflow, execution: Execution) -> Any:
 
 def _act(asked: Invoke, execution: Execution) -> Outcome:
     invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
+    if execution.careful and invocation.begins_too_late():
+        return invocation.not_called()
     if request.effect != "once" and request.estimate is None:  # those are announced before they begin
         watch.begin(invocation)
     try:

@@ -92,6 +92,9 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
     invocation, watch = Invocation(asked, execution), execution.services.watch
+    if execution.careful and (execution.is_cut or invocation.begins_too_late()):
+        await asyncio.sleep(0)  # if it may go on after all, that is noticed meanwhile
+        return invocation.not_called()
     if asked.request.effect != "once" and asked.request.estimate is None:  # those are announced before they begin
         watch.begin(invocation)
     execution.acting[invocation] = asyncio.current_task()

@@ -32,7 +32,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.events import Event, Usage
 from holdfast.core.flows.requests import Append, Branch, Park, RunChild, StepRequest
-from holdfast.core.flows.stops import earliest, ends_us
+from holdfast.core.flows.stops import ends_us
 from holdfast.core.state import rules
 from holdfast.core.state.fold import identity_of
 from holdfast.core.state.shapes import State, Undo
@@ -78,7 +78,7 @@ class Execution:
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
         *("_buffer", "_in_flight", "_refusals", "abandoned", "batch_done", "interrupts", "linked_logs", "thread_waits"),
-        *("_counted", "_failed", "deliver", "replaying", "services", "suspended", "unclaimed", "underway", "until_us"),
+        *("_counted", "_failed", "deliver", "replaying", "services", "suspended", "unclaimed", "underway", "careful"),
         *("_names", "_queue", "agent", "body", "called", "in_body", "priced", "secrets", "sleeps", "thread", "undoers"),
         *("busy", "calls", "hold", "lock", "log", "logs", "mocks", "over", "root", "stop", "task", "views"),
     )
@@ -93,12 +93,11 @@ class Execution:
         mocks: Mapping[str, Any],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
-        until_us: int | None = None,
     ) -> None:
         self.logs, self.log, self.agent, self.hold, self.mocks = logs, log, agent, hold, mocks
         self.sleeps = HeldSleeps(logs.clock)
         self.stop = stop or Stop()
-        self.until_us = until_us
+        self.careful = ends_us(log.state, self.stop.until_us) is not None
         self.in_body = self.abandoned = self.suspended = False
         self.interrupts: set[Callable[[], None]] = set()
         self.undoers: dict[str, Any] = dict(agent.undoers)
@@ -137,7 +136,7 @@ class Execution:
 
     def seconds_left(self) -> float | None:
         """Return how long the task may still take; None if for ever."""
-        end_us = earliest(ends_us(self.state), self.until_us) if self.until_us else ends_us(self.state)
+        end_us = ends_us(self.state, self.stop.until_us)
         return None if end_us is None else max(0, end_us - self.sleeps.now_us()) / 1_000_000
 
     def begin_turn(self) -> None:
@@ -199,7 +198,7 @@ class Execution:
             runs = self.in_body and not self.abandoned
             if runs:
                 take_over()
-                self.abandoned = True
+                self.abandoned = self.careful = True
                 self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
             return runs
 
