@@ -705,7 +705,7 @@ def test_a_child_that_hangs_ends_with_its_parent_at_the_deadline(app, either, la
     def child(task):
         yield task.step(late.wait, LONG, name="hang")
 
-    @either(deadline=SOON)
+    @either(deadline=1.0)
     def parent(task):
         yield task.spawn(child, name="child")
 
@@ -740,7 +740,7 @@ def test_a_child_is_released_when_the_wall_time_of_its_parent_is_over(app, eithe
     def child(task):
         return (yield task.step(late.wait, LONG, name="hang"))
 
-    @either(budget=Budget(wall_time=SOON, on_exceed=exceed))
+    @either(budget=Budget(wall_time=1.0, on_exceed=exceed))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 

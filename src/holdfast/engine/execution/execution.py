@@ -195,7 +195,7 @@ class Execution:
         with self.lock:
             while self._in_flight is not None:
                 self.batch_done.wait()
-            runs = self.in_body and not self.abandoned
+            runs = self.in_body and not self.abandoned and self.state.summary.status == "running"
             if runs:
                 take_over()
                 self.abandoned = self.careful = True

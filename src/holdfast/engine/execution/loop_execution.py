@@ -436,7 +436,7 @@ class LoopExecution(Execution):
         """Find out why; cut off steps under way; then be one more branch, which waits for the end."""
         await self.refresh_async()
         over = self._why_over()
-        if over is None:
+        if over is None or self.suspended:
             return
         self.is_cut = self.careful = True
         for step, task in list(self.acting.items()):
