@@ -673,6 +673,28 @@ def test_a_transaction_that_takes_too_long_writes_nothing_and_is_made_when_the_t
     assert app.resume("t", worker, deadline="1m").result == 1
 
 
+def test_a_call_that_was_only_announced_when_the_time_was_over_is_not_made(app):
+    """Its announcement took so long that its task was stopped meanwhile."""
+    made = []
+
+    @tool(effect="once")
+    async def pay() -> None:
+        made.append(1)
+
+    @agent(deadline=SOON)
+    async def worker(task):
+        await task.call(pay)
+
+    def slow(log, events):
+        if any(isinstance(one.event, holdfast.events.StepStarted) for one in events):
+            time.sleep(3 * SOON)
+
+    app.on_events(slow)
+    done = timed(lambda: app.run(worker, id="t"))
+    assert type_of(done) == ("failed", "TimeLimit") and not made
+    assert [one.happened for one in events(app, "step_settled")] == [False], "nobody is asked about it"
+
+
 # Children
 
 
@@ -683,7 +705,7 @@ def test_a_child_that_hangs_ends_with_its_parent_at_the_deadline(app, either, la
     def child(task):
         yield task.step(late.wait, LONG, name="hang")
 
-    @either(deadline=SOON)
+    @either(deadline=1.0)
     def parent(task):
         yield task.spawn(child, name="child")
 
@@ -718,7 +740,7 @@ def test_a_child_is_released_when_the_wall_time_of_its_parent_is_over(app, eithe
     def child(task):
         return (yield task.step(late.wait, LONG, name="hang"))
 
-    @either(budget=Budget(wall_time=SOON, on_exceed=exceed))
+    @either(budget=Budget(wall_time=1.0, on_exceed=exceed))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 

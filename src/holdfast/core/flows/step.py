@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     StepFailed,
 )
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields, Usage
-from holdfast.core.flows.doubt import settle, until
+from holdfast.core.flows.doubt import not_happened, settle, until
 from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
 from holdfast.core.flows.pacing import Turn, at_its_rate
 from holdfast.core.flows.requests import (
@@ -264,22 +264,24 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
         answer = yield Append((completed(outcome),), freed_keys=freed_keys, deferred=deferred)
         return outcome.value if answer == "deferred" else None
     assert outcome.error is not None
-    if request.effect in ANNOUNCED and (outcome.timed_out or not is_definite(outcome, request)):
+    if outcome.cut and (request.effect not in ANNOUNCED or not outcome.sent):
+        yield from cut_off(surroundings, key, request, sent=outcome.sent)
+    elif request.effect in ANNOUNCED and (outcome.timed_out or not is_definite(outcome, request)):
         yield from _doubt(key, outcome, request)
-    elif outcome.cut:
-        yield from cut_off(surroundings, key, request)
     else:
         ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
         yield from _after_failure(outcome.error, ended, request, sent=outcome.sent)
     return None
 
 
-def cut_off(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
+def cut_off(surroundings: Surroundings, key: str, request: StepRequest, *, sent: bool = True) -> Subflow:
     """Record of a call that was cut off with its task what it may have done, if that can be undone; else nothing.
 
     Without a record it is made again, should the task be resumed, as after a crash.
     """
-    if not (request.undo and request.effect in CHANGING and request.effect in REPEATABLE):
+    if request.effect in ANNOUNCED and not sent:
+        yield not_happened(surroundings.state.steps[key], "its task, stopped before the call was made")
+    if not (request.undo and request.effect in CHANGING and request.effect in REPEATABLE and sent):
         return
     now_us: int = yield Now()
     state = surroundings.state

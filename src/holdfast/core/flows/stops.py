@@ -48,8 +48,13 @@ def is_limited(state: State) -> bool:
     return limited and not state.undoing
 
 
-def ends_us(state: State) -> int | None:
-    """Return when the time of a task is over, if it is held until then; None if it may take for ever."""
+def ends_us(state: State, until_us: int | None = None) -> int | None:
+    """Return when the time of a task is over, if it is held until then; None if it may take for ever.
+
+    `until_us` is when its parent's wall time is over, if it is worked on for a parent.
+    """
+    if until_us is not None and not state.undoing:
+        return earliest(state.summary.deadline_us, budget.wall_end_us(state), until_us)
     return earliest(state.summary.deadline_us, budget.wall_end_us(state)) if is_limited(state) else None
 
 

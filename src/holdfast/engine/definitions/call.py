@@ -92,8 +92,8 @@ class Body(Protocol):
 BODY: ContextVar[Body | None] = ContextVar("holdfast_body", default=None)
 """The body that this code runs in, whichever function of it."""
 
-_bodies: set[Body] = set()
-"""The bodies that run in this process, but for those whose thread was abandoned."""
+_bodies: set[int] = set()
+"""The ids of bodies that run in this process, but for those whose thread was abandoned. It keeps none of them alive."""
 
 
 @contextmanager
@@ -102,18 +102,18 @@ def in_body(body: Body) -> Generator[None, None, None]:
     outer, outer_call = BODY.get(), CALLER.get()
     BODY.set(body)
     CALLER.set(None)
-    _bodies.add(body)
+    _bodies.add(id(body))
     try:
         yield
     finally:
-        _bodies.discard(body)
+        _bodies.discard(id(body))
         BODY.set(outer)
         CALLER.set(outer_call)
 
 
 def abandon_body(body: Body) -> None:
     """Forget a body that runs in an abandoned thread: what is called elsewhere has nothing to do with it."""
-    _bodies.discard(body)
+    _bodies.discard(id(body))
 
 
 _warned: set[tuple[str, int]] = set()

@@ -41,8 +41,7 @@ E = TypeVar("E", bound=Execution)
 class Assignment:
     """A task to be worked on: by which agent, how it is found or begun, how long it is held, and what may stop it.
 
-    `first_events` are written if it is new. `held` is its log, if it was claimed already. `until_us` is when the time
-    of its parent is over, if that is what it is worked on for.
+    `first_events` are written if it is new. `held` is its log, if it was claimed already.
     """
 
     def __init__(
@@ -54,11 +53,9 @@ class Assignment:
         stop: Stop | None = None,
         first_events: contracts.First | None = None,
         held: Log | None = None,
-        until_us: int | None = None,
     ) -> None:
         self.id = id
         self.held = held
-        self.until_us = until_us
         self.agent = agent
         self.prepare = prepare
         self.first_events = first_events
@@ -251,6 +248,7 @@ class Dispatcher:
             with contextlib.suppress(TaskFinished):
                 change(self.logs, id, decide)
         finally:
+            self.services.watch.forget(id)
             self.held.discard(id)
             self.busy.end(id)
 
@@ -264,7 +262,6 @@ class Dispatcher:
             mocks=self.mocks.get(assignment.id, {}),
             hold=assignment.hold,
             stop=assignment.stop,
-            until_us=assignment.until_us,
         )
 
     def _take(self, assignment: Assignment) -> tuple[Log, bool]:
@@ -330,9 +327,9 @@ class Dispatcher:
             **contracts.inherited(execution.state, self.logs),
         )
         prepare = lambda: self.enter(asked.id, asked.agent, first)  # noqa: E731 — made for one assignment
-        until_us = earliest(wall_end_us(execution.state), execution.until_us)  # the deadline is the child's own, too
-        stop = Stop(execution.stop)
-        return Assignment(asked.id, asked.agent, prepare, execution.hold, stop, (first, ()), until_us=until_us)
+        until_us = earliest(wall_end_us(execution.state), execution.stop.until_us)  # a deadline is the child's own, too
+        stop = Stop(execution.stop, until_us)
+        return Assignment(asked.id, asked.agent, prepare, execution.hold, stop, (first, ()))
 
     # Beginning and resuming
 

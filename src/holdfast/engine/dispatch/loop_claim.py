@@ -51,7 +51,7 @@ async def work_async(execution: LoopExecution) -> None:
     execution.task = task
     execution.start_body = lambda: execution.agent.fn(task, **arguments(execution))
     watch = execution.services.watch
-    watch.begin_task(execution, is_limited=execution.seconds_left() is not None)
+    watch.begin_task(execution, is_limited=execution.careful)
     try:
         await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:

@@ -34,10 +34,9 @@ class Runner:
     def run(self) -> Log:
         """Work here, or, if the task's time is limited, in a thread of its own."""
         execution, watch = self.execution, self.execution.services.watch
-        is_limited = execution.seconds_left() is not None
-        watch.begin_task(self, is_limited=is_limited)
+        watch.begin_task(self, is_limited=execution.careful)
         try:
-            if is_limited and execution.agent.own_thread:
+            if execution.careful and execution.agent.own_thread:
                 self._wait()
             else:
                 self._call.run(here=True)
@@ -50,7 +49,7 @@ class Runner:
     async def run_async(self) -> Log:
         """Work in a thread, and wait for that on the event loop."""
         execution, watch = self.execution, self.execution.services.watch
-        watch.begin_task(self, is_limited=execution.seconds_left() is not None)
+        watch.begin_task(self, is_limited=execution.careful)
         try:
             await finished(THREADS.start(self._call))
         finally:
@@ -89,25 +88,19 @@ class Runner:
         log = left.logs.load(left.log.name)
         if log.state.claimed_seq != left.state.claimed_seq:
             raise LeaseLost(f"task {log.name!r} was taken over")
-        kept: dict[str, Any] = {"mocks": left.mocks, "hold": left.hold, "stop": left.stop, "until_us": left.until_us}
+        kept: dict[str, Any] = {"mocks": left.mocks, "hold": left.hold, "stop": left.stop}
         self.execution = execution = Execution(left.logs, log, left.agent, left.services, **kept)
         execution.inherit(left)
 
         def before() -> None:
             if error is not None:
                 raise error
-            stop_with_parent(execution)
+            execution.stop.ask_at(execution.sleeps.now_us())
             for key, request in execution.calls.cut.items():
                 drive(cut_off(execution, key, request), execution)
             drive(may_begin(execution, None, "its body"), execution)
 
         claim.work(execution, before)
-
-
-def stop_with_parent(execution: Execution) -> None:
-    """Stop a child whose parent's time is over: it can be resumed, and its parent decides what comes of it."""
-    if execution.until_us is not None and execution.sleeps.now_us() >= execution.until_us:
-        execution.stop.ask()
 
 
 class SharedThread:
@@ -117,8 +110,7 @@ class SharedThread:
         self.execution = execution
 
     def __enter__(self) -> None:
-        is_limited = self.execution.seconds_left() is not None
-        self.execution.services.watch.begin_task(self, is_limited=is_limited)
+        self.execution.services.watch.begin_task(self, is_limited=self.execution.careful)
 
     def __exit__(self, *raised: object) -> None:
         self.execution.services.watch.end_task(self)
@@ -134,7 +126,7 @@ def cut_steps(execution: Execution) -> None:
     def cut() -> None:
         with contextlib.suppress(HoldfastError, LeaseLost):  # whoever writes next meets the same, and acts on it
             execution.refresh()
-        stop_with_parent(execution)
+        execution.stop.ask_at(execution.sleeps.now_us())
         for interrupt in list(execution.interrupts):
             interrupt()
 

@@ -70,6 +70,8 @@ def drive(flow: Subflow, execution: Execution) -> Any:
 
 def _act(asked: Invoke, execution: Execution) -> Outcome:
     invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
+    if execution.careful and invocation.begins_too_late():
+        return invocation.not_called()
     if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         watch.begin(invocation)
     try:

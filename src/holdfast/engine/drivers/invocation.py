@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Group, UniqueKey, failures
-from holdfast.core.errors import HoldfastError, TaskCollected, TimeLimit, ToolExited
+from holdfast.core.errors import HoldfastError, LeaseLost, NotDone, TaskCollected, TimeLimit, ToolExited
 from holdfast.core.events import Usage
 from holdfast.core.flows.requests import (
     CheckResult,
@@ -168,6 +168,21 @@ class Invocation:
         """No answer in time. One that is `cut` had time, but its task has none."""
         error = TimeLimit(f"no answer within {self.request.timeout or 0:g} s", hint="raise its timeout")
         return Outcome(None, error, True, None, self.started_us, abandoned=abandoned, cut=cut)
+
+    def begins_too_late(self) -> bool:
+        """Whether the function may not be called any more: its task is out of time, or went on without this thread."""
+        execution = self._execution
+        if execution.abandoned:
+            raise LeaseLost
+        left = execution.seconds_left()
+        if left == 0:
+            execution.stop.ask_at(execution.sleeps.now_us())
+        return left == 0
+
+    def not_called(self) -> Outcome:
+        """It was to begin just when its task was stopped, and did not."""
+        error = NotDone("its task was stopped before it began")
+        return Outcome(None, error, False, None, self.started_us, sent=False, cut=True)
 
     def left_behind(self, call: ThreadCall, *, cut: bool = False) -> Outcome | None:
         """No answer in time, and its thread may still be at it; None if the answer has come after all."""

@@ -95,6 +95,9 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
     invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
+    if execution.careful and (execution.is_cut or invocation.begins_too_late()):
+        await asyncio.sleep(0)  # if it may go on after all, that is noticed meanwhile
+        return invocation.not_called()
     if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         watch.begin(invocation)
     execution.acting[invocation] = asyncio.current_task()

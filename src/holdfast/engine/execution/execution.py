@@ -32,7 +32,7 @@ from holdfast.core.errors import (
 )
 from holdfast.core.events import Event, Usage
 from holdfast.core.flows.requests import Append, Branch, Condition, Held, Park, RunChild, StepRequest
-from holdfast.core.flows.stops import earliest, ends_us
+from holdfast.core.flows.stops import ends_us
 from holdfast.core.flows.writers import unsettled
 from holdfast.core.state import rules
 from holdfast.core.state.fold_knowledge import identity_of, refusal_key
@@ -81,10 +81,10 @@ class Execution:
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
         *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
-        *("batch_done", "body", "busy", "called", "calls", "deliver", "hold", "in_body", "interrupts", "linked_logs"),
-        *("lent", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets", "services"),
-        *("sleeps", "stop", "suspended", "task", "thread", "thread_waits", "unclaimed", "undoers", "underway"),
-        *("unsettled", "until_us", "views"),
+        *("batch_done", "body", "busy", "called", "calls", "careful", "deliver", "hold", "in_body", "interrupts"),
+        *("lent", "linked_logs", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets"),
+        *("services", "sleeps", "stop", "suspended", "task", "thread", "thread_waits", "unclaimed", "undoers"),
+        *("underway", "unsettled", "views"),
     )
 
     def __init__(
@@ -97,12 +97,11 @@ class Execution:
         mocks: Mapping[str, Any],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
-        until_us: int | None = None,
     ) -> None:
         self.logs, self.log, self.agent, self.hold, self.mocks = logs, log, agent, hold, mocks
         self.sleeps = HeldSleeps(logs.clock)
         self.stop = stop or Stop()
-        self.until_us = until_us
+        self.careful = ends_us(log.state, self.stop.until_us) is not None
         self.in_body = self.abandoned = self.suspended = False
         self.interrupts: set[Callable[[], None]] = set()
         self.undoers: dict[str, Any] = dict(agent.undoers)
@@ -142,7 +141,7 @@ class Execution:
 
     def seconds_left(self) -> float | None:
         """Return how long the task may still take; None if for ever."""
-        end_us = earliest(ends_us(self.state), self.until_us) if self.until_us else ends_us(self.state)
+        end_us = ends_us(self.state, self.stop.until_us)
         return None if end_us is None else max(0, end_us - self.sleeps.now_us()) / 1_000_000
 
     def begin_turn(self) -> None:
@@ -202,10 +201,10 @@ class Execution:
         with self.lock:
             while self._in_flight is not None:
                 self.batch_done.wait()
-            runs = self.in_body and not self.abandoned
+            runs = self.in_body and not self.abandoned and self.state.summary.status == "running"
             if runs:
                 take_over()
-                self.abandoned = True
+                self.abandoned = self.careful = True
                 self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
             return runs
 

@@ -62,7 +62,7 @@ class LoopExecution(Execution):
     __slots__ = (
         *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
         *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "cut_off", "drive"),
-        *("drive_all", "future", "start_body", "started", "time", "unawaited"),
+        *("drive_all", "future", "is_cut", "start_body", "started", "time", "unawaited"),
     )
 
     def __init__(
@@ -75,9 +75,8 @@ class LoopExecution(Execution):
         mocks: Mapping[str, Any],
         hold: float = limits.HOLD_SECONDS,
         stop: Stop | None = None,
-        until_us: int | None = None,
     ) -> None:
-        super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop, until_us=until_us)
+        super().__init__(logs, log, agent, services, mocks=mocks, hold=hold, stop=stop)
         self._loop = asyncio.get_running_loop()
         self.deliver = delivery_to(self._loop)
         self.future = self._loop.create_future
@@ -85,6 +84,7 @@ class LoopExecution(Execution):
         self.acting: dict[Any, asyncio.Task[Any] | None] = {}
         self.cut_off: set[Any] = set()
         self._cutting: asyncio.Task[None] | None = None
+        self.is_cut = False
         self.unawaited: dict[int, str] = {}
         self.start_body: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self.drive: Any = None
@@ -436,8 +436,9 @@ class LoopExecution(Execution):
         """Find out why; cut off steps under way; then be one more branch, which waits for the end."""
         await self.refresh_async()
         over = self._why_over()
-        if over is None:
+        if over is None or self.suspended:
             return
+        self.is_cut = self.careful = True
         for step, task in list(self.acting.items()):
             if task is not None and step not in self.cut_off:
                 self.cut_off.add(step)
@@ -447,15 +448,17 @@ class LoopExecution(Execution):
             with contextlib.suppress(Suspended):
                 await (self.park(over) if isinstance(over, Park) else self.give_up(over))
         finally:
+            self.is_cut = False
             self.leave()
 
     def _why_over(self) -> BaseException | Park | None:
         state, now_us = self.state, self.sleeps.now_us()
         if state.cancel is not None and not state.undoing:
             return Cancelled()
-        if self.until_us is not None and now_us >= self.until_us and not state.undoing:
-            self.stop.ask()
-        return out_of_time(state, now_us) or (Stopped() if self.stop.asked else None)
+        over = out_of_time(state, now_us)
+        if over is None and not state.undoing:
+            self.stop.ask_at(now_us)
+        return Stopped() if over is None and self.stop.asked else over
 
     def _look(self) -> None:
         """If nothing is in flight, tell who waits for that; and if something is parked, suspend soon."""

@@ -17,10 +17,14 @@ _PENDING = object()
 
 
 class Stop:
-    """Whether a task was asked to stop before its next step, and can be resumed; so are its children then."""
+    """Whether a task was asked to stop before its next step, and can be resumed; so are its children then.
 
-    def __init__(self, parent: Stop | None = None) -> None:
+    A child is stopped at `until_us`, too: when the wall time of the parent that it is worked on for is over.
+    """
+
+    def __init__(self, parent: Stop | None = None, until_us: int | None = None) -> None:
         self.asked = parent is not None and parent.asked
+        self.until_us = until_us
         self._children: list[weakref.ref[Stop]] = []
         if parent is not None:
             living = [one for one in parent._children if one() is not None]
@@ -33,6 +37,11 @@ class Stop:
             child = one()
             if child is not None:
                 child.ask()
+
+    def ask_at(self, now_us: int) -> None:
+        """Stop a child whose parent's wall time is over: its parent decides what comes of it."""
+        if self.until_us is not None and now_us >= self.until_us:
+            self.ask()
 
 
 class PendingWrite:

@@ -14,8 +14,9 @@ from typing import Protocol
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError
 from holdfast.core.events import StepStarted
-from holdfast.core.flows.stops import earliest, ends_us
+from holdfast.core.flows.stops import ends_us
 from holdfast.core.state.shapes import State
+from holdfast.engine.execution.pending import Stop
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 
@@ -61,7 +62,7 @@ class TimedExecution(Protocol):
     @property
     def replaying(self) -> bool: ...
     @property
-    def until_us(self) -> int | None: ...
+    def stop(self) -> Stop: ...
 
 
 class WatchedTask(Protocol):
@@ -93,7 +94,7 @@ class _Looks:
         state = execution.state
         if state.undoing:
             return None
-        end_us = earliest(ends_us(state), execution.until_us)
+        end_us = ends_us(state, execution.stop.until_us)
         left = None if end_us is None else (end_us - now_us) / 1_000_000
         if self.is_cancelled or state.cancel is not None:
             left = 0.0
@@ -143,6 +144,12 @@ class Watch:
     def end_task(self, task: WatchedTask) -> None:
         """The task has ended, or waits."""
         self._tasks.pop(task, None)
+
+    def forget(self, task: str) -> None:
+        """Look after a task no more whose event loop is gone: nothing of it will say that it has ended."""
+        for one in [one for one in list(self._tasks) if one.execution.log.name == task]:
+            del self._tasks[one]
+        self._steps.difference_update(self.under_way(task))
 
     def look(self) -> None:
         """Look at once for tasks that were cancelled: this process has cancelled one."""
@@ -199,7 +206,7 @@ class Watch:
         least = _tick()
         for task, looks in list(self._tasks.items()):
             execution = task.execution
-            timed = execution.until_us is not None or ends_us(execution.state) is not None
+            timed = ends_us(execution.state, execution.stop.until_us) is not None
             left = looks.seconds_left(execution, self._logs.clock.now_us() if timed else 0, now)
             if left is not None and left > 0:
                 least = min(least, max(left, 0.001))

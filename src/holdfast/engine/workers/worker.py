@@ -121,6 +121,8 @@ class Worker:
         self._hindered: dict[str, str] = {}
         """Schedules whose task cannot be started, and why."""
         self._suspect: Place | None = None
+        self.is_claiming = False
+        """Whether it is about to take tasks, which `busy` does not count yet."""
         self._stopping = False
         self._ears: WakeListener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -319,20 +321,31 @@ class Worker:
         if not self._stopping:
             self._begin_scheduled(now_us)
         free = self.plan.concurrency - len(self._mine)
-        if self._look_at_abandoned() or self._stopping or free <= 0 or any(one.suspects for one in _at_work()):
+        if self._look_at_abandoned() or self._stopping or free <= 0 or _has_suspect():
             self._more = True
             return IDLE_SECONDS
         if not (heard or self.trouble) and not self._claiming.look(now_us):
             return self._claiming.rest_seconds(now_us)
-        for some in self._claiming.round(free, now_us):
-            free -= len(some)
-            self._take_up(some)
-            if any(one.suspects for one in _at_work()):
-                break
-        self._more = free <= 0 or self._claiming.left_ours
+        with self._to_claim() as may_claim:
+            for some in self._claiming.round(free, now_us) if may_claim else ():
+                free -= len(some)
+                self._take_up(some)
+                if _has_suspect():
+                    break
+        self._more = free <= 0 or not may_claim or self._claiming.left_ours
         self._well()
         self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
         return self._claiming.rest_seconds(now_us)
+
+    @contextlib.contextmanager
+    def _to_claim(self) -> Generator[bool, None, None]:
+        """Whether to take tasks now; until they are counted as its own, a task that may kill is not begun."""
+        with _LOCK:
+            self.is_claiming = not any(one.suspects for one in _AT_WORK)
+        try:
+            yield self.is_claiming
+        finally:
+            self.is_claiming = False
 
     def _look_at_abandoned(self) -> bool:
         """Whether so many abandoned threads still run that no more tasks are claimed; says so when that changes."""
@@ -458,7 +471,7 @@ class Worker:
                 return False
             self._suspect = place
         until = time.monotonic() + ALONE_SECONDS
-        while sum(one.busy for one in _at_work()) > 1 and time.monotonic() < until:
+        while _others_may_work() and time.monotonic() < until:
             await asyncio.sleep(0.01)
         return True
 
@@ -484,9 +497,16 @@ def _among_others(worker: Worker) -> Generator[None, None, None]:
             _AT_WORK.discard(worker)
 
 
-def _at_work() -> list[Worker]:
+def _has_suspect() -> bool:
+    """Whether a task is worked on, in this process, that may kill it."""
     with _LOCK:
-        return list(_AT_WORK)
+        return any(one.suspects for one in _AT_WORK)
+
+
+def _others_may_work() -> bool:
+    """Whether a second task is worked on in this process, or may be about to."""
+    with _LOCK:
+        return any(one.is_claiming for one in _AT_WORK) or sum(one.busy for one in _AT_WORK) > 1
 
 
 TAKEN = {

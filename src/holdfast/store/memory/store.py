@@ -285,7 +285,8 @@ class MemoryStore:
 
     def blobs_of(self, log: str) -> list[Blob]:
         with self._lock:
-            return [Blob(hash, self._blobs[hash]) for hash in sorted(self._logs[log].blobs)]
+            used = self._logs[log].blobs if log in self._logs else ()
+            return [Blob(hash, self._blobs[hash]) for hash in sorted(used)]
 
     def snapshot(self, log: str, *, upto: int | None = None, version: int) -> Snapshot | None:
         with self._lock:
@@ -296,8 +297,7 @@ class MemoryStore:
     def drop_snapshots(self, *, log: str | None = None, before_us: int | None = None) -> int:
         with self._changing():
             dropped = 0
-            for name in [log] if log is not None else list(self._logs):
-                found = self._logs[name]
+            for found in [one for name, one in self._logs.items() if log in (None, name)]:
                 kept = [one for one in found.snapshots if before_us is not None and one.at_us >= before_us]
                 dropped += len(found.snapshots) - len(kept)
                 found.snapshots = kept

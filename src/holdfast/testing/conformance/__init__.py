@@ -202,6 +202,16 @@ class StoreConformance(QueueConformance, TenantsConformance, TransactConformance
         assert store.blob("00" * 32) is None
         assert store.stats().blobs == 1
 
+    def test_of_a_log_that_is_not_there_nothing_is_found(self, store: Store) -> None:
+        """A log can be removed between two questions about it."""
+        assert store.head("gone") is store.origin("gone") is store.summary("gone") is None
+        assert store.heads(["gone"]) == {}
+        assert store.read("gone") == store.read_kind("gone", "EvidenceAdded") == []
+        assert store.blobs_of("gone") == store.erasures("gone") == store.forks("gone") == []
+        assert store.snapshot("gone", version=1) is store.opening("gone", version=1) is None
+        assert store.since("gone", 1).rows == []
+        assert store.drop_snapshots(log="gone") == 0
+
     def test_snapshots_are_found_by_version_and_seq_and_rotate(self, store: Store) -> None:
         store.append([group(created("t"))])
         for seq in (1, 2, 3, 4):
