@@ -1,6 +1,6 @@
 """Values changed inside: the same whether they lie in the log or beside it, and never read by the fold."""
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from msgspec import Raw
 
 from holdfast.core import codec, limits
@@ -21,7 +21,7 @@ EDITS = st.lists(
         st.tuples(st.just("increment"), PATHS, st.integers(-9, 9)),
         st.tuples(st.just("append"), PATHS, VALUES),
     ),
-    max_size=12,
+    max_size=20,
 )
 
 
@@ -58,6 +58,9 @@ def nothing(hash):
     raise AssertionError("a fold fetches nothing")
 
 
+@settings(max_examples=300)
+@example({"b": None}, [("set", ("a",), None)] * 5 + [("set", ("a", "b"), None), ("delete", ("a", "b"), None)], True, 0)
+@example({}, [("set", ("a", "b"), 1), ("increment", ("a",), 2), ("delete", ("a", "b"), None)] * 4, True, 0)
 @given(start=st.dictionaries(NAMES, VALUES, max_size=3), edits=EDITS, large=st.booleans(), far=st.integers(0, 12))
 def test_an_object_is_changed_inside_as_a_dict_is_wherever_it_lies(start, edits, large, far):
     beside, wanted = Beside(), start

@@ -133,13 +133,23 @@ def _shortened(data: bytes) -> Raw:
     kept: list[Edit] = []
     for how, path, part in edits:
         if how in ("set", "delete"):
-            kept = [one for one in kept if one[1][: len(path)] != path]
+            kept = _without(kept, path, is_deletion=how == "delete")
         last = next((one for one in reversed(kept) if _overlap(one[1], path)), None)
         if how == "increment" and last is not None and last[:2] == (how, path):
             kept.remove(last)
             part = increased(last[2], decode_plain(bytes(part)))
         kept.append((how, path, part))
     return Raw(encode({"$edits": [base, *kept]}))
+
+
+def _without(edits: list[Edit], path: tuple[str, ...], *, is_deletion: bool) -> list[Edit]:
+    """Edits without those at a path or inside it. What leads there has become objects by them, and stays so."""
+    dropped = {at for at, one in enumerate(edits) if one[1][: len(path)] == path}
+    last_made = max((at for at in dropped if edits[at][0] != "delete"), default=None)
+    if is_deletion and last_made is not None and len(path) > 1:
+        edits[last_made] = ("set", path, JSON_NULL)
+        dropped.remove(last_made)
+    return [one for at, one in enumerate(edits) if at not in dropped]
 
 
 def _overlap(one: Sequence[Any], two: Sequence[Any]) -> bool:
