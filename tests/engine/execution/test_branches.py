@@ -50,7 +50,7 @@ def check_end(story):
     assert not story.problems, "\n".join(map(str, story.problems))
     with story.look() as app:
         end = app.get(ID)
-        assert end.status == "completed", (end.status, end.failure, end.waiting)
+        assert end.status == "completed", f"{end.status} {end.waiting}\n" + "\n".join(told(end.failure))
         check_said(story.program, end)
         folded = end.to_dict()
         app.store.drop_snapshots()
@@ -59,6 +59,14 @@ def check_end(story):
         assert app.run(story.agent, id=ID).to_dict() == folded
     calls = [place for place, operation in walk(story.program) if operation[:2] == ("call", "once")]
     assert sorted(story.sent) == sorted(calls)
+
+
+def told(failure, indent=""):
+    """A failure and all that it is made of, line by line: pytest would cut it short."""
+    if failure is not None:
+        yield f"{indent}{failure.type}: {failure.message} {failure.traceback}"
+        for one in (failure.cause, *failure.group):
+            yield from told(one, f"{indent}  ")
 
 
 def check_said(program, end):
