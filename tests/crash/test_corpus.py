@@ -59,8 +59,8 @@ def test_an_agent_survives_a_crash_anywhere_and_acts_once(request, crash_everywh
     report = crash_everywhere(**given, world=world, mode=mode, store=store, sample=sample)
     assert report.survived + report.missed == report.tried == (sample or report.points)
     assert (report.in_doubt, report.duplicates) == (0, 0)
-    few = report.missed <= max(1, report.tried / 2)
-    assert few, "the points of agents with branches are not always there again"
+    most = report.tried / 2 if ALL else max(1, report.tried - 1)
+    assert report.missed <= most, "the points of agents with branches are not always there again, but not seldom"
 
 
 def _then(setup, more):
