@@ -61,6 +61,7 @@ def nothing(hash):
 @settings(max_examples=300)
 @example({"b": None}, [("set", ("a",), None)] * 5 + [("set", ("a", "b"), None), ("delete", ("a", "b"), None)], True, 0)
 @example({}, [("set", ("a", "b"), 1), ("increment", ("a",), 2), ("delete", ("a", "b"), None)] * 4, True, 0)
+@example({}, [("increment", ("a", "b"), 1), ("append", ("a",), 1), ("increment", ("a", "b"), 1)] * 5, True, 1)
 @given(start=st.dictionaries(NAMES, VALUES, max_size=3), edits=EDITS, large=st.booleans(), far=st.integers(0, 12))
 def test_an_object_is_changed_inside_as_a_dict_is_wherever_it_lies(start, edits, large, far):
     beside, wanted = Beside(), start

@@ -134,10 +134,9 @@ def _shortened(data: bytes) -> Raw:
     for how, path, part in edits:
         if how in ("set", "delete"):
             kept = _without(kept, path, is_deletion=how == "delete")
-        last = next((one for one in reversed(kept) if _overlap(one[1], path)), None)
-        if how == "increment" and last is not None and last[:2] == (how, path):
-            kept.remove(last)
-            part = increased(last[2], decode_plain(bytes(part)))
+        last = next((at for at in reversed(range(len(kept))) if _overlap(kept[at][1], path)), None)
+        if how == "increment" and last is not None and kept[last][:2] == (how, path):
+            part = increased(kept.pop(last)[2], decode_plain(bytes(part)))
         kept.append((how, path, part))
     return Raw(encode({"$edits": [base, *kept]}))
 
