@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         TaskBusy,
         TaskCollected,
         TaskExists,
+        TaskFailed,
         TaskFinished,
         TaskNotFound,
         TimeLimit,
@@ -84,11 +85,12 @@ if TYPE_CHECKING:
     from holdfast.core.retries import Retry
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
-    from holdfast.engine.app import App, doctor, open
+    from holdfast.engine.app import App, doctor, open as open
     from holdfast.engine.definitions.agent import Agent, agent
     from holdfast.engine.definitions.call import Call, current_call, report_usage, sending
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
+    from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.reading.task_state import TaskState
@@ -114,6 +116,7 @@ _PLACES = {
     "engine.definitions.agent": ("Agent", "agent"),
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
+    "engine.definitions.step": ("Step", "step"),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
     "engine.notices.webhook": ("Webhook",),
@@ -130,7 +133,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name != "open":  # `from holdfast import *` leaves Python's own open() alone
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     if name == "events":
         return import_module("holdfast.core.events")
@@ -199,6 +202,7 @@ __all__ = [
     "StateMutated",
     "StateNotMigrated",
     "StatePatch",
+    "Step",
     "StepChanged",
     "StepFailed",
     "StepNotFound",
@@ -215,6 +219,7 @@ __all__ = [
     "TaskBusy",
     "TaskCollected",
     "TaskExists",
+    "TaskFailed",
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
@@ -238,9 +243,9 @@ __all__ = [
     "current_call",
     "doctor",
     "events",
-    "open",
     "pack",
     "report_usage",
     "sending",
+    "step",
     "tool",
 ]

@@ -525,7 +525,7 @@ def timeout(world):
         return [task.call(pay), task.step(lambda: 1, name="one")]
 
     def hang(app):
-        world.hang("pay", 0.12)
+        world.hang("pay", 0.4)
 
     def doubted(state, world):
         assert of_kind(state, "step_doubted") and of_kind(state, "step_settled")

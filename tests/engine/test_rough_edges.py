@@ -64,7 +64,6 @@ def test_an_ended_task_says_which_verb_came_too_late(app, texts):
         "app.patch": lambda: app.patch("t", StatePatch(set={"a": 1})),
         "app.cancel": lambda: app.cancel("t"),
         "app.answer": lambda: app.answer("t", "seat", "window"),
-        "app.resume": lambda: app.resume("t", quiet),
     }.items():
         with texts.raises(holdfast.TaskFinished) as refused:
             use()

@@ -101,6 +101,11 @@ def pay(order: int) -> str:
     return f"receipt {len(PAID)}"
 
 
+@tool(effect="read")
+def looked_up(city: str) -> str:
+    return f"sunny in {city}"
+
+
 @agent
 def child(task, secret: str):
     task.fact("secret", secret)
@@ -202,6 +207,7 @@ REFUSED = {
     "patch": lambda app: app.patch("lone", StatePatch(set={"x": 1})),
     "raise_budget": lambda app: app.raise_budget("lone", Budget(steps=9)),
     "cancel": lambda app: app.cancel("lone"),
+    "reopen": lambda app: app.reopen("lone", by="ana"),
     "resume": lambda app: app.resume("lone", asking),
     "fork": lambda app: app.fork("lone", id="mine"),
     "rollback": lambda app: app.rollback("lone"),
@@ -220,6 +226,7 @@ OWN = {
     "list": lambda app, place: app.list(user="ana", limit=9),
     "under_way": lambda app, place: app.under_way("lone"),
     "audit": lambda app, place: nothing(app.audit()),
+    "call": lambda app, place: app.call(looked_up, city="Oslo", key="lone"),
     "collectable": lambda app, place: nothing(app.collectable(keep=0)),
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),

@@ -15,7 +15,7 @@ from holdfast.engine.definitions.agent import Agent, CheckpointStrategy, OnChang
 from holdfast.engine.definitions.tool import OnDoubt, Tool
 from holdfast.engine.people.thread import Thread
 from holdfast.engine.people.user import User
-from holdfast.engine.verbs.task import Block
+from holdfast.engine.verbs.block import Block
 
 _WIDTH = 100
 _INTRO = """# Python reference

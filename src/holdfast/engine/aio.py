@@ -80,6 +80,8 @@ class AsyncApp:
     start = _awaited(App.start)
     resume = _coroutine(App.aresume)
     aresume = _coroutine(App.aresume)
+    reopen = _awaited(App.reopen)
+    call = _awaited(App.call)
     signal = _awaited(App.signal)
     answer = _awaited(App.answer)
     settle = _awaited(App.settle)

@@ -30,8 +30,11 @@ from holdfast.core.state.shapes import ENDED
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.call import refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
+from holdfast.engine.definitions.tool import Tool
+from holdfast.engine.definitions.types import R
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
@@ -56,7 +59,7 @@ from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
-from holdfast.engine.verbs.task import Block
+from holdfast.engine.verbs.block import Block
 from holdfast.store.protocol import Query, Stats, Store
 from holdfast.store.queues import QueueDepth
 from holdfast.store.tenants import Tenant
@@ -150,6 +153,10 @@ def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding
         return examine(url, lambda: stack.enter_context(open(url)).logs)
 
 
+def _typed_result(agent: object) -> Callable[[Any], Any] | None:
+    return agent.typed_result if isinstance(agent, Agent) else None
+
+
 class App:
     """A store of tasks and everything that can be done with them. Safe from several threads."""
 
@@ -204,7 +211,7 @@ class App:
 
     def start(
         self,
-        agent: Agent | str,
+        agent: Agent[..., R] | str,
         input: Mapping[str, Any] | None = None,
         *,
         id: str | None = None,
@@ -222,11 +229,12 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
-    ) -> TaskState:
-        """Record a new task; it is pending until somebody works on it, and no worker does before `after`.
+    ) -> TaskState[R]:
+        """Record a new task; it is pending until a worker takes it, and none does before `after`.
 
-        A queue may limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract`
-        is what it is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
+        A task of that `id` with the same input is found as it is; with other input it is InputConflict. A queue may
+        limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract` is what it
+        is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
         """
         options = TaskOptions(
             user=user,
@@ -247,11 +255,11 @@ class App:
         name = self._name(id)
         self.queues.admit(self.store, self.namespace, queue)
         first = self._dispatcher.first_events(name, agent, input, options)
-        return TaskState(self._dispatcher.begin(name, *first), self.logs)
+        return TaskState(self._dispatcher.begin_or_find(name, *first), self.logs, _typed_result(agent))
 
     def run(
         self,
-        agent: Agent,
+        agent: Agent[..., R],
         input: Mapping[str, Any] | None = None,
         *,
         id: str | None = None,
@@ -271,7 +279,7 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
-    ) -> TaskState:
+    ) -> TaskState[R]:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
         A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
@@ -294,12 +302,15 @@ class App:
             budget=budget,
             by=by,
         )
+        if id is not None:
+            refuse_own(self.logs, id, "run")
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        return TaskState(self._dispatcher.work_when_free(assignment, seconds(wait, "wait")), self.logs)
+        done = self._dispatcher.work_when_free(assignment, seconds(wait, "wait"))
+        return TaskState(done, self.logs, agent.typed_result)
 
     async def arun(
         self,
-        agent: Agent,
+        agent: Agent[..., R],
         input: Mapping[str, Any] | None = None,
         *,
         id: str | None = None,
@@ -319,7 +330,7 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
-    ) -> TaskState:
+    ) -> TaskState[R]:
         """`run`, to be awaited; the event loop goes on meanwhile."""
         options = TaskOptions(
             user=user,
@@ -337,44 +348,48 @@ class App:
             budget=budget,
             by=by,
         )
+        if id is not None:
+            refuse_own(self.logs, id, "run")
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        return TaskState(await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait")), self.logs)
+        done = await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait"))
+        return TaskState(done, self.logs, agent.typed_result)
 
     def resume(
         self,
         id: str,
-        agent: Agent | None = None,
+        agent: Agent[..., R] | None = None,
         *,
         by: str = "",
         why: str = "",
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
-    ) -> TaskState:
+    ) -> TaskState[R]:
         """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
-        `anyway` resumes one that its agent finds too old, or that has lost events of its log.
+        A completed one is given back as it is. `anyway` resumes one that its agent finds too old, or that has lost
+        events of its log.
         """
         assignment = self._resumption(id, agent, by=by, why=why, anyway=anyway, deadline=deadline, hold=hold)
-        return TaskState(self._dispatcher.work(assignment), self.logs)
+        return TaskState(self._dispatcher.work(assignment), self.logs, _typed_result(agent))
 
     async def aresume(
         self,
         id: str,
-        agent: Agent | None = None,
+        agent: Agent[..., R] | None = None,
         *,
         by: str = "",
         why: str = "",
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
-    ) -> TaskState:
+    ) -> TaskState[R]:
         """`resume`, awaited: an `async` agent works on the running event loop."""
         import asyncio
 
         given: dict[str, Any] = {"by": by, "why": why, "anyway": anyway, "deadline": deadline, "hold": hold}
         assignment = await asyncio.to_thread(self._resumption, id, agent, **given)
-        return TaskState(await self._dispatcher.work_async(assignment), self.logs)
+        return TaskState(await self._dispatcher.work_async(assignment), self.logs, _typed_result(agent))
 
     def _resumption(
         self,
@@ -387,10 +402,35 @@ class App:
         deadline: Duration | None,
         hold: Duration,
     ) -> Assignment:
+        refuse_own(self.logs, id, "resume")
         limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
         return self._dispatcher.resumption(
             self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
+
+    def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
+        """Make a failed task, or one that workers have set aside, pending for workers. Nothing is run here.
+
+        `deadline` is a new one, from now.
+        """
+        self._refuse_self(id, "reopen", by)
+        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        return self._change(id, lifecycle.reopen(by, why, limit))
+
+    def call(
+        self, tool: Tool[..., R], arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
+    ) -> R:
+        """Make a durable call of a tool outside of any task, once for each `key`; gives its result.
+
+        The call is a small task of its own, `call.<tool>.<key>`: made again with the same key, it gives the recorded
+        result; with other arguments it raises StepChanged. A call in doubt raises Suspended, and is in the inbox.
+        """
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool")
+        with self.task(tool.name, id=f"call.{tool.name}.{names.given_key(key)}", by=by) as task:
+            result = task.call(tool, {**(arguments or {}), **named})
+            task.finish(result)
+        return result
 
     def task(
         self,
@@ -615,10 +655,12 @@ class App:
 
     def get(self, id: str) -> TaskState:
         """A task as it is now."""
+        refuse_own(self.logs, id, "get")
         return TaskState(self._load(id), self.logs)
 
     def find(self, id: str) -> TaskState | None:
         """Return a task as it is now, or None if there is no task of that id."""
+        refuse_own(self.logs, id, "find")
         with contextlib.suppress(TaskNotFound):
             return self.get(id)
         return None
@@ -628,6 +670,7 @@ class App:
 
         `timeout`: how long to wait. Default: for ever. A task that has not ended by then raises TimeLimit.
         """
+        refuse_own(self.logs, id, "wait")
         until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
         while True:
             row = self.row(id)
@@ -641,6 +684,7 @@ class App:
 
     def at(self, id: str, seq: int) -> TaskState:
         """A task as it was just after an event."""
+        refuse_own(self.logs, id, "at")
         return timeline.state_at(self.logs, names.task_log(id), seq)
 
     def list(
@@ -713,6 +757,7 @@ class App:
 
     def describe(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[EventLine]:
         """A task's events as people read them: what happened, how long it took, what it cost."""
+        refuse_own(self.logs, id, "describe")
         return (describe(record, self.fetch) for record in self.events(id, after=after, limit=limit))
 
     def fetch(self, hash: str) -> bytes:
@@ -734,6 +779,7 @@ class App:
 
     def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """A task's events in order, read as they are asked for."""
+        refuse_own(self.logs, id, "events")
         name = names.task_log(id)
         self.logs.segments(name)
         return timeline.records(self.logs, name, after=after, limit=limit)

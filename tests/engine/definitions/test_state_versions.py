@@ -288,7 +288,7 @@ def test_what_others_break_before_the_migration_is_an_error_and_can_be_mended(tm
             yield task.step(lambda: 1, name="one")
             yield task.wait("go")
             task.state.last = "Moe"
-            if app.get("t").state["name"] == "Ana Lee":
+            if stranger.get("t").state["name"] == "Ana Lee":
                 stranger.patch("t", StatePatch(set={"name": 5}))
             yield task.step(lambda: 2, name="two")
             yield task.step(lambda: 3, name="three")

@@ -29,7 +29,7 @@ def handle_order(task: Task, number: int) -> str:
     stock = task.call(check_stock, item=order["item"])  # 2
     task.fact("stock", stock, source="the warehouse")
     prices = task.step(ask_carriers, order["city"])  # 3
-    carrier = min(prices, key=prices.get)
+    carrier = min(prices, key=lambda name: prices[name])
     task.decide("which carrier?", carrier, why="the cheapest", options=list(prices))
     invoice = task.step(draft_invoice, order, prices[carrier])  # 4
 

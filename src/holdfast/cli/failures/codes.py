@@ -27,6 +27,13 @@ CODES: dict[str, Code] = {
     ),
     "task-exists": Code(NOTHING, ("choose another --id, or leave it out to get a new one",)),
     "task-collected": Code(NOTHING, ("start new work under a new --id: an old id never acts again",)),
+    "task-failed": Code(
+        NOTHING,
+        (
+            "holdfast show {id}   shows how far it came, and why it has no result",
+            "holdfast resume {id} FILE   lets a failed task go on",
+        ),
+    ),
     "task-finished": Code(
         NOTHING,
         (

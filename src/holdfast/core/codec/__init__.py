@@ -105,9 +105,11 @@ from holdfast.core.codec.strict import (
     check_event as check_event,
 )
 from holdfast.core.codec.values import (
+    Restore as Restore,
     messages_value as messages_value,
     nests_deeper as nests_deeper,
     pack as pack,
+    pack_typed as pack_typed,
     resolve as resolve,
     text as text,
     unpack as unpack,

@@ -14,8 +14,8 @@ data can never pass for an envelope:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, zip_longest
 from typing import Any, cast
 
 import msgspec
@@ -33,19 +33,32 @@ from holdfast.core.codec.documents import (
     load,
     plain,
 )
-from holdfast.core.codec.edits import applied, noted_edits, wrapped
+from holdfast.core.codec.edits import applied, noted_edits, plain_json, wrapped
 from holdfast.core.codec.secrets import Secret
 from holdfast.core.errors import NotSerializable, ValueDamaged
 
 # Values
 
 
-def pack(value: Any, path: str = "value", *names: object) -> Raw:
+def pack(value: Any, path: str = "value", *names: object, restore: Restore | None = None) -> Raw:
     """Encode a user's value; the path names it in errors. Only there are the names filled into it (`%s`, `%r`).
+
+    What would come back as something else is refused: bytes, which become text, and sets, which become lists.
+    `restore` makes of the JSON what its reader gets: bytes that come back as bytes are fine.
 
     >>> bytes(pack({"b": 1, "a": None}))
     b'{"a":null,"b":1}'
     """
+    raw = pack_typed(value, path, *names)
+    if type(value) not in _SCALARS and (found := decode_plain(plain_json(raw))) != value:
+        lost = _lost(value, _restored(found, restore), path % names if names else path)
+        if lost is not None:
+            raise lost
+    return raw
+
+
+def pack_typed(value: Any, path: str = "value", *names: object) -> Raw:
+    """Encode a value whose reader knows its type, and makes good what JSON does not tell apart."""
     try:
         data = encode(value)
     except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
@@ -67,7 +80,48 @@ def pack(value: Any, path: str = "value", *names: object) -> Raw:
     return wrapped(data)
 
 
+Restore = Callable[[Any], Any]
+"""Makes of plain JSON the type that a function declares."""
+
 _FLAT = frozenset((str, int, bool, type(None)))
+_SCALARS = _FLAT | {float}
+
+
+def _restored(found: Any, restore: Restore | None) -> Any:
+    try:
+        return found if restore is None else restore(found)
+    except Exception:  # noqa: BLE001 — a value that does not fit its type is told to whoever reads it
+        return found
+
+
+def _lost(value: Any, back: Any, path: str) -> NotSerializable | None:
+    """The first thing in a value that does not come back as what it is: bytes as text, or a set as a list."""
+    if isinstance(value, set | frozenset):
+        return NotSerializable(path, "is a set, which has no order", hint="give a list: sorted(…)")
+    if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(back, bytes | bytearray | memoryview):
+            return None
+        hint = "declare what the function returns (-> bytes), or give text: base64.b64encode(…).decode()"
+        return NotSerializable(path, "is bytes, which would come back as text", hint=hint)
+    if isinstance(value, list | tuple):
+        items, found = cast("list[Any]", value), cast("list[Any]", back) if isinstance(back, list | tuple) else []
+        pairs = enumerate(zip_longest(items, found[: len(items)]))
+        return _first(_lost(one, two, f"{path}[{index}]") for index, (one, two) in pairs)
+    return _first(_lost(one, _part(back, name), f"{path}[{name!r}]") for name, one in _parts(value))
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]]:
+    """What is inside a value that becomes a JSON object, by name."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).items()
+    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__struct_fields__", None)
+    fields = fields or getattr(cast("Any", type(value)), "model_fields", None) or getattr(value, "__attrs_attrs__", ())
+    named = (getattr(one, "name", one) for one in fields)
+    return [(name, getattr(value, name)) for name in named if hasattr(value, name)]
+
+
+def _part(back: Any, name: str) -> Any:
+    return cast("Mapping[str, Any]", back).get(name) if isinstance(back, Mapping) else getattr(back, name, None)
 
 
 def unpack(raw: Raw, fetch: Fetch) -> Any:

@@ -4,6 +4,7 @@ HoldfastError
 ├── TaskNotFound          no task has this id
 ├── TaskExists            a task with this id is there already
 ├── TaskCollected         the task was removed by retention; its id never acts again
+├── TaskFailed            a task has no result: it failed, was cancelled, or has not ended
 ├── TaskFinished          the task has ended and takes no further work
 ├── TaskBusy              another live holder has the task
 ├── QueueFull             as many tasks wait in a queue as may
@@ -121,6 +122,7 @@ from holdfast.core.errors.tasks import (
     TaskBusy as TaskBusy,
     TaskCollected as TaskCollected,
     TaskExists as TaskExists,
+    TaskFailed as TaskFailed,
     TaskFinished as TaskFinished,
     TaskNotFound as TaskNotFound,
 )

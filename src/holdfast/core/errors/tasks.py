@@ -41,6 +41,26 @@ class TaskCollected(HoldfastError):
         super().__init__(f"task {id!r} had ended and was removed by gc", hint="start new work under a new id", id=id)
 
 
+class TaskFailed(HoldfastError):
+    """A task has no result: it failed, was cancelled, or has not ended."""
+
+    code = "task-failed"
+
+    def __init__(self, id: str, status: str, why: str) -> None:
+        told = f"{status}: {why}" if why and status == "failed" else f"{status} ({why})" if why else status
+        hints = {
+            "failed": "app.resume(id, agent) tries its last step again",
+            "cancelled": "start it anew under another id",
+            "waiting": "app.inbox(id) shows what it waits for; app.wait(id) waits until it has ended",
+        }
+        super().__init__(
+            f"task {id!r} has no result, it is {told}",
+            hint=hints.get(status, "app.wait(id) waits until it has ended"),
+            id=id,
+            status=status,
+        )
+
+
 class TaskFinished(HoldfastError):
     """The task has ended and takes no further work."""
 

@@ -36,6 +36,8 @@ class Rules(Protocol):
     def loop(self) -> bool: ...
     @property
     def max_turns(self) -> int | None: ...
+    @property
+    def typed_result(self) -> codec.Restore: ...
 
 
 class Work(Surroundings, Protocol):
@@ -74,7 +76,8 @@ def life(work: Work, agent: Rules) -> Subflow:
             raise Cancelled
         if is_limited(work.state):
             yield from in_time(work)  # what comes after the deadline is no result
-        ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
+        packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result)
+        ending: Event = ev.TaskCompleted(result=packed)
     except Cancelled:
         ending = yield from unwind(work, work.state.failure if work.state.undoing else None)
     except StoreError:

@@ -426,6 +426,9 @@ def _signal_received(state: State, event: ev.SignalReceived, seq: int, at_us: in
 
 
 def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -> None:
+    if state.summary.waiting == "quarantined":  # it has not ended: it is tried again with as many lives as at first
+        state.deaths, state.wait_note, state.blockers = 0, "", ()
+        return
     state.result, state.failure, state.cancel, state.blockers = UNSET, None, None, ()
     ended_it = state.steps.pop(event.void, None)
     approval = state.approvals.get(event.void)

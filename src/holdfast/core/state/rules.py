@@ -310,7 +310,8 @@ def _ending(state: State, event: Event) -> None:
 
 def _reopened(state: State, event: Event) -> None:
     _refuse(state.undoing, "what the task did was undone", "start it anew under another id")
-    _refuse(state.summary.status != "failed", f"the task is {state.summary.status}; only a failed one is reopened")
+    can_be = state.summary.status == "failed" or state.summary.waiting == "quarantined"
+    _refuse(not can_be, f"the task is {state.summary.status}; only a failed or quarantined one is reopened")
 
 
 def _plan_step_done(state: State, event: ev.PlanStepDone) -> None:

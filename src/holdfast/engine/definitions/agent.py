@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    Protocol,
+    TypedDict,
+    TypeGuard,
+    Unpack,
+    cast,
+    overload,
+)
 
 from holdfast.core import names
 from holdfast.core.durations import Duration, seconds
@@ -14,14 +26,18 @@ from holdfast.core.retries import Retry
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.engine.definitions.signature import Parameters
 from holdfast.engine.definitions.state_versions import States, Upcaster
-from holdfast.engine.definitions.tool import Tool, as_retry, declared_function, one_of, undo_name
+from holdfast.engine.definitions.tool import as_retry, declared_function, is_tool, one_of, undo_name
+from holdfast.engine.definitions.types import P, R, R_co
 
 CheckpointStrategy = Literal["every_step", "every_iteration", "on_state_change", "before_effects"]
 OnChange = Literal["error", "rerun", "keep"]
 
 
-class Agent:
-    """A named function that works on tasks. Calling it calls the function."""
+class Agent(Generic[P, R_co]):
+    """A named function that works on tasks. Calling it calls the function.
+
+    `Agent[P, R]` takes the parameters `P`, after the task, and returns `R`.
+    """
 
     def __init__(
         self,
@@ -99,6 +115,11 @@ class Agent:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
+    @property
+    def typed_result(self) -> Callable[[Any], Any]:
+        """Makes of a task's result, which is plain JSON in the log, what the function declares to return."""
+        return self.parameters.result
+
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
 
@@ -117,6 +138,12 @@ class Agent:
         states = self._declared()
         return lambda fn: states.add(start, to, fn)
 
+    def read_result(self, task: WithResult) -> R_co:
+        """A task's result as what this agent declares to return: `recap.read_result(app.wait(id))`."""
+        if not hasattr(task, "stored_result"):
+            raise InvalidValue(f"{task!r} is not a task's state", hint="write agent.read_result(app.get(id))")
+        return cast("R_co", self.parameters.result(task.stored_result))
+
     def read_state(self, task: Any) -> Any:
         """A task's state as an instance of this agent's model; older versions are upcast, nothing is written."""
         if not hasattr(task, "state_version"):
@@ -127,6 +154,11 @@ class Agent:
         if self.states is None:
             raise InvalidValue(f"agent {self.name!r} declares no state", hint="write @agent(state=MyModel)")
         return self.states
+
+
+def is_agent(given: object) -> TypeGuard[Agent]:
+    """Whether it is an agent, of whatever type."""
+    return isinstance(given, Agent)
 
 
 def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
@@ -147,11 +179,53 @@ def block_agent(name: str) -> Agent:
     return Agent(body, name=name)
 
 
+if TYPE_CHECKING:
+
+    class WithResult(Protocol):
+        """A task's state: what `app.get(id)` gives."""
+
+        @property
+        def stored_result(self) -> Any: ...
+
+    class AgentOptions(TypedDict, total=False):
+        """What `@agent(…)` takes: the parameters of `Agent`."""
+
+        name: str | None
+        stages: Sequence[str]
+        phases: Machine | None
+        deadline: Duration | None
+        retries: Retry | int | None
+        loop: bool
+        max_turns: int | None
+        checkpoint: CheckpointStrategy
+        version: str
+        accepts: Sequence[str]
+        on_change: OnChange
+        required_for_risk_levels: Sequence[str]
+        approve_within: Duration | None
+        resume_within: Duration | None
+        tools: Sequence[Any]
+        budget: Budget | None
+        state: type | None
+        state_version: int | None
+        own_thread: bool
+
+    class Declare(Protocol):
+        """Makes an agent of a function, `def` or `async def`."""
+
+        @overload
+        def __call__(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
+        @overload
+        def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> Agent[P, R]: ...
+
+
 @overload
-def agent(fn: Callable[..., Any], /, **options: Any) -> Agent: ...
+def agent(fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> Agent[P, R]: ...
 @overload
-def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
-def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Agent | Callable[[Callable[..., Any]], Agent]:
+def agent(fn: Callable[Concatenate[Any, P], R], /) -> Agent[P, R]: ...
+@overload
+def agent(**options: Unpack[AgentOptions]) -> Declare: ...
+def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an agent. The options are those of `Agent`.
 
     With `loop` the function is called once a turn, until it returns something. `checkpoint` says when results of steps
@@ -196,7 +270,7 @@ def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
     """What can undo things, by name: what tools declare for it, and functions given as they are."""
     found: dict[str, Any] = {}
     for one in tools:
-        undo = one.compensate if isinstance(one, Tool) and one.compensate is not None else one
+        undo: Any = one.compensate if is_tool(one) and one.compensate is not None else one
         found[undo_name(undo)] = undo
     return found
 

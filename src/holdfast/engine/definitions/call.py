@@ -82,10 +82,18 @@ CALLER: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
 
 
 class Body(Protocol):
-    """The body of an agent, or a block: where a tool that is called like a function is a durable call."""
+    """The body of an agent, or a block: where a tool or a step that is called like a function is durable."""
 
     def plain_call(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a durable call of a tool."""
+        ...
+
+    def is_of(self, logs: object, id: str) -> bool:
+        """Whether it is the body of that task."""
+        ...
+
+    def plain_step(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do a step that was declared with @step."""
         ...
 
 
@@ -114,6 +122,16 @@ def in_body(body: Body) -> Generator[None, None, None]:
 def abandon_body(body: Body) -> None:
     """Forget a body that runs in an abandoned thread: what is called elsewhere has nothing to do with it."""
     _bodies.discard(id(body))
+
+
+def refuse_own(logs: object, id: str, verb: str) -> None:
+    """Refuse to read a task through the app in its own body: what is read would differ on replay."""
+    body = BODY.get()
+    if body is not None and CALLER.get() is None and body.is_of(logs, id):
+        raise InvalidValue(
+            f"app.{verb}({id!r}) in the body of that very task would give something else on every replay",
+            hint="read task.current, which is the same on every replay; in a step, app.get is allowed",
+        )
 
 
 _warned: set[tuple[str, int]] = set()

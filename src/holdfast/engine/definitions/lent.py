@@ -47,7 +47,7 @@ class Lent:
         now = None if whole is None else _encoded(whole.value)
         if whole is not None and now is not None:
             fields = {**codec.parse(whole.encoded.decode()), name: codec.parse(now.decode()).get(name)}
-            self._loans[""] = whole._replace(encoded=codec.plain_json(codec.pack(fields)))
+            self._loans[""] = whole._replace(encoded=codec.plain_json(codec.pack_typed(fields)))
 
     def check(self) -> None:
         """Refuse to go on if a value that was handed out is not what it was: StateMutated, once."""
@@ -70,7 +70,7 @@ class Lent:
 
 def _encoded(value: Any) -> bytes | None:
     try:
-        return codec.plain_json(codec.pack(value))
+        return codec.plain_json(codec.pack_typed(value))
     except NotSerializable:
         return None
 

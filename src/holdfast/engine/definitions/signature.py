@@ -6,6 +6,9 @@ from the log, so the first time and every replay give the same.
 
 from __future__ import annotations
 
+import collections.abc
+import contextlib
+import enum
 import functools
 import inspect
 import sys
@@ -69,6 +72,13 @@ class Parameters:
                 raise InvalidInput(f"{self.name} needs {name!r}", hint=self._usage())
         return {name: self._typed(name, value) for name, value in input.items()}
 
+    def packed(self, input: Mapping[str, Any], what: str = "input") -> dict[str, msgspec.Raw]:
+        """Input as it is recorded. Bytes are taken where the parameter is declared to be bytes, and gets them back."""
+        return {
+            name: codec.pack(value, f"{what}[{name!r}]", restore=functools.partial(self._typed, name))
+            for name, value in input.items()
+        }
+
     @functools.cached_property
     def _wanted(self) -> tuple[frozenset[str], list[str], bool]:
         """The names that users fill in, those they have to, and whether any other will do."""
@@ -111,6 +121,17 @@ class Parameters:
         """A value from the log as what the function says it returns."""
         wanted = self._returns
         return value if wanted is Any or type(value) is wanted else convert(value, wanted, f"{self.name}()")
+
+    def refuse_set(self) -> None:
+        """Refuse a function that says it returns a set, before it is called."""
+        if self._returns_set:
+            raise InvalidValue(
+                f"{self.name} returns a set, which has no order", hint="declare a list, and return sorted(…)"
+            )
+
+    @functools.cached_property
+    def _returns_set(self) -> bool:
+        return _mentions_set(self._returns)
 
     @functools.cached_property
     def _returns(self) -> Any:
@@ -168,7 +189,19 @@ def convert(value: Any, wanted: Any, path: str) -> Any:
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{path} does not fit: {error}", hint=f"it must be {_shown(wanted)}") from None
     except TypeError:
-        return value  # a type msgspec knows nothing of; the value stays what JSON made it
+        return _of_unknown_type(value, wanted, path)
+
+
+def _of_unknown_type(value: Any, wanted: Any, path: str) -> Any:
+    """A JSON value as a type that msgspec knows nothing of: an Enum of mixed values, else what JSON made of it."""
+    choices = [wanted] if isinstance(wanted, type) else typing.get_args(wanted)
+    enums = [one for one in choices if isinstance(one, type) and issubclass(one, enum.Enum)]
+    for one in enums:
+        with contextlib.suppress(ValueError):
+            return one(value)
+    if not enums or (value is None and type(None) in choices):
+        return value
+    raise InvalidInput(f"{path} does not fit: {value!r} is not one of them", hint=f"it must be {_shown(wanted)}")
 
 
 def json_schema(wanted: Any) -> dict[str, Any]:
@@ -225,6 +258,13 @@ def _mentions_pydantic(wanted: Any, pydantic: Any) -> bool:
     if isinstance(wanted, type) and issubclass(wanted, pydantic.BaseModel):
         return True
     return any(_mentions_pydantic(part, pydantic) for part in typing.get_args(wanted))
+
+
+def _mentions_set(wanted: Any) -> bool:
+    kind = typing.get_origin(wanted) or wanted
+    if isinstance(kind, type) and issubclass(kind, set | frozenset | collections.abc.Set):
+        return True
+    return any(_mentions_set(part) for part in typing.get_args(wanted))
 
 
 def _shown(wanted: Any) -> str:

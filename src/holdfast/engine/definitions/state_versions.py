@@ -165,7 +165,7 @@ def version_of(event: Event) -> int:
 
 
 def _kept(old: Raw | None, value: Any, name: str, fetch: Fetch) -> Raw:
-    packed = codec.pack(value, f"state.{name}")
+    packed = codec.pack_typed(value, f"state.{name}")
     if old is None or codec.is_folded(old) or codec.resolve(packed, fetch) != codec.resolve(old, fetch):
         return packed
     return old
@@ -198,7 +198,7 @@ def fit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fetch
     touched = [name for name in made if made[name] is not plain.get(name, _NOT_SET)]
     states.model.refuse_unknown(made)
     states.model.fits(made, touched)
-    whole = {name: codec.pack(made[name]) for name in begun}
+    whole = {name: codec.pack_typed(made[name]) for name in begun}
     return replace(event, patch=_begun(patch, whole), state_version=states.mark(state))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeGuard, Unpack, get_args, overload
 
 from msgspec import UNSET
 
@@ -15,26 +15,31 @@ from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL,
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
 from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
+from holdfast.engine.definitions.json_schema import SchemaParameters
 from holdfast.engine.definitions.queue import as_rate
 from holdfast.engine.definitions.signature import Parameters, name_of
+from holdfast.engine.definitions.types import P, R, R_co
 
 OnDoubt = Literal["ask", "fail", "retry"]
 Errors = Sequence[type[BaseException]] | Callable[[BaseException], bool]
 """Exception classes, with their subclasses, or a function of the exception: one class often has HTTP 400 and 500."""
 
 
-class Tool:
-    """A function with a declared effect on the world.
+class Tool(Generic[P, R_co]):
+    """A function with a declared effect on the world. `Tool[P, R]` takes the parameters `P` and returns `R`.
 
     Called like a function in an agent's body, it is a durable call, like `task.call`. Inside a step, only a tool that
     reads can be called. Outside of agents it is the plain function; `.fn` is that everywhere.
+
+    `Tool(fn, name=…, schema=…)` declares its parameters by a JSON Schema, for a function that takes `**arguments`.
     """
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[P, R_co],
         *,
         name: str | None = None,
+        schema: Mapping[str, Any] | None = None,
         effect: Effect | None = None,
         risk: str = "",
         retry: Retry | int | None = None,
@@ -65,8 +70,7 @@ class Tool:
         workers of the store. `compensate` undoes a call when its task fails. `mock` is its stand-in. `unique`, such as
         `"order-{order}"`, makes a call one across tasks. `redact` keeps arguments out of the log.
         """
-        self.fn = fn
-        self.parameters = Parameters(fn, name=name)
+        self.parameters = Parameters(fn, name=name) if schema is None else SchemaParameters(fn, schema, name=name)
         self.name = names.column_name(self.parameters.name, "tool's name")
         self.risk = names.text(risk, "risk")
         self.retry = None if retry is None else as_retry(retry)
@@ -76,7 +80,7 @@ class Tool:
         self._limit(timeout, abandoned_after)
         self.reconcile, self.compensate, self.marks_sending, self.rate = reconcile, compensate, marks_sending, rate
         self.reconcile_after = seconds(reconcile_after, "reconcile_after")
-        self.unique, self._in_unique = unique, _fields_of(unique)
+        self.fn, self.unique, self._in_unique = fn, unique, _fields_of(unique)
         self.redact, self.mock = frozenset(redact), mock
         self.is_async, self.__doc__ = self.parameters.is_async, fn.__doc__
         self._check()
@@ -125,7 +129,7 @@ class Tool:
         if self.unique and self.effect not in CHANGING:
             raise InvalidValue(f"tool {self.name!r} only reads", hint="unique= is for tools that change something")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """In an agent's body: make a durable call, as `task.call` does. Elsewhere: call the function.
 
         Inside a step only a tool that reads can be called; `tool.fn` is always the plain function.
@@ -174,11 +178,36 @@ class Tool:
             ) from None
 
 
+if TYPE_CHECKING:
+
+    class ToolOptions(TypedDict, total=False):
+        """What `@tool(…)` takes: the parameters of `Tool`."""
+
+        name: str | None
+        schema: Mapping[str, Any] | None
+        effect: Effect | None
+        risk: str
+        retry: Retry | int | None
+        retry_on: Errors
+        definite: Errors
+        marks_sending: bool
+        timeout: Duration | None
+        rate: str
+        reconcile: Callable[..., Any] | None
+        reconcile_after: Duration
+        abandoned_after: Duration | None
+        compensate: Callable[..., Any] | None
+        unique: str
+        on_doubt: OnDoubt | None
+        redact: Sequence[str]
+        mock: Any
+
+
 @overload
-def tool(fn: Callable[..., Any], /, **options: Any) -> Tool: ...
+def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
-def tool(**options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare a tool. The options are those of `Tool`; what declares no effect can be done `once` only.
 
     >>> @tool(effect="read")
@@ -191,6 +220,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Call
         return Tool(declared_function(function), **options)
 
     return declare if fn is None else declare(fn)
+
+
+def is_tool(given: object) -> TypeGuard[Tool]:
+    """Whether it is a tool, of whatever type."""
+    return isinstance(given, Tool)
 
 
 def _fields_of(unique: str) -> set[str]:

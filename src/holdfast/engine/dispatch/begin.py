@@ -15,6 +15,7 @@ from holdfast.core.phases import Machine
 from holdfast.core.state.budget import Budget
 from holdfast.engine.control import divergence
 from holdfast.engine.definitions.agent import Agent, stages_of
+from holdfast.engine.definitions.signature import Parameters
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
@@ -51,7 +52,7 @@ def first_events(
     key_space: str,
 ) -> contracts.First:
     """Return the first event of a task and what follows it in the same write, if what it is given fits."""
-    fields = _fields({} if input is None else input, "input")
+    fields = _fields({} if input is None else input, agent.parameters if isinstance(agent, Agent) else None)
     declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
     own_deadline = None
     if isinstance(agent, Agent):
@@ -81,10 +82,12 @@ def first_events(
     return first, then
 
 
-def _fields(values: Mapping[str, Any], what: str) -> ev.Fields:
+def _fields(values: Mapping[str, Any], parameters: Parameters | None) -> ev.Fields:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"the {what} is not a mapping with names as keys", hint='give a dict, {"name": value}')
-    return {name: codec.pack(value, f"{what}[{name!r}]") for name, value in values.items()}
+        raise InvalidValue("the input is not a mapping with names as keys", hint='give a dict, {"name": value}')
+    if parameters is not None:
+        return parameters.packed(values)
+    return {name: codec.pack(value, f"input[{name!r}]") for name, value in values.items()}
 
 
 def new_id(at_us: int) -> str:

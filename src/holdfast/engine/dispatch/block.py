@@ -22,7 +22,7 @@ from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.logs.log import Log
 from holdfast.engine.reading import contracts
-from holdfast.engine.verbs.task import Block
+from holdfast.engine.verbs.block import Block
 
 
 @contextmanager

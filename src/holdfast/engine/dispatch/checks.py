@@ -34,7 +34,7 @@ def same_owner(log: Log, given: ev.TaskCreated) -> None:
             )
 
 
-def check_agent(log: Log, agent: Agent) -> None:
+def check_agent(log: Log, agent: Agent | str) -> None:
     """Refuse a task that belongs to somebody else."""
     summary = log.state.summary
     if log.state.block:
@@ -42,9 +42,10 @@ def check_agent(log: Log, agent: Agent) -> None:
             f"task {log.name!r} lives in a block of code",
             hint=f"enter it again: with app.task({summary.agent!r}, …, id={log.name!r})",
         )
-    if summary.agent != agent.name:
+    name = agent if isinstance(agent, str) else agent.name
+    if summary.agent != name:
         raise InvalidValue(
-            f"task {log.name!r} belongs to the agent {summary.agent!r}, and not to {agent.name!r}",
+            f"task {log.name!r} belongs to the agent {summary.agent!r}, and not to {name!r}",
             hint="give the agent it belongs to, or start other work under another id",
         )
 

@@ -18,7 +18,7 @@ from holdfast.engine.control.change import change
 from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.prices import Prices
-from holdfast.engine.definitions.tool import Tool
+from holdfast.engine.definitions.tool import is_tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.dispatch.closed_loops import ClosedLoops, LoopWork
@@ -90,7 +90,7 @@ class Dispatcher:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
         self.agents[agent.name] = agent
-        self.services.tools.update({one.name: one for one in agent.tools if isinstance(one, Tool)})
+        self.services.tools.update({one.name: one for one in agent.tools if is_tool(one)})
         return agent
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
@@ -355,11 +355,14 @@ class Dispatcher:
     ) -> Assignment:
         """The work that is left on a task. A quarantined one is claimed, a failed one is reopened."""
         known = self.agent_of(log, agent)
+        if log.state.summary.status == "completed":
+            checks.check_agent(log, known)
+            return Assignment(log.name, known, lambda: (log, False), hold)
         checks.check_resumable(self.logs, log, known, anyway=anyway)
         if log.state.summary.waiting == "diverged":
             log = change(self.logs, log.name, lambda state: (ev.DivergenceAccepted(by=by, why=why),))
         summary = log.state.summary
-        if summary.status in ("completed", "cancelled"):
+        if summary.status == "cancelled":
             raise TaskFinished(log.name, summary.status, "app.resume")
         if log.state.ended:
             log = change(self.logs, log.name, reopen(by, why, deadline_us))
@@ -379,18 +382,23 @@ class Dispatcher:
                 log = begin.begin(self.logs, name, self._first_write(first, then))
                 failpoint("claim.after")
                 return log, True
-        log = self.logs.load(name)
-        checks.check_agent(log, agent)
-        checks.same_owner(log, first)
-        checks.same_input(self.logs, log, first.input)
-        contracts.same_contract(self.logs, log, first, then)
-        mocks.refuse_real(log, first.mock)
+        log = self._same_task(name, agent.name, first, then)
         if log.state.ended and first.parent is not None:
             child_again(self.logs, first.parent, name)
             log.refresh()
         if not log.state.ended:
             checks.check_resumable(self.logs, log, agent)
         return log, False
+
+    def _same_task(self, name: str, agent: str, first: ev.TaskCreated, then: tuple[Event, ...]) -> Log:
+        """The task of that id, if it is the work that is asked for."""
+        log = self.logs.load(name)
+        checks.check_agent(log, agent)
+        checks.same_owner(log, first)
+        checks.same_input(self.logs, log, first.input)
+        contracts.same_contract(self.logs, log, first, then)
+        mocks.refuse_real(log, first.mock)
+        return log
 
     def _first_write(self, first: ev.TaskCreated, then: tuple[Event, ...]) -> list[Event]:
         """The first write of a task that is worked on at once: it is created and claimed in one."""
@@ -401,6 +409,13 @@ class Dispatcher:
     def begin(self, name: str, first: Event, then: tuple[Event, ...] = ()) -> Log:
         """Write the first event of a task, and what follows it at once."""
         return begin.begin(self.logs, name, [first, *then])
+
+    def begin_or_find(self, name: str, first: ev.TaskCreated, then: tuple[Event, ...] = ()) -> Log:
+        """The task of that id: begun, or found as it is if it was begun with the same input."""
+        try:
+            return self.begin(name, first, then)
+        except TaskExists:
+            return self._same_task(name, first.agent, first, then)
 
     def _expect(self, log: Log) -> None:
         """Let those who watch the inbox know that this process tells of the task itself."""

@@ -128,7 +128,7 @@ class Invocation:
         """A value as it is recorded. One that cannot be is the step's failure: it did run."""
         try:
             failpoint("act.after")
-            raw = codec.pack(value, "the result of step %r", self.key)
+            raw = codec.pack(value, "the result of step %r", self.key, restore=self.request.result)
         except Exception as error:  # noqa: BLE001 — whatever a user's object does while it is encoded
             return self.failed(error)
         usage = None

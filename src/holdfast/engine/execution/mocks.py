@@ -13,7 +13,7 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import StepRequest
 from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.signature import Parameters
-from holdfast.engine.definitions.tool import Tool, undo_name
+from holdfast.engine.definitions.tool import Tool, is_tool, undo_name
 from holdfast.engine.execution import step_request
 from holdfast.engine.logs.log import Log
 
@@ -67,9 +67,9 @@ def undo_request(
     found: Any, one: Undo, task_id: str, value: Callable[[Raw], Any], given: Mapping[str, Any]
 ) -> StepRequest:
     """A step that undoes nothing outside: the mock of what would, or nothing but its record."""
-    mock = given.get(one.name, found.mock if isinstance(found, Tool) else UNSET)
+    mock = given.get(one.name, found.mock if is_tool(found) else UNSET)
     instead = mock if callable(mock) else _giving(None if mock is UNSET else mock)
-    undo = found if isinstance(found, Tool) else instead
+    undo: Any = found if is_tool(found) else instead
     return step_request.undo_request(undo, one, task_id, value, _named(instead))
 
 

@@ -22,7 +22,8 @@ from holdfast.core.state.shapes import Undo
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import Call
 from holdfast.engine.definitions.signature import Parameters, parameters_of
-from holdfast.engine.definitions.tool import Errors, Tool, as_retry, error_test, undo_name
+from holdfast.engine.definitions.step import Step
+from holdfast.engine.definitions.tool import Errors, Tool, as_retry, error_test, is_tool, undo_name
 
 _DECLARED = (Tool, Agent)
 
@@ -47,12 +48,17 @@ def step_request(
     estimate: Usage | int | None = None,
 ) -> tuple[StepRequest, Parameters]:
     """A plain step: any function with arguments."""
+    if isinstance(fn, Step):
+        name, retry = name or fn.name, fn.retry if retry is None else retry
+        timeout, retry_on = fn.timeout if timeout is None else timeout, retry_on or fn.retry_on
+        fn = fn.fn
     if isinstance(fn, _DECLARED):
         verb = "call" if isinstance(fn, Tool) else "spawn"
         raise InvalidValue(f"{fn!r} is not a plain function", hint=f"use task.{verb}, which heeds what it declares")
     if not callable(fn):
         raise InvalidValue(f"{fn!r} cannot be called", hint="give a function, and its arguments after it")
     parameters = parameters_of(fn, name)
+    parameters.refuse_set()
     arguments = parameters.bind(args, kwargs)
     request = StepRequest(
         name=parameters.name,
@@ -65,6 +71,7 @@ def step_request(
         timeout=None if timeout is None else seconds(timeout, "timeout"),
         on_change=agent.on_change,
         is_async=parameters.is_async,
+        result=parameters.result,
         estimate=None if estimate is None else as_usage(estimate),
     )
     return request, parameters
@@ -88,6 +95,7 @@ def call_request(
 ) -> StepRequest:
     """A call of a tool. In a task that is old, its identity covers fingerprints of its secrets."""
     secret = {name: value for name, value in arguments.items() if name in tool.redact or type(value) is Secret}
+    tool.parameters.refuse_set()
     given, input, shown = _checked(tool, arguments, secret, is_old)
     compensate = tool.compensate
     hides = secret or tool.redact
@@ -134,7 +142,7 @@ def undo_request(
     `instead` is what is called in a mock task.
     """
     arguments = {name: value(raw) for name, raw in one.input.items()}
-    plain = instead or (undo.fn if isinstance(undo, Tool) else undo)
+    plain: Callable[..., Any] = instead or (undo.fn if is_tool(undo) else undo)
     parameters = parameters_of(plain)
     known: dict[str, Any] = {"tool": one.tool, "arguments": arguments, "idempotency_key": one.idempotency_key}
     call = Call(task_id, one.step, 1, **known, result=value(one.result), maybe_done=one.maybe_done)
@@ -156,7 +164,7 @@ def undo_request(
         mock=UNSET if instead is None else fn,
         is_async=parameters.is_async,
     )
-    return request if not isinstance(undo, Tool) else _as_declared(request, undo)
+    return _as_declared(request, undo) if is_tool(undo) else request
 
 
 def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
@@ -213,7 +221,7 @@ def _input(
 
 
 def _old_fingerprint(tool: Tool, name: str, value: Any) -> str:
-    data = bytes(codec.pack(codec.reveal(value), f"{tool.name}({name})"))
+    data = bytes(codec.pack_typed(codec.reveal(value), f"{tool.name}({name})"))
     key = f"{os.environ.get(SECRET_KEY, '')} {tool.name} {name}".encode()
     return hmac.new(key, data, "sha256").hexdigest()[:16]
 
@@ -227,7 +235,7 @@ def _secret_texts(tool: Tool, given: Mapping[str, Any], secret: Mapping[str, Any
 
 def _secret_print(key: Callable[[], bytes], secret: Mapping[str, Any]) -> str:
     """A fingerprint of secret arguments under the store's own key: an approval is void when they change."""
-    data = b"".join(name.encode() + bytes(codec.pack(codec.reveal(secret[name]))) for name in sorted(secret))
+    data = b"".join(name.encode() + bytes(codec.pack_typed(codec.reveal(secret[name]))) for name in sorted(secret))
     return hmac.new(key(), data, "sha256").hexdigest()[:16]
 
 
@@ -245,9 +253,11 @@ def _bound(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, A
 def _packed(value: Any, fn: str, name: str) -> Raw:
     """An argument as it is recorded. Messages are in the log already: of them only their identity is."""
     if type(value) in _PLAIN:
-        return codec.pack(value, "%s(%s)", fn, name)
+        return codec.pack_typed(value, "%s(%s)", fn, name)
     ref: Any = getattr(value, "ref", None)
-    return codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack(value, "%s(%s)", fn, name)
+    return (
+        codec.messages_value(ref) if isinstance(ref, codec.MessagesRef) else codec.pack_typed(value, "%s(%s)", fn, name)
+    )
 
 
 def _handed(value: Any) -> Any:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic
 
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
 from holdfast.core.context import template
+from holdfast.core.errors import TaskFailed
 from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.state import budget, shapes
 from holdfast.core.state.shapes import Lost, State
+from holdfast.engine.definitions.types import R_co
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.steps import StepState, Values, iso, steps as steps_of
@@ -53,10 +55,11 @@ class ArtifactState:
         return f"<artifact {self.id} {self.type} {self.bytes} bytes>"
 
 
-class TaskState:
-    """A task at one moment. Reading it never changes anything."""
+class TaskState(Generic[R_co]):
+    """A task at one moment. Reading it never changes anything. `TaskState[R]` is one whose agent returns `R`."""
 
-    def __init__(self, log: Log, logs: Logs) -> None:
+    def __init__(self, log: Log, logs: Logs, typed_result: Callable[[Any], Any] | None = None) -> None:
+        self._typed_result = typed_result
         self._state: State = log.state
         self._logs = logs
         self.id = log.name
@@ -108,9 +111,26 @@ class TaskState:
         return self._values(self._state.input)
 
     @property
-    def result(self) -> Any:
-        """What the agent returned."""
+    def result(self) -> R_co:
+        """What the agent returned, of the type it declares if the agent was given; None until the task is completed.
+
+        Without the agent, as in `app.get(id)`, it is plain JSON; `agent.read_result(task)` gives the type.
+        """
+        stored = self.stored_result
+        return stored if self._typed_result is None or self._state.result is UNSET else self._typed_result(stored)
+
+    @property
+    def stored_result(self) -> Any:
+        """What the agent returned, as plain JSON."""
         return None if self._state.result is UNSET else codec.unpack(self._state.result, self._logs.blob)
+
+    def unwrap(self) -> R_co:
+        """Return the result, or raise TaskFailed: the task failed, was cancelled, or has not ended."""
+        if self.status == "completed":
+            return self.result
+        waiting, failure = self._state.summary.waiting, self.failure
+        told = "" if failure is None else f"{failure.type}: {failure.message}"
+        raise TaskFailed(self.id, self.status, told if self.status == "failed" else waiting or "")
 
     @property
     def failure(self) -> Failure | None:
@@ -166,6 +186,11 @@ class TaskState:
     def plan(self) -> list[shapes.PlanStep]:
         """The steps planned, each with whether it is done."""
         return list(self._state.plan)
+
+    @property
+    def pending(self) -> list[str]:
+        """The steps of the plan that are not done yet."""
+        return [step.text for step in self._state.plan if not step.done]
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -242,14 +267,12 @@ class TaskState:
     @property
     def decisions(self) -> list[dict[str, Any]]:
         """What was decided, why, and the options not taken."""
-        made: list[dict[str, Any]] = []
-        for row in self._logs.rows_of_kind(self.id, "decision_made", upto=self.seq):
-            event = decoded(self.id, row)
-            if isinstance(event, ev.DecisionMade):
-                options: Any = [] if event.options is UNSET else codec.unpack(event.options, self._logs.blob)
-                choice = codec.unpack(event.choice, self._logs.blob)
-                made.append({"question": event.question, "choice": choice, "why": event.why, "options": options})
-        return made
+        return self._decisions(upto=self.seq)
+
+    def _decisions(self, upto: int) -> list[dict[str, Any]]:
+        rows = self._logs.rows_of_kind(self.id, "decision_made", upto=upto)
+        events = (decoded(self.id, row) for row in rows)
+        return [as_decision(one, self._logs.blob) for one in events if isinstance(one, ev.DecisionMade)]
 
     @property
     def messages(self) -> list[Any]:
@@ -297,14 +320,14 @@ class TaskState:
             "phase",
             "turn",
             "seq",
-            "result",
+            "stored_result",
             "user",
             "thread",
             "parent",
         )
         lists = ("goal", "questions", "flags", "decisions", "messages")
         return {
-            **{name: getattr(self, name) for name in (*plain, *lists)},
+            **{name.removeprefix("stored_"): getattr(self, name) for name in (*plain, *lists)},
             "input": dict(self.input),
             "failure": codec.as_json(self.failure),
             "waiting": self._state.summary.waiting,
@@ -333,6 +356,13 @@ class TaskState:
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
+
+
+def as_decision(event: ev.DecisionMade, fetch: codec.Fetch) -> dict[str, Any]:
+    """A decision as plain values."""
+    options: Any = [] if event.options is UNSET else codec.unpack(event.options, fetch)
+    choice = codec.unpack(event.choice, fetch)
+    return {"question": event.question, "choice": choice, "why": event.why, "options": options}
 
 
 def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:

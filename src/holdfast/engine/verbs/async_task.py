@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from holdfast.core import events as ev, limits
+from holdfast.core.durations import Duration
 from holdfast.core.errors import HoldfastError, InvalidValue
+from holdfast.core.events import Usage
 from holdfast.core.flows import writers
 from holdfast.core.flows.requests import Condition, Subflow
+from holdfast.core.retries import Retry
 from holdfast.core.wording import verb_of
+from holdfast.engine.definitions.agent import Agent
+from holdfast.engine.definitions.step import Step
 from holdfast.engine.definitions.tool import Tool
+from holdfast.engine.definitions.types import R
 from holdfast.engine.drivers import parallel
 from holdfast.engine.execution import races
 from holdfast.engine.execution.awaitable import Verb
@@ -23,13 +29,131 @@ class AsyncTask(Task):
 
     _execution: LoopExecution
 
-    def _refuse_elsewhere(self, tool: Tool) -> None:
+    if TYPE_CHECKING:  # the same verbs, whose types say that they are awaited
+
+        @overload
+        def step(
+            self,
+            fn: Callable[..., Awaitable[R]],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        @overload
+        def step(
+            self,
+            fn: Callable[..., R],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        def step(self, *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def call(
+            self, tool: Tool[..., Coroutine[Any, Any, R]], /, *unnamed: Any, key: str | None = None, **arguments: Any
+        ) -> Awaitable[R]: ...
+        @overload
+        def call(
+            self, tool: Tool[..., R], /, *unnamed: Any, key: str | None = None, **arguments: Any
+        ) -> Awaitable[R]: ...
+        def call(self, *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def map(
+            self,
+            fn: Agent[..., R],
+            items: Sequence[Any],
+            *,
+            limit: int = limits.MAP_LIMIT,
+            name: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+        ) -> Awaitable[list[R]]: ...
+        @overload
+        def map(
+            self,
+            fn: Tool[..., Coroutine[Any, Any, R]],
+            items: Sequence[Any],
+            *,
+            limit: int = limits.MAP_LIMIT,
+            name: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+        ) -> Awaitable[list[R]]: ...
+        @overload
+        def map(
+            self,
+            fn: Tool[..., R],
+            items: Sequence[Any],
+            *,
+            limit: int = limits.MAP_LIMIT,
+            name: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+        ) -> Awaitable[list[R]]: ...
+        @overload
+        def map(
+            self,
+            fn: Callable[..., Awaitable[R]],
+            items: Sequence[Any],
+            *,
+            limit: int = limits.MAP_LIMIT,
+            name: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+        ) -> Awaitable[list[R]]: ...
+        @overload
+        def map(
+            self,
+            fn: Callable[..., R],
+            items: Sequence[Any],
+            *,
+            limit: int = limits.MAP_LIMIT,
+            name: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+        ) -> Awaitable[list[R]]: ...
+        def map(self, *args: Any, **kwargs: Any) -> Any: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def call_tools(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]
+        ) -> Awaitable[list[dict[str, Any]]]: ...
+        def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Awaitable[Any]: ...
+        def approve(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, question: str, *, name: str | None = None, timeout: Duration | None = None
+        ) -> Awaitable[bool]: ...
+        def wait(self, signal: str, *, timeout: Duration | None = None) -> Awaitable[Any]: ...
+        def sleep(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, length: Duration
+        ) -> Awaitable[None]: ...
+        def spawn(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, agent: Agent[..., R], input: Mapping[str, Any] | None = None, *, name: str | None = None
+        ) -> Awaitable[R]: ...
+        def checkpoint(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, label: str
+        ) -> Awaitable[None]: ...
+
+    def _refuse_elsewhere(self, called: Tool | Step, verb: str) -> None:
         if not self._execution.is_on_loop():
-            raise in_other_thread(tool)
-        if not tool.is_async:
+            raise in_other_thread(called, verb)
+        if not called.is_async:
+            what = "tool" if isinstance(called, Tool) else "step"
             raise InvalidValue(
-                f"{tool.name}() is a def tool, called in an async agent, whose event loop it would block",
-                hint=f"write: await task.call({tool.name}, …)",
+                f"{called.name}() is a def {what}, called in an async agent, whose event loop it would block",
+                hint=f"write: await task.{verb}({called.name}, …)",
             )
 
     def _drive(

@@ -185,9 +185,9 @@ def refuse_no_update(verbs: str, name: object, fn: object) -> None:
 
 def updated(fn: Update, found: Any, name: str) -> Any:
     """What a function makes of a value. One that changed a list or a dict and returns nothing has forgotten to."""
-    before = codec.pack(found) if isinstance(found, list | dict) else None
+    before = codec.pack_typed(found) if isinstance(found, list | dict) else None
     made = fn(found)
-    if made is None and before is not None and codec.pack(found) != before:
+    if made is None and before is not None and codec.pack_typed(found) != before:
         raise InvalidValue(
             f"the function that updates {name!r} changed what it was given, and returned None; nothing was written",
             hint="let it return the new value",
@@ -252,14 +252,14 @@ class TypedBag(Bag):
         return functools.reduce(_inside, inside, value)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        packed = codec.pack(value, f"state.{name}")
+        packed = codec.pack_typed(value, f"state.{name}")
         path = paths.parts_of((), name)
         plain = self._known()[1]
         whole = changed_field(self._states, plain, path, "set", self._plain(packed))
         self._change(path[0], whole)
         self._written(path)
         if len(path) > 1 and path[0] not in plain:  # what its default has beside it is written, too
-            name, packed, path = path[0], codec.pack(whole), path[:1]
+            name, packed, path = path[0], codec.pack_typed(whole), path[:1]
         self._verbs.say(ev.StateSet(name=name, value=packed, state_version=self._mark, nested=len(path) > 1))
 
     def __contains__(self, name: object) -> bool:
@@ -288,7 +288,7 @@ class TypedBag(Bag):
 
     def append(self, name: str, value: Any) -> None:
         """Add to a list; one that is not set begins as the model's default, or empty."""
-        packed = codec.pack(value, f"state.{name}")
+        packed = codec.pack_typed(value, f"state.{name}")
         path = paths.parts_of((), name)
         if len(path) > 1:
             self._grow(path, "append", self._plain(packed), ev.StateAppended(name=name, value=packed, nested=True))
@@ -319,11 +319,11 @@ class TypedBag(Bag):
             found = functools.reduce(_inside, path[1:], states.model.value(plain, path[0]))
         except KeyError:
             found = None
-        value = codec.pack(updated(fn, found, name), f"state.{name}")
+        value = codec.pack_typed(updated(fn, found, name), f"state.{name}")
         whole = changed_field(states, plain, path, "set", self._plain(value))
         self._check(ChainMap({path[0]: whole}, dict(plain)), path[:1])
         if len(path) > 1 and path[0] not in plain:
-            name, value, path = path[0], codec.pack(whole), path[:1]
+            name, value, path = path[0], codec.pack_typed(whole), path[:1]
         mark = states.mark(state)
         return ev.StateUpdated(key=key, name=name, value=value, state_version=mark, nested=len(path) > 1)
 
@@ -369,7 +369,7 @@ class TypedBag(Bag):
         """What a list begins as, if it is not there; refuses what the grown one must not be."""
         start = start_value(self._states, self._known()[1], name, [])
         self._change(name, lengthened(name, start, self._plain(packed)))
-        return codec.pack(start) if start and name not in self else UNSET
+        return codec.pack_typed(start) if start and name not in self else UNSET
 
     def _plain(self, packed: Raw) -> Any:
         return self._verbs.execution.value(packed)

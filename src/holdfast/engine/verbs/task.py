@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from holdfast.core.codec import moment
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
-from holdfast.core.flows import lifecycle, step as flows, waits, writers
+from holdfast.core.flows import step as flows, waits, writers
 from holdfast.core.flows.requests import Branch, Condition, StepRequest, Subflow
 from holdfast.core.phases import moved
 from holdfast.core.retries import Retry
@@ -23,9 +23,11 @@ from holdfast.core.state import budget
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
-from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.signature import parameters_of
-from holdfast.engine.definitions.tool import Tool, undo_name
+from holdfast.engine.definitions.agent import Agent, is_agent
+from holdfast.engine.definitions.signature import Parameters, parameters_of
+from holdfast.engine.definitions.step import Step
+from holdfast.engine.definitions.tool import Tool, is_tool, undo_name
+from holdfast.engine.definitions.types import R
 from holdfast.engine.drivers import parallel
 from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.execution import mocks
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from holdfast.core.messages import Form, Message
     from holdfast.core.messages.tokens import Counter
     from holdfast.engine.conversations.conversation import Conversation
+    from holdfast.engine.verbs.current import CurrentState
     from holdfast.engine.verbs.user import TaskUser
 
 pack = codec.pack
@@ -62,6 +65,32 @@ class Task:
 
     # Waiting verbs
 
+    @overload
+    def step(
+        self,
+        fn: Callable[..., Awaitable[R]],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> R: ...
+    @overload
+    def step(
+        self,
+        fn: Callable[..., R],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> R: ...
     def step(
         self,
         fn: Callable[..., Any],
@@ -81,12 +110,10 @@ class Task:
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
-        lent = self._execution.lent
-        request, parameters = step_request(
-            self._execution.agent,
+        request, parameters = self._step_request(
             fn,
-            args if lent is None else lent.ordinary(args),
-            kwargs if lent is None else lent.ordinary(kwargs),
+            args,
+            kwargs,
             name=name,
             key=key,
             retry=retry,
@@ -96,6 +123,12 @@ class Task:
         )
         return self._drive("step", parameters.result, flows.step, request, name=key or name, is_key=key is not None)
 
+    @overload
+    def call(
+        self, tool: Tool[..., Coroutine[Any, Any, R]], /, *unnamed: Any, key: str | None = None, **arguments: Any
+    ) -> R: ...
+    @overload
+    def call(self, tool: Tool[..., R], /, *unnamed: Any, key: str | None = None, **arguments: Any) -> R: ...
     def call(self, tool: Tool, /, *unnamed: Any, key: str | None = None, **arguments: Any) -> Any:
         """Call a tool, as its declared effect asks. Its arguments are given by name.
 
@@ -115,14 +148,24 @@ class Task:
 
     def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the durable call when an agent's body calls a tool like a function. Write `tool(…)`, not this."""
-        self._refuse_elsewhere(tool)
+        self._refuse_elsewhere(tool, "call")
         return self.call(tool, tool.parameters.bind(args, kwargs))
 
-    def _refuse_elsewhere(self, tool: Tool) -> None:
-        if threading.get_ident() != self._execution.thread:
-            raise in_other_thread(tool)
+    def plain_step(self, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do the step when an agent's body calls its function. Write `draft(…)`, not this."""
+        self._refuse_elsewhere(step, "step")
+        request, parameters = self._step_request(step, args, kwargs)
+        return self._drive("step", parameters.result, flows.step, request)
 
-    def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> Any:
+    def is_of(self, logs: object, id: str) -> bool:
+        """Whether this is the task of that id."""
+        return self._execution.log.name == id and self._execution.logs is logs
+
+    def _refuse_elsewhere(self, called: Tool | Step, verb: str) -> None:
+        if threading.get_ident() != self._execution.thread:
+            raise in_other_thread(called, verb)
+
+    def call_tools(self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]) -> list[dict[str, Any]]:
         """Make every tool call of a model's reply, in parallel. What each gives, also an error, becomes a message.
 
         Gives those messages, in the order of the calls.
@@ -138,6 +181,66 @@ class Task:
 
         return self._together("call_tools", requests, say)
 
+    @overload
+    def map(
+        self,
+        fn: Agent[..., R],
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> list[R]: ...
+    @overload
+    def map(
+        self,
+        fn: Tool[..., Coroutine[Any, Any, R]],
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> list[R]: ...
+    @overload
+    def map(
+        self,
+        fn: Tool[..., R],
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> list[R]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., Awaitable[R]],
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> list[R]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., R],
+        items: Sequence[Any],
+        *,
+        limit: int = limits.MAP_LIMIT,
+        name: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+    ) -> list[R]: ...
     def map(
         self,
         fn: Callable[..., Any] | Tool | Agent,
@@ -156,7 +259,7 @@ class Task:
         if limit < 1:
             raise InvalidValue(f"limit={limit} lets nothing happen", hint="give 1 or more")
         _named(name, "")
-        parameters = fn.parameters if isinstance(fn, Tool | Agent) else parameters_of(fn, name)
+        parameters = fn.parameters if isinstance(fn, Tool | Agent | Step) else parameters_of(fn, name)
         options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
         works = [self._work_of(fn, item, options) for item in items]
 
@@ -170,7 +273,7 @@ class Task:
         asked = _named(name, "ask")
         return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
 
-    def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
+    def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> bool:
         """Ask a person to agree. False if they refuse, or do not answer in time."""
         asked = _named(name, "approve")
         return self._drive("approve", None, waits.approve, asked, pack(question), _seconds(timeout), name=name)
@@ -180,11 +283,11 @@ class Task:
         names.short_name(signal, "signal's name")
         return self._drive("wait", None, waits.wait, signal, "signal", None, _seconds(timeout), name=signal)
 
-    def sleep(self, length: Duration) -> Any:
+    def sleep(self, length: Duration) -> None:
         """Let time pass, also across restarts."""
         return self._drive("sleep", None, waits.wait, "sleep", "timer", None, seconds(length))
 
-    def spawn(self, agent: Agent, input: Mapping[str, Any] | None = None, *, name: str | None = None) -> Any:
+    def spawn(self, agent: Agent[..., R], input: Mapping[str, Any] | None = None, *, name: str | None = None) -> R:
         """Give work to a child task with a log of its own, and wait for its result."""
         given = self._child_input(agent, input or {})
         child = _named(name, agent.name)
@@ -237,7 +340,7 @@ class Task:
         """
         raise _needs_a_loop("select")
 
-    def checkpoint(self, label: str) -> Any:
+    def checkpoint(self, label: str) -> None:
         """Everything before this is durable when it returns; `app.rollback(id, to=label)` comes back here."""
         names.short_name(label, "checkpoint's label")
         return self._drive("checkpoint", None, waits.checkpoint, label)
@@ -377,6 +480,16 @@ class Task:
         return self._user
 
     @property
+    def current(self) -> CurrentState:
+        """What the task knows of itself, as this branch sees it: `task.current.facts["service"].value`.
+
+        It is the same on every replay, and has the shape of what `app.get(id)` gives.
+        """
+        from holdfast.engine.verbs.current import CurrentState
+
+        return CurrentState(self._execution, self._here, lambda: self.messages)
+
+    @property
     def deadline(self) -> datetime | None:
         """When the task must be done."""
         deadline_us = self._execution.state.summary.deadline_us
@@ -445,6 +558,14 @@ class Task:
             self.refusals.refused(stopped)
             raise
 
+    def _step_request(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> tuple[StepRequest, Parameters]:
+        execution = self._execution
+        if execution.lent is not None:
+            args, kwargs = execution.lent.ordinary(args), execution.lent.ordinary(kwargs)
+        return step_request(execution.agent, fn, args, kwargs, **options)
+
     def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
@@ -465,20 +586,18 @@ class Task:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent, or use task.step")
         agent.parameters.check(input)
-        return {key: pack(value, f"input[{key!r}]") for key, value in input.items()}
+        return agent.parameters.packed(input)
 
     def _work_of(self, fn: Any, item: Any, options: dict[str, Any]) -> parallel.Work:
-        if isinstance(fn, Tool | Agent):
+        if is_tool(fn) or is_agent(fn):
             _refuse_no_mapping(fn, item)
-        if isinstance(fn, Tool):
+        if is_tool(fn):
             return self._call_request(fn, item)
-        if isinstance(fn, Agent):
+        if is_agent(fn):
             given = self._child_input(fn, item)
             name = options["name"] or fn.name
             return parallel.NamedFlow(name, lambda execution, branch: waits.spawn(execution, branch, name, fn, given))
-        lent = self._execution.lent
-        given = item if lent is None else lent.ordinary(item)
-        return step_request(self._execution.agent, fn, (given,), {}, **options)[0]
+        return self._step_request(fn, (item,), {}, **options)[0]
 
     def _drive(
         self,
@@ -520,41 +639,15 @@ class Task:
         return finish(value)
 
 
-class Block(Task):
-    """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
-
-    def __init__(self, execution: Execution) -> None:
-        super().__init__(execution)
-        self.result: Any = None
-
-    def turns(self, *, max: int | None = None) -> Iterator[int]:
-        """One pass after the other, from the one it was on; ends when you break out of it."""
-        execution = self._execution
-        if execution.state.turn and execution.root.turn != execution.state.turn:
-            execution.begin_turn()
-        else:
-            drive(lifecycle.next_turn(execution, max, self._execution.agent.name), execution)
-        while True:
-            yield execution.state.turn
-            if max is not None and execution.state.turn >= max:
-                return
-            drive(lifecycle.next_turn(execution, max, self._execution.agent.name), execution)
-
-    def finish(self, result: Any) -> None:
-        """What the task comes to. It is completed when the block ends."""
-        pack(result, "the result")
-        self.result = result
-
-
 def _needs_a_loop(verb: str) -> InvalidValue:
     return InvalidValue(
         f"task.{verb} needs an async agent", hint="write async def; or wait with a time limit: task.wait(…, timeout=…)"
     )
 
 
-def in_other_thread(tool: Tool) -> UnnamedThread:
-    called = f"{tool.name}()"
-    return UnnamedThread(called, "", hint=f"write: task.call({tool.name}, …, key=…), with a key of its own")
+def in_other_thread(called: Tool | Step, verb: str) -> UnnamedThread:
+    hint = f"write: task.{verb}({called.name}, …, key=…), with a key of its own"
+    return UnnamedThread(f"{called.name}()", "", hint=hint)
 
 
 def _refuse_secrets(name: str, redact: Collection[str], arguments: Mapping[str, Any]) -> None:
