@@ -38,7 +38,7 @@ P = codec.pack
         (lambda app: app.fork("t", effects="maybe"), holdfast.InvalidValue),
         (lambda app: app.fork("t", patch=holdfast.StatePatch(close_question="no?")), holdfast.InvalidEvent),
         (lambda app: app.start("other", id="t"), holdfast.InvalidValue),
-        (lambda app: app.start("a", {"other": 1}, id="t"), holdfast.InputConflict),
+        (lambda app: app.start("worker", {"other": 1}, id="t"), holdfast.InputConflict),
         (lambda app: app.start("", id="x"), holdfast.InvalidValue),
         (lambda app: app.start("a", id="no spaces"), holdfast.InvalidId),
         (lambda app: app.start("a", user="no spaces"), holdfast.InvalidId),

@@ -71,14 +71,18 @@ def test_an_async_step_is_awaited(app, adraft, made):
 def test_what_it_declares_holds_and_yields_to_what_is_given(app):
     tries = []
 
-    @step(name="flaky", retry=holdfast.Retry(3, first=0.001), retry_on=[ValueError])
+    @step(name="flaky", retry=holdfast.Retry(3, first=0), retry_on=[ValueError])
     def often(n: int) -> int:
         tries.append(n)
         raise ValueError("no")
 
     @agent
     def worker(task):
-        for use in (lambda: often(1), lambda: task.step(often, 2, retry=2), lambda: task.step(often, 3, name="other")):
+        for use in (
+            lambda: often(1),
+            lambda: task.step(often, 2, retry=holdfast.Retry(2, first=0)),
+            lambda: task.step(often, 3, name="other"),
+        ):
             with pytest.raises(holdfast.StepFailed):
                 use()
 
