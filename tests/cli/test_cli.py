@@ -191,7 +191,8 @@ def test_an_agent_is_tried_in_a_store_that_is_thrown_away(folder, texts):
 
 def test_a_task_is_resumed_only_where_there_is_something_to_resume(folder, texts):
     call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
-    assert refused("resume", "hi", "agents.py", code=CONFLICT)[0] == "task-finished"
+    out, told = call("resume", "hi", "agents.py")
+    assert out == "HELLO ANA\n" and "goes on" not in told, "a completed task is given back"
     assert refused("resume", "nobody", "agents.py", code=NOT_FOUND)[0] == "task-not-found"
     code, told = refused("resume", "hi", code=USAGE)
     assert code == "invalid-value" and "holdfast resume hi FILE" in told

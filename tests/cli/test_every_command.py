@@ -52,7 +52,7 @@ ROWS = {
     "migrate": Row("migrate --dry-run", {"steps": []}, "migrate --store agents.py", STORE, "not-a-store"),
     "reject": Row("reject pays pay", {"id": "pays"}, "reject hi pay", CONFLICT, "task-finished"),
     "resume": Row(
-        "resume bad agents.py", {"status": "failed"}, "resume hi agents.py", CONFLICT, "task-finished", FAILED
+        "resume bad agents.py", {"status": "failed"}, "resume none agents.py", NOT_FOUND, "task-not-found", FAILED
     ),
     "rollback": Row("rollback hi --yes", {"id": "hi"}, "rollback hi --to x --yes", USAGE, "invalid-value"),
     "run": Row("run agents.py:asker", {"status": "waiting"}, "run nothing.py", USAGE, "invalid-value", WAITING),

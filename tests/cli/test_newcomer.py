@@ -109,7 +109,8 @@ def test_an_id_that_is_nearly_one_is_named(folder, texts):
 
 
 def test_a_task_that_has_ended_is_not_said_to_go_on(folder, texts):
-    call("run", "agents.py:greet", "-p", "name=Ana", "--id", "g")
+    call("run", "agents.py:asker", "--id", "g", code=WAITING)
+    call("cancel", "g")
     code, told = refused("resume", "g", "agents.py", code=CONFLICT)
     assert code == "task-finished"
     texts.check(told)

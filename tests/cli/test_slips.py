@@ -103,7 +103,8 @@ def test_a_file_that_does_not_declare_the_agent_of_a_task_is_named(others, texts
 
 
 def test_what_has_ended_is_not_said_to_be_resumable(folder):
-    call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi")
+    call("run", "agents.py:asker", "--id", "hi", code=WAITING)
+    call("cancel", "hi")
     told = refused("resume", "hi", "agents.py", code=CONFLICT)[1]
     assert "holdfast resume hi" not in told and "holdfast fork hi --at SEQ" in told
 

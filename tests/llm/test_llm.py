@@ -229,8 +229,10 @@ def test_a_typed_answer_is_checked_and_asked_for_again(app, kind):
         say({"name": "Rome", "degrees": "warm"}),
         say('```json\n{"name": "Rome", "degrees": 21}\n```'),
     ]
-    done = run(app, scripted(*replies, answer_type=kind()))
-    assert (done.status, done.result) == ("completed", {"name": "Rome", "degrees": 21})
+    wanted = kind()
+    done = run(app, scripted(*replies, answer_type=wanted))
+    assert (done.status, done.result) == ("completed", wanted(name="Rome", degrees=21))
+    assert done.stored_result == {"name": "Rome", "degrees": 21}
     assert '"degrees"' in done.messages[0]["content"], "the schema is in the instructions"
     whys = [message["content"] for message in done.messages if message["role"] == "user"][1:]
     assert len(whys) == 3 and "not JSON" in whys[0] and "degrees" in whys[1] and "degrees" in whys[2]
