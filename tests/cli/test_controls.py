@@ -136,6 +136,7 @@ LOOKING = [
 SAYING = [
     *(["answer", "asked", NASTY, NASTY], ["signal", "waits", NASTY, NASTY], ["approve", "pays", f"pay {NASTY}"]),
     *(["reject", "pays", f"pay {NASTY}", "--why", NASTY], ["settle", "lost", f"lose {NASTY}#1", "--did-not-happen"]),
+    ["reopen", "bad", "--why", NASTY],
     *(["cancel", "asked", "--why", NASTY], ["budget", "all", "steps=99"], ["budget", "all", f"{NASTY}=9"]),
     *(["answer", "asked", "nothing", NASTY], ["approve", "asked", NASTY], ["settle", "all", NASTY, "--happened"]),
     *(

@@ -51,6 +51,7 @@ ROWS = {
     "log": Row("log hi", [{"kind": "task_created"}], "log nobody", NOT_FOUND, "task-not-found"),
     "migrate": Row("migrate --dry-run", {"steps": []}, "migrate --store agents.py", STORE, "not-a-store"),
     "reject": Row("reject pays pay", {"id": "pays"}, "reject hi pay", CONFLICT, "task-finished"),
+    "reopen": Row("reopen bad", {"status": "pending"}, "reopen hi", CONFLICT, "invalid-event"),
     "resume": Row(
         "resume bad agents.py", {"status": "failed"}, "resume none agents.py", NOT_FOUND, "task-not-found", FAILED
     ),

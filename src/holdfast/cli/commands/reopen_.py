@@ -1,0 +1,24 @@
+"""`holdfast reopen`."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.environment import Environment
+
+
+@command("reopen")
+@task_argument
+@click.option("--deadline", metavar="TIME", help='By when it must be done now, such as "10m".')
+@by_options
+def reopen_(environment: Environment, id: str, deadline: str | None, by: str, why: str) -> None:
+    """Make a failed task, or one that workers have set aside, pending for workers.
+
+    Nothing is run here: a worker takes it. The step that ended a failed task is tried afresh.
+
+    Example: holdfast reopen trip-oslo --why "the server is back"
+    """
+    from holdfast.cli.input.changes import changed
+
+    changed(environment, id, lambda app, id: app.reopen(id, by=by, why=why, deadline=deadline), "reopened it")
