@@ -8,7 +8,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast import TaskNotFound, TimeLimit, agent
+from holdfast import StatePatch, TaskNotFound, TimeLimit, agent
 from holdfast.engine.aio import AsyncApp
 from holdfast.engine.app import App
 
@@ -39,6 +39,24 @@ def test_every_public_name_of_an_app_has_its_awaited_form():
         ours, awaited = getattr(App, name), getattr(AsyncApp, name)
         if name not in ("run", "resume"):
             assert inspect.signature(ours).parameters == inspect.signature(awaited).parameters, name
+
+
+def test_users_threads_and_records_are_awaited_too(app):
+    for plain, awaited in ((app.user("ana"), app.aio.user("ana")), (app.records("space"), app.aio.records("space"))):
+        names = {name for name, _ in inspect.getmembers(type(plain), callable) if not name.startswith("_")}
+        assert names <= set(dir(awaited)), "add it to engine/aio.py"
+
+    async def program():
+        records, user, thread = app.aio.records("space"), app.aio.user("ana"), app.aio.thread("talk")
+        assert await records.append("k", b"one") == 1
+        assert [one.data for one in await records.read("k")] == [b"one"]
+        assert len([line async for line in records.export_lines("k")]) > 0
+        await user.patch(StatePatch(set={"seat": "aisle"}))
+        assert dict((await user.get()).state) == {"seat": "aisle"}
+        await thread.message({"role": "user", "content": "hello"})
+        assert [one["content"] for one in await thread.messages()] == ["hello"] and await thread.seq() > 0
+
+    asyncio.run(program())
 
 
 def test_a_program_that_is_async_starts_answers_reads_and_follows(app):

@@ -8,34 +8,48 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.engine.app import App
+from holdfast.engine.people.thread import Thread
+from holdfast.engine.people.user import User
+from holdfast.engine.records.records import Records
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _BATCH = 100
 
 
-def _awaited(method: Callable[Concatenate[App, P], R]) -> Callable[Concatenate[AsyncApp, P], Awaitable[R]]:
+class _Awaited(Generic[T]):
+    """Something whose methods are awaited here."""
+
+    def __init__(self, of: T) -> None:
+        self.of = of
+
+    def __repr__(self) -> str:
+        return f"<awaited {self.of!r}>"
+
+
+def _awaited(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[_Awaited[T], P], Awaitable[R]]:
     """Run a method in a thread, and wait for it on the event loop."""
 
     @functools.wraps(method)
-    async def call(self: AsyncApp, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.app, *args, **kwargs)
+    async def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self.of, *args, **kwargs)
 
     return call
 
 
 def _iterated(
-    method: Callable[Concatenate[App, P], Iterator[R]],
-) -> Callable[Concatenate[AsyncApp, P], AsyncIterator[R]]:
+    method: Callable[Concatenate[T, P], Iterator[R]],
+) -> Callable[Concatenate[_Awaited[T], P], AsyncIterator[R]]:
     """Iterate in a thread, a batch at a time."""
 
     @functools.wraps(method)
-    async def call(self: AsyncApp, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
-        found = await asyncio.to_thread(method, self.app, *args, **kwargs)
+    async def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        found = await asyncio.to_thread(method, self.of, *args, **kwargs)
         while batch := await asyncio.to_thread(_some, found):
             for one in batch:
                 yield one
@@ -47,33 +61,81 @@ def _some(found: Iterator[R]) -> list[R]:
     return [one for _, one in zip(range(_BATCH), found, strict=False)]
 
 
-def _direct(method: Callable[Concatenate[App, P], R]) -> Callable[Concatenate[AsyncApp, P], R]:
+def _direct(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[_Awaited[T], P], R]:
     """Call a method that waits for nothing, and gives something that is used with `async` itself."""
 
     @functools.wraps(method)
-    def call(self: AsyncApp, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(self.app, *args, **kwargs)
+    def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(self.of, *args, **kwargs)
 
     return call
 
 
 def _coroutine(
-    method: Callable[Concatenate[App, P], Awaitable[R]],
-) -> Callable[Concatenate[AsyncApp, P], Awaitable[R]]:
+    method: Callable[Concatenate[T, P], Awaitable[R]],
+) -> Callable[Concatenate[_Awaited[T], P], Awaitable[R]]:
     """Await a method that is async already."""
 
     @functools.wraps(method)
-    async def call(self: AsyncApp, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await method(self.app, *args, **kwargs)
+    async def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await method(self.of, *args, **kwargs)
 
     return call
 
 
-class AsyncApp:
-    """The verbs of an app, to be awaited: `await app.aio.get(id)`, `async for event in app.aio.follow(id)`."""
+class AsyncRecords(_Awaited[Records]):
+    """The verbs of `app.records(space)`, to be awaited."""
 
-    def __init__(self, app: App) -> None:
-        self.app = app
+    append = _awaited(Records.append)
+    write = _awaited(Records.write)
+    read = _awaited(Records.read)
+    head = _awaited(Records.head)
+    keys = _awaited(Records.keys)
+    latest = _awaited(Records.latest)
+    changes = _awaited(Records.changes)
+    pop = _awaited(Records.pop)
+    erase = _awaited(Records.erase)
+    trim = _awaited(Records.trim)
+    drop = _awaited(Records.drop)
+    verify = _awaited(Records.verify)
+    export = _awaited(Records.export)
+    export_lines = _iterated(Records.export_lines)
+
+
+class AsyncUser(_Awaited[User]):
+    """The verbs of `app.user(id)`, to be awaited."""
+
+    get = _awaited(User.get)
+    at = _awaited(User.at)
+    events = _iterated(User.events)
+    patch = _awaited(User.patch)
+    change = _awaited(User.change)
+    tasks = _awaited(User.tasks)
+    erase = _awaited(User.erase)
+
+
+class AsyncThread(_Awaited[Thread]):
+    """The verbs of `app.thread(id)`, to be awaited; so is what the thread has as attributes."""
+
+    message = _awaited(Thread.message)
+    render = _awaited(Thread.render)
+    events = _iterated(Thread.events)
+
+    async def messages(self) -> list[Any]:
+        """Everything that was said."""
+        return await asyncio.to_thread(lambda: self.of.messages)
+
+    async def tasks(self) -> list[str]:
+        """The tasks that belong to it."""
+        return await asyncio.to_thread(lambda: self.of.tasks)
+
+    async def seq(self) -> int:
+        """The seq of its last event; 0 if there is none."""
+        return await asyncio.to_thread(lambda: self.of.seq)
+
+
+class AsyncApp(_Awaited[App]):
+    """The verbs of an app, to be awaited: `await app.aio.get(id)`, `async for event in app.aio.follow(id)`."""
 
     run = _coroutine(App.arun)
     arun = _coroutine(App.arun)
@@ -126,11 +188,20 @@ class AsyncApp:
     copy_to = _awaited(App.copy_to)
     close = _awaited(App.close)
     worker = _direct(App.worker)
-    records = _direct(App.records)
-    user = _direct(App.user)
-    thread = _direct(App.thread)
     new_id = _direct(App.new_id)
     on_events = _direct(App.on_events)
+
+    def records(self, space: str) -> AsyncRecords:
+        """Opaque bytes in ordered, named logs, to be awaited: `await app.aio.records(space).append(key, data)`."""
+        return AsyncRecords(self.of.records(space))
+
+    def user(self, id: str) -> AsyncUser:
+        """A person, to be awaited: `await app.aio.user(id).patch(…)`."""
+        return AsyncUser(self.of.user(id))
+
+    def thread(self, id: str) -> AsyncThread:
+        """A conversation that spans tasks, to be awaited: `await app.aio.thread(id).messages()`."""
+        return AsyncThread(self.of.thread(id))
 
     async def __aenter__(self) -> AsyncApp:
         return self

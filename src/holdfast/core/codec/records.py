@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from holdfast.core.codec.documents import encode_struct
 from holdfast.core.events import Event
 
 
@@ -63,6 +64,11 @@ class LoggedEvent(Struct, frozen=True):
         """When it was written, in UTC."""
         return moment(self.at_us)
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON. A large value is named by its hash: `app.fetch(hash)` reads it."""
+        told = {"task": self.log, "seq": self.seq, "at": self.at, "kind": self.kind, "event": self.event}
+        return encode_struct(told).decode()
+
 
 class Origin(Struct, frozen=True, gc=False):
     """Where a log's own events begin: after `at` of the parent, or from nothing."""
@@ -105,6 +111,10 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     def changed_at(self) -> datetime:
         """When what is shown here last changed."""
         return moment(self.changed_us)
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON. Times in microseconds since 1970 end in `_us`."""
+        return encode_struct(self).decode()
 
 
 class Snapshot(Struct, frozen=True, gc=False):

@@ -55,6 +55,15 @@ class UserState:
         """What was learned."""
         return Values({} if self._hot is None else self._hot.facts, lambda fact: FactState(fact, self._logs))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON."""
+        facts = {key: {"value": fact.value, "source": fact.source} for key, fact in self.facts.items()}
+        return {"id": self.id, "seq": self.seq, "state": dict(self.state), "facts": facts}
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self.to_dict()).decode()
+
     def __repr__(self) -> str:
         return f"<user {self.id} at seq {self.seq}>"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import events as ev
+from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import TaskCollected, TaskNotFound
 from holdfast.engine.logs.log import DAMAGED
@@ -31,6 +31,10 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     tool: str = ""
     by: str = ""
     value: Any = None
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,10 @@ class EventLine(Struct, frozen=True, kw_only=True):
     cost: float | None = None
     dull: bool = False
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
 
 def describe(record: LoggedEvent, fetch: Fetch) -> EventLine:
     """What an event says. `fetch` gives large values."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.state.shapes import Divergence, State
@@ -74,6 +74,10 @@ class InboxItem(Struct, frozen=True, kw_only=True):
         """The one command that helps; `FILE`, `VALUE`, `JSON` and `YOU` stand for yours."""
         first = remedies(self)[0]
         return " ".join(filter(None, ("holdfast", first.verb, shlex.join(first.words), first.given("YOU"))))
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:

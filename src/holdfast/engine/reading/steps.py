@@ -107,6 +107,10 @@ class StepState:
             "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
         }
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self.to_dict()).decode()
+
 
 def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
     """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""

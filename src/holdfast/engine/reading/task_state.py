@@ -348,6 +348,10 @@ class TaskState(Generic[R_co]):
             **({"mock": True} if self.mock else {}),
         }
 
+    def to_json(self) -> str:
+        """Everything, as a line of JSON."""
+        return codec.dump(self.to_dict()).decode()
+
     def _budget(self) -> dict[str, Any]:
         """Shown where there is one, or where anything was spent."""
         if self._state.budget is None and self._state.spent == shapes.Spent():
@@ -425,6 +429,10 @@ class BudgetState:
         spent = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
         known = {"limits": self.limits, "used": self.used, **spent, "on_exceed": self.on_exceed}
         return {**known, "pressure": self.pressure, "unknown": self.unknown}
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self.to_dict()).decode()
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{self.used[name]:,.6g} of {most:,.6g} {name}" for name, most in self.limits.items())
