@@ -123,14 +123,14 @@ class Parameters:
         return value if wanted is Any or type(value) is wanted else convert(value, wanted, f"{self.name}()")
 
     def refuse_set(self) -> None:
-        """Refuse a function that says it returns a set, before it is called."""
-        if self._returns_set:
-            raise InvalidValue(
-                f"{self.name} returns a set, which has no order", hint="declare a list, and return sorted(…)"
-            )
+        """Refuse a function that returns a set, before it is called."""
+        raise InvalidValue(
+            f"{self.name} returns a set, which has no order", hint="declare a list, and return sorted(…)"
+        )
 
     @functools.cached_property
-    def _returns_set(self) -> bool:
+    def returns_set(self) -> bool:
+        """Whether a set is, or is part of, what it declares to return."""
         return _mentions_set(self._returns)
 
     @functools.cached_property

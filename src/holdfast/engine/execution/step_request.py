@@ -58,7 +58,8 @@ def step_request(
     if not callable(fn):
         raise InvalidValue(f"{fn!r} cannot be called", hint="give a function, and its arguments after it")
     parameters = parameters_of(fn, name)
-    parameters.refuse_set()
+    if parameters.returns_set:
+        parameters.refuse_set()
     arguments = parameters.bind(args, kwargs)
     request = StepRequest(
         name=parameters.name,
@@ -95,7 +96,8 @@ def call_request(
 ) -> StepRequest:
     """A call of a tool. In a task that is old, its identity covers fingerprints of its secrets."""
     secret = {name: value for name, value in arguments.items() if name in tool.redact or type(value) is Secret}
-    tool.parameters.refuse_set()
+    if tool.parameters.returns_set:
+        tool.parameters.refuse_set()
     given, input, shown = _checked(tool, arguments, secret, is_old)
     compensate = tool.compensate
     hides = secret or tool.redact

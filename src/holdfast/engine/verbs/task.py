@@ -110,10 +110,12 @@ class Task:
         `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
         recorded, that stands in the books as unknown spend.
         """
-        request, parameters = self._step_request(
+        lent = self._execution.lent
+        request, parameters = step_request(
+            self._execution.agent,
             fn,
-            args,
-            kwargs,
+            args if lent is None else lent.ordinary(args),
+            kwargs if lent is None else lent.ordinary(kwargs),
             name=name,
             key=key,
             retry=retry,
