@@ -4,6 +4,7 @@ python -m benchmarks
 python -m benchmarks append load
 python -m benchmarks steps postgres --peers .venv-peers/bin/python
 python -m benchmarks imports --json
+python -m benchmarks guard --docs docs     # measures one subject anew, and keeps what the page has of the others
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def main() -> None:
         print(f"load average {', '.join(f'{one:.1f}' for one in os.getloadavg())}", file=sys.stderr, flush=True)
         print(as_json(found) if given.json else as_text(found))
     if given.docs:
-        page.write(given.docs, found)
+        page.write(given.docs, found, SUBJECTS)
 
 
 def _measured(name: str, server: Postgres, python: str | None) -> list[Row]:

@@ -6,13 +6,13 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apsw
 
 from benchmarks.plot import Series, line_plot
-from benchmarks.table import Row, Sections, as_json, as_markdown
+from benchmarks.table import Row, Sections, as_json, as_markdown, from_json
 from benchmarks.workload import ALL_ROUNDS, MOST_ROUNDS
 
 HERE = Path(__file__).parent
@@ -26,19 +26,33 @@ PLOTS = {
 }
 
 
-def write(folder: Path, sections: Sections) -> None:
-    """Write figures and plots into benchmarks/ of a folder, and the table into its benchmarks.md."""
-    place = folder / "benchmarks"
+def write(folder: Path, measured: Sections, order: Iterable[str] = ()) -> None:
+    """Write figures and plots into benchmarks/ of a folder, and the table into its benchmarks.md.
+
+    If `order` has subjects that were not measured now, what is known of them stays, with the day it was measured on.
+    """
+    place, page = folder / "benchmarks", folder / "benchmarks.md"
     place.mkdir(parents=True, exist_ok=True)
+    text, today = page.read_text("utf-8"), time.strftime("%Y-%m-%d", time.gmtime())
+    kept = _kept(place / "figures.json", set(order) - measured.keys())
+    sections = {name: measured.get(name) or kept[name] for name in order or measured if name in {*measured, *kept}}
     (place / "figures.json").write_text(as_json(sections) + "\n", "utf-8")
     for curve, (title, across, up, log_y) in PLOTS.items():
         series = lines([row for rows in sections.values() for row in rows if row.curve == curve])
         if series:
             (place / f"{curve}.svg").write_text(line_plot(title, across, up, series, log_y=log_y), "utf-8")
-    page = folder / "benchmarks.md"
-    text = page.read_text("utf-8")
-    text = _between(text, "machine", f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())}. " + machine())
-    page.write_text(_between(text, "table", as_markdown(sections)), "utf-8")
+    if not kept:
+        text = _between(text, "machine", f"Measured on {today}. " + machine())
+    dates = {name: day for name, day in _DATED.findall(text) if name in kept} | dict.fromkeys(measured, today)
+    page.write_text(_between(text, "table", as_markdown(sections, dates if kept else {})), "utf-8")
+
+
+_DATED = re.compile(r"^\*\*(\w+)\*\*, measured on (\S+)$", re.M)
+
+
+def _kept(figures: Path, wanted: set[str]) -> Sections:
+    known = from_json(figures.read_text("utf-8")) if wanted and figures.exists() else {}
+    return {name: rows for name, rows in known.items() if name in wanted}
 
 
 def lines(rows: list[Row]) -> list[Series]:

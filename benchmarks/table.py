@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -87,11 +88,12 @@ def as_text(sections: Sections) -> str:
     return "\n".join([*lines, "", *_verdict(sections)])
 
 
-def as_markdown(sections: Sections) -> str:
-    """The same table for a page."""
+def as_markdown(sections: Sections, dates: Mapping[str, str]) -> str:
+    """The same table for a page. A subject that was measured on another day than most says when."""
     lines: list[str] = []
     for subject, rows in sections.items():
-        lines += ["", f"**{subject}**", "", f"| {' | '.join(_HEAD)} |", "|---|--:|--:|--:|---|---|"]
+        when = f", measured on {dates[subject]}" if subject in dates else ""
+        lines += ["", f"**{subject}**{when}", "", f"| {' | '.join(_HEAD)} |", "|---|--:|--:|--:|---|---|"]
         for row in rows:
             cells = _cells(row)
             lines.append(f"| {' | '.join((*cells, *[''] * (len(_HEAD) - len(cells))))} |")
@@ -103,6 +105,19 @@ def as_json(sections: Sections) -> str:
     """The same facts for programs."""
     found = {subject: [_facts(row) for row in rows] for subject, rows in sections.items()}
     return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def from_json(text: str) -> Sections:
+    """What `as_json` wrote."""
+    return {subject: [_row(facts) for facts in rows] for subject, rows in json.loads(text).items()}
+
+
+def _row(facts: dict[str, Any]) -> Row:
+    goal = None
+    if facts["goal"] is not None:
+        sign, bound, unit = re.fullmatch(r"([≤≥]) ([\d.e+-]+) ?(.*)", facts["goal"]).groups()
+        goal = Goal(float(bound), unit, least=sign == "≥")
+    return Row(**{name: value for name, value in facts.items() if name not in ("ratio", "ok", "goal")}, goal=goal)
 
 
 def _facts(row: Row) -> dict[str, Any]:

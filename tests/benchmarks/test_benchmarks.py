@@ -12,7 +12,7 @@ import pytest
 from benchmarks import page
 from benchmarks.crashes import Tally, _spread
 from benchmarks.plot import Series, line_plot
-from benchmarks.table import Row, as_json, as_markdown, as_text, at_least, at_most, skipped
+from benchmarks.table import Row, as_json, as_markdown, as_text, at_least, at_most, from_json, skipped
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks" / "peers"))  # its modules are scripts of another environment
@@ -45,7 +45,7 @@ def test_programs_and_pages_get_the_same_facts():
     facts = json.loads(as_json(SECTIONS))
     assert [row["ok"] for row in facts["speed"]] == [True, False, False, None]
     assert facts["speed"][0]["ratio"] == 2
-    for line in as_markdown(SECTIONS).splitlines():
+    for line in as_markdown(SECTIONS, {}).splitlines():
         assert not line.startswith("|") or line.count("|") == 7, line
 
 
@@ -78,6 +78,25 @@ def test_a_page_is_written_between_its_marks_and_nowhere_else(tmp_path):
     assert {path.name for path in (tmp_path / "benchmarks").iterdir()} == {"figures.json", "resume.svg"}
     page.write(tmp_path, SECTIONS)
     assert (tmp_path / "benchmarks.md").read_text("utf-8").count("| quick |") == 1
+
+
+def test_one_subject_measured_anew_leaves_the_others_as_they_were(tmp_path):
+    before = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    (tmp_path / "benchmarks.md").write_text(before, "utf-8")
+    order = [*SECTIONS, "more"]
+    page.write(tmp_path, SECTIONS, SECTIONS)
+    whole = (tmp_path / "benchmarks.md").read_text("utf-8")
+    assert from_json(as_json(SECTIONS)) == SECTIONS
+    page.write(tmp_path, {"more": [Row(name="another", measured=1.0, unit="ms")]}, order)
+    after = (tmp_path / "benchmarks.md").read_text("utf-8")
+    table = whole.partition("<!-- table -->")[2].partition("| quick |")
+    assert "| another |" in after and table[0] in after and "**more**, measured on 20" in after
+    assert (
+        after.partition("<!-- machine -->")[2].partition("<!-- end")[0]
+        == (whole.partition("<!-- machine -->")[2].partition("<!-- end")[0])
+    )
+    page.write(tmp_path, {next(iter(SECTIONS)): next(iter(SECTIONS.values()))}, order)
+    assert "**more**, measured on 20" in (tmp_path / "benchmarks.md").read_text("utf-8"), "it keeps its day"
 
 
 def test_an_unknown_subject_is_refused_with_those_there_are():

@@ -16,6 +16,9 @@ import holdfast
 from holdfast import InvalidValue, NotSerializable, agent, tool
 
 
+STORES = ("memory", "sqlite", "postgres")
+
+
 class Mood(enum.Enum):
     GLAD = "glad"
     SAD = "sad"
@@ -118,7 +121,7 @@ def giving(declared, value, name):
 
 
 @pytest.mark.parametrize("declared", TYPES, ids=str)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_a_value_comes_back_as_it_was_on_the_first_run_and_on_replay(app, declared, data):
     value, seen, id = data.draw(TYPES[declared]), [], app.new_id()
