@@ -78,6 +78,33 @@ def test_what_was_said_is_seen_at_once_and_what_others_write_with_the_next_waiti
     assert seen == [{"n": 1}, {"n": 1}, {"n": 1, "m": 2}]
 
 
+@pytest.mark.parametrize("kind", ["def", "async"])
+def test_a_goal_can_be_said_anew(app, kind):
+    seen = []
+
+    @declarer(kind)()
+    def worker(task):
+        seen.append(task.current.goal)
+        task.goal("a better one")
+        seen.append(task.current.goal)
+        yield task.wait("go")
+
+    assert app.run(worker, id="t", goal="the first").goal == "a better one"
+    app.signal("t", "go")
+    app.run(worker, id="t", goal="the first")
+    assert seen == ["the first", "a better one"] * 2
+
+
+@pytest.mark.parametrize("wrong", [5, None, "\ud800"])
+def test_a_goal_that_is_no_text_is_refused(app, wrong, texts):
+    @agent
+    def worker(task):
+        with texts.raises(holdfast.HoldfastError):
+            task.goal(wrong)
+
+    assert app.run(worker, id="t").status == "completed"
+
+
 READS = {
     "get": lambda app: app.get("t"),
     "find": lambda app: app.find("t"),

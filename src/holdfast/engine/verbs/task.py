@@ -358,6 +358,10 @@ class Task:
         seen = self._seen
         self._say(ev.PhaseSet(phase=moved(seen.phases, seen.phase, name, on), on=on))
 
+    def goal(self, text: str) -> None:
+        """Say what the task is to reach, in place of what it was started with."""
+        self._say(ev.GoalSet(goal=names.encodable(text, "goal")))
+
     def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
         """Record a choice, its reason and the options not taken."""
         left = pack(list(options)) if options else UNSET
