@@ -101,6 +101,9 @@ ANSWERING = frozenset[type[Event]](
 )
 """Events that may be what a task waits for."""
 
+DOUBTING = frozenset[type[Event]]((ev.StepDoubted, ev.TaskReopened, ev.TaskForked, ev.RolledBack))
+"""After these events a call may be in doubt that was not before. Which ones, only the whole state tells: see `fold`."""
+
 _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 SUMMARISED = frozenset[type[Event]](
     (
