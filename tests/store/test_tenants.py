@@ -221,6 +221,7 @@ OWN = {
     "under_way": lambda app, place: app.under_way("lone"),
     "audit": lambda app, place: nothing(app.audit()),
     "collectable": lambda app, place: nothing(app.collectable(keep=0)),
+    "counts": lambda app, place: nothing([app.counts().tasks]),
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),
     "find": lambda app, place: nothing([app.find("lone")]),

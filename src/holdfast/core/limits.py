@@ -51,6 +51,9 @@ MAX_GROUPS_PER_COMMIT = 1_024
 PAGE_SIZE = 100
 """How many rows a listing gives when nobody says."""
 
+LIST_CHUNK = 1_000
+"""How many rows of a list without a limit are in memory at once."""
+
 INBOX_PAGE_SIZE = 1_000
 """How many rows of waiting tasks are read at once."""
 

@@ -96,6 +96,7 @@ class AsyncApp:
     wait = _awaited(App.wait)
     at = _awaited(App.at)
     list = _awaited(App.list)
+    counts = _awaited(App.counts)
     row = _awaited(App.row)
     head = _awaited(App.head)
     inbox = _iterated(App.inbox)

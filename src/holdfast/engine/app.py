@@ -6,10 +6,11 @@ import builtins
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from holdfast.core import (
     codec,
@@ -39,7 +40,6 @@ from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer
-from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
@@ -49,15 +49,16 @@ from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, 
 from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
+from holdfast.engine.reading.lists import TaskRows, task_query
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
-from holdfast.engine.reading.task_state import STATUSES, TaskState
+from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.task import Block
-from holdfast.store.protocol import Query, Stats, Store
+from holdfast.store.protocol import Order, Stats, Store, TaskCounts
 from holdfast.store.queues import QueueDepth
 from holdfast.store.tenants import Tenant
 
@@ -643,6 +644,7 @@ class App:
         """A task as it was just after an event."""
         return timeline.state_at(self.logs, names.task_log(id), seq)
 
+    @overload
     def list(
         self,
         *,
@@ -650,19 +652,96 @@ class App:
         agent: str | None = None,
         stage: str | None = None,
         user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
         limit: int = limits.PAGE_SIZE,
         after: str | None = None,
-    ) -> list[Summary]:
-        """Tasks, newest first, found by index. `after` is the id of the last one seen."""
-        if status is not None and status not in STATUSES:
-            raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
-        if not 1 <= limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
-        for name, value in (("agent", agent), ("stage", stage), ("user", user), ("after", after)):
-            names.text(value or "", f"{name}=")
-        return list_tasks(
-            self.store, Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after)
+    ) -> list[Summary]: ...
+
+    @overload
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
+        limit: None,
+        after: str | None = None,
+    ) -> TaskRows: ...
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
+        limit: int | None = limits.PAGE_SIZE,
+        after: str | None = None,
+    ) -> builtins.list[Summary] | TaskRows:
+        """Return tasks, newest first, found by index. `after` is the id of the last one seen.
+
+        `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
+        `in_doubt`: tasks with a call in doubt. `prefix`: how the id begins. `changed_since`: a datetime or how long ago.
+        `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
+        `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
+        `limit`: how many. None: all of them, read as you go through them.
+        """
+        asked = task_query(
+            self.logs,
+            interrupted=interrupted,
+            include=include,
+            changed_since=changed_since,
+            status=status,
+            agent=agent,
+            stage=stage,
+            user=user,
+            thread=thread,
+            queue=queue,
+            parent=parent,
+            waiting=waiting,
+            in_doubt=in_doubt,
+            prefix=prefix,
+            order=order,
+            after=after,
         )
+        return TaskRows(asked) if limit is None else asked.page(limit)
+
+    def counts(self) -> TaskCounts:
+        """Count tasks by status, and those with a call in doubt. The numbers are kept, so any number of tasks is cheap.
+
+        Counts what `list` lists: the tasks of this namespace. `stats` is of the whole store, with sizes.
+        """
+        return self.store.counts(self.namespace)
 
     def row(self, id: str) -> Summary | None:
         """What a list shows of one task, read from its row alone; None if there is no such task."""

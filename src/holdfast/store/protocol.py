@@ -51,8 +51,8 @@ Order = Literal["newest", "oldest", "changed"]
 class Query(Struct, frozen=True, kw_only=True):
     """Which tasks to list, and in which order; what is None does not matter.
 
-    Every field is a filter but `order`, `after` and `limit`. A filter is named like the field of Summary that it asks
-    for, or has a row in `ASKED`.
+    A filter is named like the field of Summary that it asks for, or has a row in `ASKED`. `after_changed_us` is when
+    the task `after` had last changed when it was seen; without it, when it has by now.
     """
 
     status: str | None = None
@@ -65,15 +65,17 @@ class Query(Struct, frozen=True, kw_only=True):
     waiting: str | None = None
     in_doubt: bool | None = None
     prefix: str | None = None
+    due_us: int | None = None
     changed_since_us: int | None = None
     order: Order = "newest"
     after: str | None = None
+    after_changed_us: int | None = None
     limit: int = 100
     namespace: str = ""
 
     def filters(self) -> dict[str, Any]:
         """Return what it asks of a row, by the name of the filter."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("order", "after", "limit")}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_FILTERS}
 
     def asks_for(self, row: Summary) -> bool:
         """Whether a row has all that is asked for."""
@@ -91,15 +93,20 @@ class Query(Struct, frozen=True, kw_only=True):
         return f"{given}_and_status" if given in WITH_STATUS and self.status is not None else given
 
 
+_NOT_FILTERS = ("order", "after", "after_changed_us", "limit")
+
 ASKED: dict[str, Callable[[Summary, Any], bool]] = {
     "in_doubt": lambda row, value: bool(row.doubts) == value,
     "prefix": lambda row, value: row.id.startswith(value),
+    "due_us": lambda row, value: (
+        row.wake_us is not None and row.wake_us <= value and row.status in ("pending", "waiting")
+    ),
     "changed_since_us": lambda row, value: row.changed_us >= value,
 }
 """Filters that do not compare the field of their name."""
 
 LEADING = (
-    *("user", "thread", "parent", "prefix", "in_doubt", "waiting", "agent", "stage", "queue", "status"),
+    *("user", "thread", "parent", "prefix", "in_doubt", "waiting", "due_us", "agent", "stage", "queue", "status"),
     "changed_since_us",
 )
 """Filters with an index, the one that is likely to be the narrowest first."""

@@ -336,9 +336,12 @@ class MemoryStore:
     def _by_change(self, query: Query, rows: Sequence[tuple[_Log, Summary]]) -> list[Summary]:
         placed = sorted(((row.changed_us, log.number, row) for log, row in rows), key=lambda one: one[:2], reverse=True)
         if query.after is not None:
-            last = next((one[:2] for one in placed if one[2].id == query.after), None)
-            if last is None:
+            changed_us = query.after_changed_us
+            if changed_us is None:
+                changed_us = next((one[0] for one in placed if one[2].id == query.after), None)
+            if changed_us is None:
                 raise gone_from_list(query.after)
+            last = (changed_us, self._place(query.after))
             placed = [one for one in placed if one[:2] < last]
         return [*itertools.islice(query.matching(one[2] for one in placed), query.limit)]
 

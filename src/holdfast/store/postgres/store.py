@@ -149,14 +149,16 @@ class PostgresStore:
         bounds["place"] = Int8(0 if query.order == "oldest" else TO_THE_END)
         if query.after is not None:
             place = bounds["place"] = Int8(self._place(query.after))
-            bounds["changed"] = self._changed(query.after, place) if query.order == "changed" else Int8(0)
+            if query.order == "changed":
+                bounds["changed"] = self._changed(query, place)
         asked = {**query.filters(), **bounds}
         return [to_summary(row) for row in self._links.rows(q.LISTS[query.lead, query.order], asked, prepare=False)]
 
-    def _changed(self, name: str, place: Int8) -> Int8:
-        row = self._links.row(q.CHANGED, {"log": place})
+    def _changed(self, query: Query, place: Int8) -> Int8:
+        seen = query.after_changed_us
+        row = self._links.row(q.CHANGED, {"log": place}) if seen is None else (seen,)
         if row is None:
-            raise gone_from_list(name)
+            raise gone_from_list(query.after)
         return Int8(row[0])
 
     def counts(self, namespace: str | None = None) -> TaskCounts:

@@ -131,7 +131,9 @@ def list_tasks(reader: apsw.Connection, query: Query, after: int | None) -> list
     bounds: dict[str, Any] = {"first": first, "end": end, "limit": query.limit, "changed": TO_THE_END}
     bounds["place"] = (0 if query.order == "oldest" else TO_THE_END) if after is None else after
     if query.order == "changed" and after is not None:
-        row = fetch_one(reader, q.CHANGED, (after,))
+        row = (
+            (query.after_changed_us,) if query.after_changed_us is not None else fetch_one(reader, q.CHANGED, (after,))
+        )
         if row is None:
             raise gone_from_list(query.after)
         bounds["changed"] = row[0]

@@ -55,6 +55,9 @@ class ReadingConformance:
         assert ids(prefix="order-", limit=1) == ["order-2"] and ids(prefix="order-", after="order-2") == ["order-1"]
         assert ids(prefix="order", status="pending") == ["order_3", "order-1"]
         assert ids(prefix="\U0010ffff") == []
+        then(store, "order_3", AT + 4, ev.TaskClaimed(holder="x"))
+        then(store, "order_3", AT + 4, ev.TaskSuspended(why="timer", wake_us=AT + 60))
+        assert ids(due_us=AT + 59) == [] and ids(due_us=AT + 60, status="waiting") == ["order_3"]
         assert ids(changed_since_us=AT + 5) == ["visit-4", "order-2"]
         assert summary_of(store, "order-2").doubts == ("pay#1", "~2/pay#1")
 
