@@ -711,7 +711,7 @@ class App:
         """Return tasks, newest first, found by index. `after` is the id of the last one seen.
 
         `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
-        `in_doubt`: tasks with a call in doubt. `prefix`: how the id begins. `changed_since`: a datetime or how long ago.
+        `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
         `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
         `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
         `limit`: how many. None: all of them, read as you go through them.
@@ -774,11 +774,14 @@ class App:
         decision: str | None = None,
         since_us: int | None = None,
         until_us: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[AuditRow]:
-        """Who did what: tool calls, what people did, decisions; task by task, each in the order of its log.
+        """Return who did what, newest first: tool calls, what people did, decisions. Found by index.
 
-        `decision` is part of a decision's question or choice. `progress` is told how many events were looked at.
+        `decision` is part of a decision's question or choice. `after`: the cursor of the last row seen. `limit`: how
+        many. Default: all, read as you go through them. `progress` is told how many events were looked at.
         """
         query = audit.AuditQuery(
             task=None if task is None else names.task_log(task),
@@ -787,6 +790,8 @@ class App:
             decision=decision,
             since_us=since_us,
             until_us=until_us,
+            after=after,
+            limit=limit,
         )
         return audit.audit_rows(self.logs, query, progress)
 
