@@ -192,6 +192,7 @@ REFUSED = {
     "events": lambda app: list(app.events("lone")),
     "at": lambda app: app.at("lone", 1),
     "diff": lambda app: app.diff("lone", 1, 2),
+    "deltas": lambda app: list(app.deltas("lone")),
     "step": lambda app: app.step("lone", "which#1"),
     "steps": lambda app: app.steps("lone"),
     "signal": lambda app: app.signal("lone", "go"),

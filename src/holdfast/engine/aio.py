@@ -111,6 +111,7 @@ class AsyncApp:
     step = _awaited(App.step)
     under_way = _awaited(App.under_way)
     diff = _awaited(App.diff)
+    deltas = _iterated(App.deltas)
     workers = _awaited(App.workers)
     verify = _awaited(App.verify)
     doctor = _awaited(App.doctor)

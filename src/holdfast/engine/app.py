@@ -45,8 +45,9 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
 from holdfast.engine.maintenance.export import Copied, Progress
 from holdfast.engine.maintenance.retention import Collected
-from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, verify
+from holdfast.engine.reading import audit, contracts, deltas, inbox, serving, timeline, verify
 from holdfast.engine.reading.audit import AuditRow
+from holdfast.engine.reading.deltas import Delta
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.lists import TaskRows, task_query
@@ -840,8 +841,24 @@ class App:
         return step_by_key(self.logs, names.task_log(id), key)
 
     def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
-        """What changed between two seqs, as a JSON Patch."""
-        return timeline.diff(self.logs, names.task_log(id), a, b)
+        """Return what changed between two seqs, as a JSON Patch that turns the first state into the second."""
+        return deltas.diff(self.logs, names.task_log(id), a, b)
+
+    def deltas(
+        self,
+        id: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        sections: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Delta]:
+        """Return what each event after a seq changed in the task's document, `app.at(id, seq).to_dict()`.
+
+        `sections` are those of `to_dict` that matter. Default: all. Apply the patches in order to the document at
+        `after` (`{}` for 0) and you have the document at any later seq, without folding or fetching it again.
+        """
+        return deltas.deltas(self.logs, names.task_log(id), after=after, upto=upto, sections=sections, limit=limit)
 
     def user(self, id: str) -> User:
         """A person: state that outlives tasks, their tasks, and how to forget them."""

@@ -66,10 +66,11 @@ def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | 
 
 
 def _place(cursor: str) -> ActPlace:
-    at_us, seq, *task = cursor.split(".", 2)
-    if not task or not at_us.removeprefix("-").isdecimal() or not seq.isdecimal():
+    at_us, _, rest = cursor.partition(".")
+    seq, _, task = rest.partition(".")
+    if not task or not at_us.removeprefix("-").isdecimal() or not seq.isdecimal() or len(at_us + seq) > 40:
         raise InvalidValue(f"after={cursor!r} is not a place in the audit", hint="give the cursor of an audit row")
-    return ActPlace(int(at_us), task[0], int(seq))
+    return ActPlace(int(at_us), task, int(seq))
 
 
 Rows = Iterator[tuple[str, str, Stored]]

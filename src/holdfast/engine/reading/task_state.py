@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +11,15 @@ from msgspec import UNSET, Raw
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
 from holdfast.core.context import template
-from holdfast.core.events import Failure, Usage
+from holdfast.core.events import Failure
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.state import budget, shapes
-from holdfast.core.state.shapes import Lost, State
+from holdfast.core.state import shapes
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.steps import StepState, Values, iso, steps as steps_of
+from holdfast.engine.reading.budgets import BudgetState as BudgetState
+from holdfast.engine.reading.sections import StepPage, Subject, checked_sections, document
+from holdfast.engine.reading.steps import StepState, Values, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -246,9 +248,7 @@ class TaskState:
         for row in self._logs.rows_of_kind(self.id, "decision_made", upto=self.seq):
             event = decoded(self.id, row)
             if isinstance(event, ev.DecisionMade):
-                options: Any = [] if event.options is UNSET else codec.unpack(event.options, self._logs.blob)
-                choice = codec.unpack(event.choice, self._logs.blob)
-                made.append({"question": event.question, "choice": choice, "why": event.why, "options": options})
+                made.append(decision_made(self._logs, event))
         return made
 
     @property
@@ -287,52 +287,35 @@ class TaskState:
 
         return of_state(self, self._state, self._logs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON."""
-        plain = (
-            "id",
-            "agent",
-            "status",
-            "stage",
-            "phase",
-            "turn",
-            "seq",
-            "result",
-            "user",
-            "thread",
-            "parent",
-        )
-        lists = ("goal", "questions", "flags", "decisions", "messages")
-        return {
-            **{name: getattr(self, name) for name in (*plain, *lists)},
-            "input": dict(self.input),
-            "failure": codec.as_json(self.failure),
-            "waiting": self._state.summary.waiting,
-            "plan": [{"step": step.text, "done": step.done} for step in self.plan],
-            "facts": {key: {"value": fact.value, "source": fact.source} for key, fact in self.facts.items()},
-            "artifacts": {
-                id: {"type": one.type, "summary": one.summary, "bytes": one.bytes, "step": one.step}
-                for id, one in self.artifacts.items()
-            },
-            "notes": dict(self.notes),
-            "state": dict(self.state),
-            "steps": {key: step.to_dict() for key, step in self.steps.items()},
-            "checkpoints": dict(self.checkpoints),
-            "created_at": iso(self._state.summary.created_us),
-            "updated_at": iso(self._state.updated_us),
-            **self._budget(),
-            **({"constraints": self.constraints} if self.constraints else {}),
-            **({"mock": True} if self.mock else {}),
-        }
+    def to_dict(
+        self,
+        *,
+        sections: Collection[str] | None = None,
+        steps_after: str | None = None,
+        steps_limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Return everything as JSON, or the `sections` you name; others are not even read.
 
-    def _budget(self) -> dict[str, Any]:
-        """Shown where there is one, or where anything was spent."""
-        if self._state.budget is None and self._state.spent == shapes.Spent():
-            return {}
-        return {"budget": codec.as_json(BudgetState(self._state, self._state.updated_us).to_dict())}
+        `steps_after` and `steps_limit` page through the steps of this turn: those after a key, and how many.
+        """
+        page = StepPage(steps_after, steps_limit)
+        return document(Subject(self, self._state, self._logs), checked_sections(sections), page)
 
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
+
+
+def decision_made(logs: Logs, event: ev.DecisionMade) -> dict[str, Any]:
+    """A decision as JSON: what was decided, why, and the options not taken."""
+    options: Any = [] if event.options is UNSET else codec.unpack(event.options, logs.blob)
+    choice = codec.unpack(event.choice, logs.blob)
+    return {"question": event.question, "choice": choice, "why": event.why, "options": options}
+
+
+def message_added(logs: Logs, id: str, seq: int, event: ev.MessageAdded) -> Any:
+    """The message that an event added. One made from a step's result is looked up there."""
+    raw = _result_before(logs, id, seq, event.step) if event.message is UNSET else event.message
+    return codec.unpack(raw, logs.blob)
 
 
 def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
@@ -358,52 +341,6 @@ def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
                 return result if isinstance(result, Raw) else codec.JSON_NULL
         width, upto = width * 4, after
     return codec.JSON_NULL
-
-
-class BudgetState:
-    """What a task may use up and what it has, its children included, as of one moment."""
-
-    def __init__(self, state: State, now_us: int) -> None:
-        self._state = state
-        self.used = budget.used(state, now_us)
-        self.limits: dict[str, float] = {} if state.budget is None else dict(budget.allowed(state.budget))
-        self.on_exceed = "fail" if state.budget is None else state.budget.on_exceed
-
-    @property
-    def left(self) -> dict[str, float]:
-        """What is left of each limit, never below 0."""
-        return {name: max(0, most - self.used[name]) for name, most in self.limits.items()}
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens and the money that are on record."""
-        spent = self._state.spent
-        return Usage(spent.input_tokens, spent.output_tokens, cost=spent.cost)
-
-    @property
-    def unknown(self) -> list[dict[str, Any]]:
-        """What may have been spent without a record: where, why, and the estimate. It counts as used."""
-        return [_lost(one) for one in self._state.spent.lost]
-
-    @property
-    def pressure(self) -> bool:
-        """Whether a limit was, or is, nearly reached."""
-        return bool(self._state.pressed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        spent = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-        known = {"limits": self.limits, "used": self.used, **spent, "on_exceed": self.on_exceed}
-        return {**known, "pressure": self.pressure, "unknown": self.unknown}
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{self.used[name]:,.6g} of {most:,.6g} {name}" for name, most in self.limits.items())
-        return f"<budget {shown or 'without limits'}>"
-
-
-def _lost(one: Lost) -> dict[str, Any]:
-    tokens = one.estimate.input_tokens + one.estimate.output_tokens
-    return {"step": one.step, "why": one.why, "tokens": tokens, "cost": one.estimate.cost, "at": moment(one.at_us)}
 
 
 Value = Callable[[Raw], Any]
