@@ -241,6 +241,7 @@ OWN = {
     "thread": lambda app, place: app.thread("talk").message({"role": "user", "content": "of b"}),
     "user": lambda app, place: (app.user("ana").patch(StatePatch(set={"x": 1})), app.user("ana").erase(by="b")),
     "verify": lambda app, place: app.verify(),
+    "watch": lambda app, place: nothing(app.watch(after="0.0", seconds=0.1)),
     "worker": lambda app, place: drained(app.worker([asking, quick])),
     "workers": lambda app, place: app.workers(),
 }

@@ -105,6 +105,7 @@ class AsyncApp:
     events = _iterated(App.events)
     follow = _direct(App.follow)
     follow_inbox = _direct(App.follow_inbox)
+    watch = _direct(App.watch)
     fetch = _awaited(App.fetch)
     is_interrupted = _awaited(App.is_interrupted)
     steps = _awaited(App.steps)

@@ -56,6 +56,7 @@ from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, s
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
+from holdfast.engine.reading.watch import TaskWatch, watch_tasks
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.task import Block
@@ -737,6 +738,44 @@ class App:
         )
         return TaskRows(asked) if limit is None else asked.page(limit)
 
+    def watch(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        seconds: Duration | None = None,
+    ) -> TaskWatch:
+        """Return the changes of tasks as they are committed, by any process: id, seq, status and row. Also `async for`.
+
+        The filters are those of `list`: a change is given if the task then matches. One thread reads the store, however
+        many watch. `after`: the cursor of the last change seen. Default: from when you begin, or read `.cursor`. A task
+        that changed several times meanwhile may be given once, as it is. `seconds`: how long. Default: until you stop.
+        """
+        return watch_tasks(
+            self.logs,
+            after=after,
+            seconds=seconds,
+            status=status,
+            agent=agent,
+            stage=stage,
+            user=user,
+            thread=thread,
+            queue=queue,
+            parent=parent,
+            waiting=waiting,
+            in_doubt=in_doubt,
+            prefix=prefix,
+        )
+
     def counts(self) -> TaskCounts:
         """Count tasks by status, and those with a call in doubt. The numbers are kept, so any number of tasks is cheap.
 
@@ -968,6 +1007,7 @@ class App:
             self._dispatcher.notices.close()
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
+        self.logs.feed.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

@@ -129,7 +129,7 @@ def task_query(
     **asked: Any,
 ) -> TaskQuery:
     """Check what is asked for, and make it a query. Odd values are refused, each with what would do."""
-    _refuse_odd(asked)
+    refuse_odd(asked)
     if interrupted and asked["status"] is None:
         asked["status"] = "running"
     if isinstance(include, str) or not set(include) <= {*INCLUDED}:
@@ -138,14 +138,15 @@ def task_query(
     return TaskQuery(logs, Query(**asked, changed_since_us=since_us), interrupted=interrupted, include=include)
 
 
-def _refuse_odd(asked: dict[str, Any]) -> None:
+def refuse_odd(asked: dict[str, Any]) -> None:
+    """Refuse values of filters that no task can have, each with what would do."""
     one_of = {"status": STATUSES, "order": get_args(Order), "waiting": _WAITS}
     for name, allowed in one_of.items():
-        if asked[name] is not None and asked[name] not in allowed:
+        if asked.get(name) is not None and asked[name] not in allowed:
             said = f"{asked[name]!r} is not a status" if name == "status" else f"{name}={asked[name]!r} is unknown"
             raise InvalidValue(said, hint=f"use one of {', '.join(allowed)}")
     for name in _TEXTS:
-        if asked[name] is not None:
+        if asked.get(name) is not None:
             names.text(asked[name], f"{name}=")
     if asked["in_doubt"] not in (None, True, False):
         raise InvalidValue(f"in_doubt={asked['in_doubt']!r} is neither True nor False", hint="leave it out for both")
