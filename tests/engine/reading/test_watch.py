@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -206,17 +205,15 @@ with holdfast.open(sys.argv[1]) as app:
 """
 
 
-class TestProcesses:
-    STORES = ("sqlite", "postgres")
-
-    def test_what_other_processes_write_is_given_once_each(self, url):
-        with holdfast.open(url) as app:
-            begin = app.watch().cursor
-            script = textwrap.dedent(CHILD)
-            children = [subprocess.Popen([sys.executable, "-c", script, url, name, "20"]) for name in ("a", "b")]
-            seen = [one.id for one in told(app, begin, 40)]
-            assert all(child.wait(30) == 0 for child in children)
-            assert sorted(seen) == sorted(f"{name}-{number}" for name in ("a", "b") for number in range(20))
+def test_what_other_processes_write_is_given_once_each(url):
+    if url.startswith("memory"):
+        pytest.skip("no other process sees what is in memory")
+    with holdfast.open(url) as app:
+        begin = app.watch().cursor
+        children = [subprocess.Popen([sys.executable, "-c", CHILD, url, name, "20"]) for name in ("a", "b")]
+        seen = [one.id for one in told(app, begin, 40)]
+        assert all(child.wait(30) == 0 for child in children)
+        assert sorted(seen) == sorted(f"{name}-{number}" for name in ("a", "b") for number in range(20))
 
 
 def test_a_tenant_watches_its_own(tmp_path):

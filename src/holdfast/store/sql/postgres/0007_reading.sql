@@ -116,12 +116,12 @@ with said as materialized (
   select * from doubted where not exists (
     select from said where said.log = doubted.log and said.seq > doubted.seq
       and kind in ('step_settled', 'step_completed', 'step_failed', 'attempt_failed', 'step_started', 'step_voided')
-      and (body ->> 'key' = doubted.key or right(body ->> 'key', length(doubted.key) + 1) = '/' || doubted.key)
+      and (body ->> 'key' = doubted.key or ltrim(body ->> 'key', '0123456789') = '/' || doubted.key)
   ) and not exists (
     select from events where events.log = doubted.log and events.seq > doubted.seq and kind = 'rolled_back'
   )
 ), addressed as (
-  select distinct log, case
+  select log, seq, case
     when key ~ '^[0-9]+/' or not exists (
       select from said where said.log = open.log and kind = 'turn_started' and said.seq > open.seq
     ) then key
@@ -132,4 +132,7 @@ with said as materialized (
   end as key from open
 )
 update tasks set doubts = named.keys
-from (select log, json_agg(key)::text as keys from addressed group by log) as named where tasks.log = named.log;
+from (
+  select log, json_agg(key order by seq)::text as keys
+  from (select log, key, min(seq) as seq from addressed group by log, key) as once group by log
+) as named where tasks.log = named.log;

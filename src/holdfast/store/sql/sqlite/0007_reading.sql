@@ -107,11 +107,11 @@ with doubted (log, seq, key) as (
       and kind in ('step_settled', 'step_completed', 'step_failed', 'attempt_failed', 'step_started', 'step_voided', 'rolled_back')
       and (
         kind = 'rolled_back' or cast(body as text) ->> 'key' = doubted.key
-        or substr(cast(body as text) ->> 'key', -length(doubted.key) - 1) = '/' || doubted.key
+        or ltrim(cast(body as text) ->> 'key', '0123456789') = '/' || doubted.key
       )
   )
-), addressed (log, key) as (
-  select distinct log, case
+), addressed (log, seq, key) as (
+  select log, seq, case
     when key glob '[0-9]*/*' or not exists (
       select 1 from events where events.log = open.log and kind = 'turn_started' and events.seq > open.seq
     ) then key
@@ -121,5 +121,9 @@ with doubted (log, seq, key) as (
     ), 0) || '/' || key
   end from open
 )
-update tasks set doubts = (select json_group_array(key) from addressed where addressed.log = tasks.log)
+update tasks set doubts = (
+  select json_group_array(key order by seq) from (
+    select key, min(seq) as seq from addressed where addressed.log = tasks.log group by key
+  )
+)
 where log in (select log from addressed);
