@@ -37,6 +37,7 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
+from holdfast.engine.lists.query import TaskRows, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer
@@ -45,18 +46,15 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
 from holdfast.engine.maintenance.export import Copied, Progress
 from holdfast.engine.maintenance.retention import Collected
-from holdfast.engine.reading import audit, contracts, deltas, inbox, serving, timeline, verify
+from holdfast.engine.reading import audit, contracts, inbox, serving, timeline, verify
 from holdfast.engine.reading.audit import AuditRow
-from holdfast.engine.reading.deltas import Delta
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
-from holdfast.engine.reading.lists import TaskRows, task_query
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
-from holdfast.engine.reading.watch import TaskWatch, watch_tasks
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.task import Block
@@ -66,6 +64,9 @@ from holdfast.store.tenants import Tenant
 
 if TYPE_CHECKING:
     from holdfast.engine.aio import AsyncApp
+    from holdfast.engine.lists.deltas import Delta
+    from holdfast.engine.lists.feed import Feed
+    from holdfast.engine.lists.watch import TaskWatch
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.notices.notices import OnWait
     from holdfast.engine.notices.watch import InboxFollow
@@ -178,6 +179,7 @@ class App:
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, prices)
+        self._feed: Feed | None = None
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
@@ -760,8 +762,13 @@ class App:
         many watch. `after`: the cursor of the last change seen. Default: from when you begin, or read `.cursor`. A task
         that changed several times meanwhile may be given once, as it is. `seconds`: how long. Default: until you stop.
         """
+        from holdfast.engine.lists.feed import Feed
+        from holdfast.engine.lists.watch import watch_tasks
+
+        self._feed = self._feed or Feed(self.store)
         return watch_tasks(
             self.logs,
+            self._feed,
             after=after,
             seconds=seconds,
             status=status,
@@ -881,6 +888,8 @@ class App:
 
     def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
         """Return what changed between two seqs, as a JSON Patch that turns the first state into the second."""
+        from holdfast.engine.lists import deltas
+
         return deltas.diff(self.logs, names.task_log(id), a, b)
 
     def deltas(
@@ -897,6 +906,8 @@ class App:
         `sections` are those of `to_dict` that matter. Default: all. Apply the patches in order to the document at
         `after` (`{}` for 0) and you have the document at any later seq, without folding or fetching it again.
         """
+        from holdfast.engine.lists import deltas
+
         return deltas.deltas(self.logs, names.task_log(id), after=after, upto=upto, sections=sections, limit=limit)
 
     def user(self, id: str) -> User:
@@ -1007,7 +1018,8 @@ class App:
             self._dispatcher.notices.close()
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
-        self.logs.feed.close()
+        if self._feed is not None:
+            self._feed.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

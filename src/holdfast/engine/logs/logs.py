@@ -32,7 +32,6 @@ from holdfast.core.names import is_record_log, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
-from holdfast.engine.logs.feed import Feed
 from holdfast.engine.logs.heads import Heads, KnownHead, RecordHeads
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
@@ -90,7 +89,6 @@ class Logs:
         self.clock = clock
         self.cache = cache or Cache()
         self.committer = Committer(store)
-        self.feed = Feed(store)
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
         self.record_heads = RecordHeads()

@@ -7,7 +7,6 @@ needs nobody and is not in it.
 
 from __future__ import annotations
 
-import heapq
 import shlex
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -93,6 +92,8 @@ FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", 
 
 def waiting_rows(logs: Logs) -> Iterator[Summary]:
     """The rows of waiting tasks that may need a person, newest first: of those that only sleep, none is read."""
+    import heapq  # few programs need it
+
     overdue = Query(status="waiting", due_us=logs.clock.now_us())
     kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
     late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
 from holdfast.core.context import template
-from holdfast.core.events import Failure
+from holdfast.core.errors import InvalidValue
+from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.state import shapes
-from holdfast.core.state.shapes import State
+from holdfast.core.state import budget, shapes
+from holdfast.core.state.shapes import Lost, Spent, State
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.budgets import BudgetState as BudgetState
-from holdfast.engine.reading.sections import StepPage, Subject, checked_sections, document
-from holdfast.engine.reading.steps import StepState, Values, steps as steps_of
+from holdfast.engine.reading.steps import StepState, Values, iso, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -342,6 +343,193 @@ def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
         width, upto = width * 4, after
     return codec.JSON_NULL
 
+
+class BudgetState:
+    """What a task may use up and what it has, its children included, as of one moment."""
+
+    def __init__(self, state: State, now_us: int) -> None:
+        self._state = state
+        self.used = budget.used(state, now_us)
+        self.limits: dict[str, float] = {} if state.budget is None else dict(budget.allowed(state.budget))
+        self.on_exceed = "fail" if state.budget is None else state.budget.on_exceed
+
+    @property
+    def left(self) -> dict[str, float]:
+        """What is left of each limit, never below 0."""
+        return {name: max(0, most - self.used[name]) for name, most in self.limits.items()}
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens and the money that are on record."""
+        spent = self._state.spent
+        return Usage(spent.input_tokens, spent.output_tokens, cost=spent.cost)
+
+    @property
+    def unknown(self) -> list[dict[str, Any]]:
+        """What may have been spent without a record: where, why, and the estimate. It counts as used."""
+        return [_lost(one) for one in self._state.spent.lost]
+
+    @property
+    def pressure(self) -> bool:
+        """Whether a limit was, or is, nearly reached."""
+        return bool(self._state.pressed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        spent = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
+        known = {"limits": self.limits, "used": self.used, **spent, "on_exceed": self.on_exceed}
+        return {**known, "pressure": self.pressure, "unknown": self.unknown}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{self.used[name]:,.6g} of {most:,.6g} {name}" for name, most in self.limits.items())
+        return f"<budget {shown or 'without limits'}>"
+
+
+def _lost(one: Lost) -> dict[str, Any]:
+    tokens = one.estimate.input_tokens + one.estimate.output_tokens
+    return {"step": one.step, "why": one.why, "tokens": tokens, "cost": one.estimate.cost, "at": moment(one.at_us)}
+
+
+# The document, in sections
+
+
+class Subject(NamedTuple):
+    """A task at one moment: as people read it, and the state that this is a view of."""
+
+    view: TaskState
+    state: State
+    logs: Logs
+
+    def value(self, raw: Raw) -> Any:
+        """Decode a value of the state."""
+        return codec.unpack(raw, self.logs.blob)
+
+
+class StepPage(NamedTuple):
+    """Which steps are wanted: those after a key, and how many."""
+
+    after: str | None = None
+    limit: int | None = None
+
+    def keys(self, steps: Mapping[str, Any]) -> list[str]:
+        """Their keys."""
+        after, limit = self
+        if limit is not None and limit < 1:
+            raise InvalidValue(f"steps_limit={limit} is not a number of steps", hint="give 1 or more, or None for all")
+        if after is not None and after not in steps:
+            raise InvalidValue(
+                f"steps_after={after!r} is not a step of this turn", hint="give the last key you have seen"
+            )
+        keys = iter(steps)
+        if after is not None:
+            keys = itertools.islice(itertools.dropwhile(lambda key: key != after, keys), 1, None)
+        return [*itertools.islice(keys, limit)]
+
+
+class Element(NamedTuple):
+    """A section with named elements: where the state holds them, and how one is shown."""
+
+    held: Callable[[State], Mapping[str, Any]]
+    shown: Callable[[Subject, Any], Any]
+
+
+def _fact(task: Subject, one: Any) -> dict[str, Any]:
+    return {"value": task.value(one.value), "source": one.source}
+
+
+def _artifact(task: Subject, one: Any) -> dict[str, Any]:
+    return {"type": one.type, "summary": one.summary, "bytes": one.bytes, "step": one.step}
+
+
+def _shown_step(task: Subject, one: Any) -> dict[str, Any]:
+    return StepState(one, task.logs, task.state.turn).to_dict()
+
+
+def _value(task: Subject, one: Any) -> Any:
+    return task.value(one)
+
+
+def _same(task: Subject, one: Any) -> Any:
+    return one
+
+
+ELEMENTS: dict[str, Element] = {
+    "facts": Element(operator.attrgetter("facts"), _fact),
+    "artifacts": Element(operator.attrgetter("artifacts"), _artifact),
+    "notes": Element(operator.attrgetter("notes"), _value),
+    "state": Element(operator.attrgetter("bag"), _value),
+    "steps": Element(operator.attrgetter("steps"), _shown_step),
+    "checkpoints": Element(operator.attrgetter("checkpoints"), _same),
+}
+
+
+def _plan(task: Subject) -> list[dict[str, Any]]:
+    return [{"step": step.text, "done": step.done} for step in task.state.plan]
+
+
+def _budget(task: Subject) -> Any:
+    """Shown where there is one, or where anything was spent."""
+    state = task.state
+    if state.budget is None and state.spent == Spent():
+        return UNSET
+    return codec.as_json(BudgetState(state, state.updated_us).to_dict())
+
+
+_OF_VIEW = (
+    *("id", "agent", "status", "stage", "phase", "turn", "seq", "result", "user", "thread", "parent"),
+    *("goal", "questions", "flags", "decisions", "messages"),
+)
+
+_WHOLE: dict[str, Callable[[Subject], Any]] = {
+    **{name: operator.attrgetter(f"view.{name}") for name in _OF_VIEW},
+    "input": lambda task: dict(task.view.input),
+    "failure": lambda task: codec.as_json(task.state.failure),
+    "waiting": lambda task: task.state.summary.waiting,
+    "plan": _plan,
+    "created_at": lambda task: iso(task.state.summary.created_us),
+    "updated_at": lambda task: iso(task.state.updated_us),
+    "budget": _budget,
+    "constraints": lambda task: task.view.constraints or UNSET,
+    "mock": lambda task: True if task.state.mock else UNSET,
+}
+"""Sections without named elements. One that gives UNSET is left out."""
+
+SECTIONS = (
+    *(*_OF_VIEW, "input", "failure", "waiting", "plan", "facts", "artifacts", "notes", "state", "steps"),
+    *("checkpoints", "created_at", "updated_at", "budget", "constraints", "mock"),
+)
+"""Every section, in the order of the document."""
+
+
+def checked_sections(sections: Collection[str] | None) -> list[str]:
+    """Return sections in the order of the document; all of them for None. An unknown one is refused."""
+    if sections is None:
+        return [*SECTIONS]
+    unknown = [sections] if isinstance(sections, str) else [one for one in sections if one not in SECTIONS]
+    if unknown:
+        raise InvalidValue(
+            f"{unknown[0]!r} is not a section of a task, or not a list of them",
+            hint=f"use some of {', '.join(SECTIONS)}",
+        )
+    return [name for name in SECTIONS if name in sections]
+
+
+def document(task: Subject, sections: Collection[str], page: StepPage = StepPage()) -> dict[str, Any]:  # noqa: B008
+    """The sections of a task that are asked for, as JSON. Others are not read."""
+    found: dict[str, Any] = {}
+    for name in sections:
+        if name not in ELEMENTS:
+            value = _WHOLE[name](task)
+            if value is not UNSET:
+                found[name] = value
+            continue
+        held = ELEMENTS[name].held(task.state)
+        keys = page.keys(held) if name == "steps" else held
+        found[name] = {key: ELEMENTS[name].shown(task, held[key]) for key in keys}
+    return found
+
+
+# Templates
 
 Value = Callable[[Raw], Any]
 

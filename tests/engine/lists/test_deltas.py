@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import holdfast
 from holdfast import StatePatch, events as ev
 from holdfast.core import codec
-from holdfast.engine.reading.deltas import KEYFRAME
-from holdfast.engine.reading.sections import SECTIONS
+from holdfast.engine.lists.deltas import KEYFRAME
+from holdfast.engine.reading.task_state import SECTIONS
 from tests.engine.reading.test_reading import write
 from tests.legal import histories
 

@@ -14,8 +14,9 @@ from holdfast.core import durations, limits
 from holdfast.core.codec import Summary
 from holdfast.core.durations import Duration
 from holdfast.core.errors import StoreClosed
+from holdfast.engine.lists.feed import Feed
+from holdfast.engine.lists.query import refuse_odd
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.lists import refuse_odd
 from holdfast.store.protocol import Query, RowChange, change_place
 
 
@@ -35,10 +36,11 @@ class TaskChange(Struct, frozen=True):
 class TaskWatch:
     """Changes of tasks as they are committed, whichever process they come from. Also `async for`."""
 
-    def __init__(self, logs: Logs, query: Query, *, after: str | None, seconds: float | None) -> None:
+    def __init__(self, logs: Logs, feed: Feed, query: Query, *, after: str | None, seconds: float | None) -> None:
         if after is not None:
             change_place(after)  # refused here, and not where it is first used
         self._logs = logs
+        self._feed = feed
         self._query = query
         self._cursor = after
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -52,33 +54,33 @@ class TaskWatch:
 
     def __iter__(self) -> Iterator[TaskChange]:
         woken = threading.Event()
-        listener = self._logs.feed.listen(self.cursor, woken.set)
+        listener = self._feed.listen(self.cursor, woken.set)
         try:
             while True:
                 yield from self._given(listener.read() if listener.is_behind else listener.take())
                 left = self._left()
-                if left <= 0 or self._logs.feed.is_closed:
+                if left <= 0 or self._feed.is_closed:
                     return
                 if not listener.is_behind and woken.wait(min(left, limits.FEED_WAIT_SECONDS)):
                     woken.clear()
         except StoreClosed:
             return
         finally:
-            self._logs.feed.leave(listener)
+            self._feed.leave(listener)
 
     async def __aiter__(self) -> AsyncIterator[TaskChange]:
         import asyncio
 
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         cursor = self._cursor or await asyncio.to_thread(lambda: self.cursor)
-        listener = self._logs.feed.listen(cursor, _safely(loop.call_soon_threadsafe, woken.set))
+        listener = self._feed.listen(cursor, _safely(loop.call_soon_threadsafe, woken.set))
         try:
             while True:
                 found = await asyncio.to_thread(listener.read) if listener.is_behind else listener.take()
                 for one in self._given(found):
                     yield one
                 left = self._left()
-                if left <= 0 or self._logs.feed.is_closed:
+                if left <= 0 or self._feed.is_closed:
                     return
                 if not listener.is_behind:
                     with contextlib.suppress(TimeoutError):
@@ -87,7 +89,7 @@ class TaskWatch:
         except StoreClosed:
             return
         finally:
-            self._logs.feed.leave(listener)
+            self._feed.leave(listener)
 
     def _given(self, found: list[RowChange]) -> Iterator[TaskChange]:
         """Those of some changes that are asked for. What is not asked for moves the cursor too."""
@@ -101,11 +103,11 @@ class TaskWatch:
         return float("inf") if self._until is None else self._until - time.monotonic()
 
 
-def watch_tasks(logs: Logs, *, after: str | None, seconds: Duration | None, **asked: Any) -> TaskWatch:
+def watch_tasks(logs: Logs, feed: Feed, *, after: str | None, seconds: Duration | None, **asked: Any) -> TaskWatch:
     """Check what is asked for, and begin to watch."""
     refuse_odd(asked)
     limit = None if seconds is None else durations.seconds(seconds, "seconds")
-    return TaskWatch(logs, Query(**asked, namespace=logs.namespace), after=after, seconds=limit)
+    return TaskWatch(logs, feed, Query(**asked, namespace=logs.namespace), after=after, seconds=limit)
 
 
 def _safely(call_soon: Callable[[Callable[[], object]], object], wake: Callable[[], object]) -> Callable[[], object]:

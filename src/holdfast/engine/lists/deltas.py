@@ -19,8 +19,15 @@ from holdfast.core.errors import InvalidValue, SeqOutOfRange
 from holdfast.core.events import Event
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.sections import ELEMENTS, Subject, checked_sections, document
-from holdfast.engine.reading.task_state import TaskState, decision_made, message_added
+from holdfast.engine.reading.task_state import (
+    ELEMENTS,
+    Subject,
+    TaskState,
+    checked_sections,
+    decision_made,
+    document,
+    message_added,
+)
 
 Op = dict[str, Any]
 

@@ -141,7 +141,7 @@ def test_fifty_who_watch_cost_the_store_what_one_does():
             threads = [threading.Thread(target=watch, args=(number,)) for number in range(watchers)]
             for thread in threads:
                 thread.start()
-            assert within(5, lambda: len(app.logs.feed._listeners) == watchers and len(reading()) == 1)
+            assert within(5, lambda: len(app._feed._listeners) == watchers and len(reading()) == 1)
             before = app.store.reads
             ids = [app.start(asks).id for _ in range(5)]
             assert all(one.wait(10) for one in done) and seen == [ids] * watchers
