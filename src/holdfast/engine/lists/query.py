@@ -58,9 +58,7 @@ class TaskQuery:
     def page(self, limit: int) -> list[Summary]:
         """The first so many."""
         if not 1 <= limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidValue(
-                f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}, or None for all of them"
-            )
+            raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
         if self._interrupted is None:
             return [self._carrying(row) for row in list_tasks(self._logs.store, replace(self._query, limit=limit))]
         return [row for _, row in zip(range(limit), self.rows(), strict=False)]
