@@ -98,9 +98,7 @@ _NOT_FILTERS = ("order", "after", "after_changed_us", "limit")
 ASKED: dict[str, Callable[[Summary, Any], bool]] = {
     "in_doubt": lambda row, value: bool(row.doubts) == value,
     "prefix": lambda row, value: row.id.startswith(value),
-    "due_us": lambda row, value: (
-        row.wake_us is not None and row.wake_us <= value and row.status in ("pending", "waiting")
-    ),
+    "due_us": lambda row, value: row.status == "waiting" and row.wake_us is not None and row.wake_us <= value,
     "changed_since_us": lambda row, value: row.changed_us >= value,
 }
 """Filters that do not compare the field of their name."""

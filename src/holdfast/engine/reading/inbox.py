@@ -94,7 +94,7 @@ def waiting_rows(logs: Logs) -> Iterator[Summary]:
     """The rows of waiting tasks that may need a person, newest first: of those that only sleep, none is read."""
     import heapq  # few programs need it
 
-    overdue = Query(status="waiting", due_us=logs.clock.now_us())
+    overdue = Query(due_us=logs.clock.now_us())
     kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
     late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)
     return heapq.merge(*kinds, late, key=lambda row: -row.created_us)

@@ -258,7 +258,7 @@ where namespace = %(namespace)s
   and (%(waiting)s::text is null or waiting = %(waiting)s)
   and (%(in_doubt)s::boolean is null or (doubts is not null) = %(in_doubt)s)
   and (%(prefix)s::text is null or starts_with(logs.name, %(prefix)s))
-  and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status in ('pending', 'waiting')))
+  and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status = 'waiting'))
   and (%(changed_since_us)s::bigint is null or changed >= %(changed_since_us)s)
 """
 
@@ -278,7 +278,7 @@ _LEADS: dict[str, LiteralString] = {
     "waiting": " and waiting = %(waiting)s",
     "in_doubt": " and doubts is not null",
     "prefix": " and logs.name >= %(first)s and logs.name < %(end)s",
-    "due_us": " and wake <= %(due_us)s and status in ('pending', 'waiting')",
+    "due_us": " and wake <= %(due_us)s and wake is not null and status = 'waiting'",
     "changed_since_us": " and changed >= %(changed_since_us)s",
 }
 _ORDERS: dict[str, LiteralString] = {

@@ -172,7 +172,7 @@ where namespace = :namespace
   and (:parent is null or tasks.parent = :parent) and (:waiting is null or waiting = :waiting)
   and (:in_doubt is null or (doubts is not null) = :in_doubt)
   and (:prefix is null or substr(logs.name, 1, length(:prefix)) = :prefix)
-  and (:due_us is null or (wake is not null and wake <= :due_us and status in ('pending', 'waiting')))
+  and (:due_us is null or (wake is not null and wake <= :due_us and status = 'waiting'))
   and (:changed_since_us is null or changed >= :changed_since_us)
 """
 
@@ -191,7 +191,7 @@ _LEADS = {
     "queue": ("tasks_by_queue", "and queue = :queue"),
     "waiting": ("tasks_by_wait", "and waiting = :waiting"),
     "in_doubt": ("tasks_in_doubt", "and doubts is not null"),
-    "due_us": ("tasks_due", "and wake is not null and wake <= :due_us and status in ('pending', 'waiting')"),
+    "due_us": ("tasks_due", "and wake is not null and wake <= :due_us and status = 'waiting'"),
     "changed_since_us": ("tasks_by_changed", "and changed >= :changed_since_us"),
 }
 _ORDERS = {

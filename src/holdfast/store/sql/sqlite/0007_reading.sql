@@ -22,8 +22,7 @@ create index tasks_by_parent  on tasks (namespace, parent, log) where parent is 
 create index tasks_by_queue   on tasks (namespace, queue, log);
 create index tasks_by_wait    on tasks (namespace, waiting, log) where waiting is not null;
 create index tasks_in_doubt   on tasks (namespace, log) where doubts is not null;
-create index tasks_due        on tasks (namespace, wake, log)
-  where wake is not null and status in ('pending', 'waiting');
+create index tasks_due        on tasks (namespace, wake, log) where wake is not null and status = 'waiting';
 create index tasks_by_changed on tasks (namespace, changed, log);
 create index tasks_by_change  on tasks (change, log);
 
