@@ -32,13 +32,14 @@ def fold(state: State | None, log: str, rows: Iterable[Stored]) -> State | None:
 def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) -> State:
     """Apply one event in place. The first event makes the state; a rollback gives another one."""
     cls = type(event)
+    is_summarised = cls in SUMMARISED
     if state is None or cls in _REPLACING:
         state = _begin(state, log, event, at_us)
     else:
         change = _CHANGES.get(cls)
         if change is not None:
             change(state, event, seq, at_us)
-        if cls in SUMMARISED:
+        if is_summarised:
             if cls in budget.HOLDING:
                 budget.hold(state, event, at_us)
             if cls in ANSWERING:
@@ -49,7 +50,7 @@ def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) ->
             state.immediates[identity] = state.immediates.get(identity, 0) + 1
         if state.budget is not None and state.begun:
             budget.press(state, at_us)
-    if cls in DOUBTING or state.summary.doubts:
+    if state.summary.doubts or (is_summarised and cls in DOUBTING):
         _name_doubts(state, at_us)
     state.seq = seq
     state.updated_us = at_us

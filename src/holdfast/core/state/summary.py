@@ -110,7 +110,7 @@ SUMMARISED = frozenset[type[Event]](
         *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
         *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
         *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
-        *(ev.TaskDiverged, ev.DivergenceAccepted, ev.StepObserved),
+        *(ev.TaskDiverged, ev.DivergenceAccepted, ev.StepObserved, ev.StepDoubted),
     )
 )
 """After these events a list may show something else."""

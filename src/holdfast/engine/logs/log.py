@@ -22,7 +22,7 @@ from holdfast.core.codec import (
     merge_writes,
 )
 from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent, ValueDamaged
-from holdfast.core.events import Event, StepCompleted, StepDoubted, TaskClaimed
+from holdfast.core.events import Event, StepCompleted, TaskClaimed
 from holdfast.core.state import paths, rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import FOLD_VERSION, State
@@ -96,7 +96,7 @@ class Log:
         state, logs = self.folded, self._logs
         if state is None or state.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
             return False
-        if state.summary.doubts or type(event) is StepDoubted:
+        if state.summary.doubts:
             return False
         at_us = logs.clock.now_us()
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)

@@ -51,9 +51,9 @@ end;
 create trigger tasks_are_counted_again after update of status, namespace on tasks
 when new.status <> old.status or new.namespace <> old.namespace
 begin
-  update task_counts set tasks = tasks - 1 where namespace = old.namespace and status = old.status;
-  insert into task_counts (namespace, status, tasks) values (new.namespace, new.status, 1)
-  on conflict (namespace, status) do update set tasks = tasks + 1;
+  insert into task_counts (namespace, status, tasks)
+  values (old.namespace, old.status, -1), (new.namespace, new.status, 1)
+  on conflict (namespace, status) do update set tasks = tasks + excluded.tasks;
 end;
 
 create trigger tasks_are_counted_no_more after delete on tasks
