@@ -154,8 +154,8 @@ def test_tool_calls_of_a_reply_end_at_the_deadline(app, either, late):
     @either(deadline=SOON)
     def worker(task):
         calls = [{"id": str(n), "type": "function"} for n in range(3)]
-        for n, call in enumerate(calls):
-            call["function"] = {"name": "slow", "arguments": json.dumps({"n": n})}
+        for n, one in enumerate(calls):
+            one["function"] = {"name": "slow", "arguments": json.dumps({"n": n})}
         reply = {"role": "assistant", "content": None, "tool_calls": calls}
         task.message({"role": "user", "content": "go"})
         task.message(reply)
