@@ -849,10 +849,11 @@ def test_cancel_undoes_what_was_done_before_the_step_under_way(app, either, late
     assert undone == ["12A"]
 
 
-def test_cancel_reaches_a_step_of_a_child(app, either, late):
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_cancel_reaches_a_step_of_a_child(app, either, late, child_kind):
     begun = threading.Event()
 
-    @either()
+    @declarer(child_kind)()
     def child(task):
         yield task.step(lambda: begun.set() or late.wait(LONG), name="hang")
 

@@ -58,6 +58,27 @@ def test_a_place_is_free_again_when_a_task_is_cut(app, late, kind, end):
         assert worker.counts[app.get("t").status] == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_place_is_free_again_when_a_task_is_cancelled_with_its_child(app, late, kind, child_kind):
+    begun = threading.Event()
+
+    @declarer(child_kind)()
+    def child(task):
+        yield task.step(lambda: begun.set() or late.wait(LONG), name="hang")
+
+    @declarer(kind)()
+    def parent(task):
+        yield task.spawn(child, name="child")
+
+    with working(app, parent) as worker:
+        app.start(parent, id="t")
+        assert begun.wait(LONG)
+        app.cancel("t")
+        until(lambda: worker.busy == 0, LONG / 3)
+        assert app.get("t").status == app.get("t/child#1").status == "cancelled"
+
+
 def test_a_task_that_came_too_late_is_ended_by_the_worker_that_claims_it(app):
     done = []
 

@@ -22,7 +22,9 @@ from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.dispatch.closed_loops import ClosedLoops, LoopWork
-from holdfast.engine.dispatch.runner import Runner
+from holdfast.engine.dispatch.runner import Runner, finished
+from holdfast.engine.drivers.abandonable import ThreadCall
+from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution, Services
 from holdfast.engine.execution.pending import Stop
@@ -106,15 +108,15 @@ class Dispatcher:
             )
         return self.agents.get(name) or block_agent(name)
 
-    def work(self, assignment: Assignment) -> Log:
-        """Work on a task here and now until it ends or waits."""
+    def work(self, assignment: Assignment, *, apart: bool = False) -> Log:
+        """Work on a task here and now until it ends or waits. `apart`: a `def` agent gets a thread that can be abandoned."""
         with self._closing(assignment.id), claim.stopped_by_interrupt(assignment.stop, assignment.id):
             if assignment.agent.is_async:
                 return self._in_a_loop(assignment)
             with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
                 while go_on:
-                    log = Runner(self.execution(Execution, assignment, log)).run()
+                    log = Runner(self.execution(Execution, assignment, log)).run(apart=apart)
                     self.logs.cache.remember(log)
                     go_on = assignment.held is None and self._taken_again(log)
                 self._expect(log)
@@ -198,14 +200,16 @@ class Dispatcher:
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
     async def work_async(self, assignment: Assignment) -> Log:
-        """`work` on the running event loop; a `def` agent gets a thread."""
+        """`work` on the running event loop; a `def` agent gets a thread, which a cancel does not wait for."""
         import asyncio
 
         from holdfast.engine.dispatch.loop_claim import begin_async, work_async
         from holdfast.engine.execution.loop_execution import LoopExecution
 
         if not assignment.agent.is_async:
-            return await asyncio.to_thread(self.work, assignment)
+            call = THREADS.start(ThreadCall(lambda: self.work(assignment, apart=True)))
+            await finished(call)
+            return call.value()
         with self._closing(assignment.id), self._on_loop(assignment):
             begun = assignment.held
             if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
