@@ -168,6 +168,94 @@ def test_a_cancelled_child_stays_so_when_its_parent_is_resumed(app, either, text
     assert app.get("p/asker#1").status == "cancelled"
 
 
+@pytest.fixture
+def family(app):
+    """A parent that fails while its child, and the child of that, wait for a person; once."""
+    broken = [True]
+
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    @agent
+    async def middle(task):
+        return await task.spawn(asker)
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.sleep(0.01)
+            if broken:
+                broken.pop()
+                raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(middle), fails()))[0]
+
+    return parent, "p/~1/middle#1", "p/~1/middle#1/asker#1"
+
+
+def test_children_fail_with_their_parent_and_go_on_with_it(app, family):
+    parent, middle, asker = family
+    assert app.run(parent, id="p").status == "failed"
+    for child in (middle, asker):
+        found = app.get(child)
+        assert (found.status, found.failure.type) == ("failed", "ValueError")
+        assert found.failure.message == "its parent 'p' failed: no"
+    assert not list(app.inbox())
+    assert app.resume("p", parent).waiting.kind == "child"
+    app.answer(asker, "ask", "Ana")
+    assert app.run(parent, id="p").result == "Ana"
+
+
+def test_a_fork_that_fails_ends_no_child_of_the_task_it_comes_from(app):
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.wait("fail")
+            raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(asker), fails()))[0]
+
+    app.run(parent, id="p")
+    app.fork("p", id="f")
+    app.signal("f", "fail")
+    assert app.run(parent, id="f").status == "failed"
+    assert app.get("p/~1/asker#1").status == "waiting"
+
+
+def test_a_child_of_a_failed_parent_undoes_what_it_did(app):
+    undone = []
+
+    def undo(call):
+        undone.append(call.step)
+
+    @tool(effect="once", compensate=undo)
+    def book() -> int:
+        return 1
+
+    @agent
+    def child(task):
+        task.call(book)
+        task.wait("go")
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.sleep(0.01)
+            raise ValueError("no")
+
+        await asyncio.gather(task.spawn(child), fails())
+
+    assert app.run(parent, id="p").status == "failed"
+    assert app.get("p/~1/child#1").status == "pending", "whoever takes it up undoes it"
+    assert app.run(child, id="p/~1/child#1").failure.message == "its parent 'p' failed: no"
+    assert undone == ["book#1"]
+
+
 def test_children_at_once(app, child_kind):
     @child_kind()
     def double(task, n: int) -> int:

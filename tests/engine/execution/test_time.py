@@ -11,6 +11,7 @@ import holdfast
 from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, tool
 from holdfast.engine.drivers.abandonable import ABANDONED
 from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.workers.test_worker import working
 
 STORES = ("memory", "sqlite", "postgres")
 SOON = 0.3
@@ -731,30 +732,66 @@ def test_a_deadline_of_a_child_ends_the_child_alone(app, either, late, child_kin
     assert "TimeLimit" in timed(lambda: app.run(parent, id="p")).result
 
 
-@pytest.mark.parametrize("child_kind", KINDS)
-@pytest.mark.parametrize("exceed", ["fail", "ask"])
-def test_a_child_is_released_when_the_wall_time_of_its_parent_is_over(app, either, late, child_kind, exceed):
-    """Its own time is not over: it can go on, should its parent be allowed more."""
+@pytest.fixture
+def paying(late):
+    """A child that hangs and then pays, and what it paid."""
+    paid = []
 
-    @declarer(child_kind)()
+    @tool(effect="once")
+    def pay() -> str:
+        paid.append(1)
+        return "paid"
+
     def child(task):
-        return (yield task.step(late.wait, LONG, name="hang"))
+        yield task.step(late.wait, LONG, name="hang")
+        return (yield task.call(pay))
 
-    @either(budget=Budget(wall_time=1.0, on_exceed=exceed))
+    return child, paid
+
+
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_child_fails_with_its_parent_whose_wall_time_is_over_and_goes_on_with_it(
+    app, either, late, child_kind, paying
+):
+    child, paid = declarer(child_kind)()(paying[0]), paying[1]
+
+    @either(budget=Budget(wall_time=1.0))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 
     found = timed(lambda: app.run(parent, id="p"))
-    if exceed == "fail":
-        assert type_of(found) == ("failed", "BudgetExceeded")
-    else:
-        assert found.waiting.kind == "budget"
+    assert type_of(found) == ("failed", "BudgetExceeded")
+    with working(app, parent, child):
+        until(lambda: app.get("p/child#1").status == "failed")
+        late.set()
+        assert type_of(app.get("p/child#1")) == ("failed", "BudgetExceeded") and not paid
+    app.raise_budget("p", Budget(wall_time="1m"), by="ana")
+    assert until(lambda: _resumed(app, "p", parent)).result == "paid" and paid == [1]
+
+
+def _resumed(app, id, parent):
+    """The abandoned thread may be about to release the child."""
+    done = app.resume(id, parent) if app.get(id).status == "failed" else app.run(parent, id=id)
+    return done if done.status == "completed" else None
+
+
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_child_waits_with_its_parent_for_a_larger_budget(app, either, late, child_kind, paying):
+    child, paid = declarer(child_kind)()(paying[0]), paying[1]
+
+    @either(budget=Budget(wall_time=1.0, on_exceed="ask"))
+    def parent(task):
+        return (yield task.spawn(child, name="child"))
+
+    assert timed(lambda: app.run(parent, id="p")).waiting.kind == "budget"
     until(lambda: app.get("p/child#1").status == "pending")
     late.set()
-    if exceed == "ask":
+    with working(app, parent, child):
+        until(lambda: app.get("p/child#1").status == "waiting")
+        assert [(one.owner, one.key) for one in app.inbox("p/child#1")] == [("p", "wall_time")] and not paid
         app.raise_budget("p", Budget(wall_time="1m"), by="ana")
-        until(lambda: app.run(parent, id="p").status == "completed")  # the abandoned thread may be about to let it go
-        assert app.get("p").result is True
+        until(lambda: app.get("p").status == "completed")
+    assert app.get("p").result == "paid" and paid == [1]
 
 
 # Cancelling

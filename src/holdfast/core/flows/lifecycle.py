@@ -76,7 +76,7 @@ def life(work: Work, agent: Rules) -> Subflow:
             yield from in_time(work)  # what comes after the deadline is no result
         ending: Event = ev.TaskCompleted(result=codec.pack(result, f"the result of agent {agent.name!r}"))
     except Cancelled:
-        ending = yield from unwind(work, work.state.failure if work.state.undoing else None)
+        ending = yield from unwind(work, work.state.failure)
     except StoreError:
         raise  # what the task did is not the question: nothing can be written
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends

@@ -22,10 +22,10 @@ def refuse_to_begin(surroundings: Surroundings, state: State, branch: Branch | N
     """Refuse what needs no look at the clock."""
     if state.summary.status in ENDED:
         raise TaskFinished(state.summary.id, state.summary.status, f"step {key!r}")
-    if surroundings.stop.asked:
-        raise Stopped
     if (state.cancel is not None or state.undoing) and (branch is None or not branch.path.startswith("~undo")):
         raise Cancelled
+    if surroundings.stop.asked:
+        raise Stopped
     if branch is not None and branch.turn != state.turn:
         raise StepChanged(key, "nothing before the first turn", f"a new step in turn {state.turn}")
 

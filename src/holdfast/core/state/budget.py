@@ -135,8 +135,8 @@ def over_wall_time(state: State, now_us: int) -> Over:
 _FOR = {"turns": "turn", "steps": "step", "calls": "call"}
 """Limits that only the beginning of such a thing reaches. The others stop whatever would begin."""
 
-_OF_THE_TREE = ("calls", "tokens", "cost")
-"""Limits that child tasks count against."""
+_OF_THE_TREE = ("calls", "tokens", "cost", "wall_time")
+"""Limits of a task that keep its child tasks from beginning anything."""
 
 
 class Underway(NamedTuple):

@@ -109,7 +109,10 @@ class Dispatcher:
         return self.agents.get(name) or block_agent(name)
 
     def work(self, assignment: Assignment, *, apart: bool = False) -> Log:
-        """Work on a task here and now until it ends or waits. `apart`: a `def` agent gets a thread that can be abandoned."""
+        """Work on a task here and now until it ends or waits.
+
+        `apart`: a `def` agent gets a thread of its own, which can be abandoned; default False.
+        """
         with self._closing(assignment.id), claim.stopped_by_interrupt(assignment.stop, assignment.id):
             if assignment.agent.is_async:
                 return self._in_a_loop(assignment)
@@ -390,7 +393,7 @@ class Dispatcher:
         contracts.same_contract(self.logs, log, first, then)
         mocks.refuse_real(log, first.mock)
         if log.state.ended and first.parent is not None:
-            child_again(self.logs, first.parent, name)
+            child_again(self.logs, first.parent, name, first.deadline_us)
             log.refresh()
         if not log.state.ended:
             checks.check_resumable(self.logs, log, agent)
