@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,6 +131,8 @@ def _refuse_odd(on_wait: object, webhook: object) -> None:
     """Refuse what can't be told of waits, before anything is opened."""
     if on_wait is not None and not callable(on_wait):
         raise InvalidValue(f"on_wait={on_wait!r} cannot be called", hint="give a function of a task")
+    if any(inspect.iscoroutinefunction(one) for one in (on_wait, getattr(on_wait, "__call__", None))):  # noqa: B004
+        raise InvalidValue(f"on_wait={on_wait!r} is async, and nothing would await it", hint="give a `def` function")
     if webhook is not None:
         from holdfast.engine.notices.webhook import Webhook
 
