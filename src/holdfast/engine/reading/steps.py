@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Stored, Summary, moment
-from holdfast.core.errors import StepNotFound
+from holdfast.core.errors import HoldfastError, StepNotFound, TaskCollected, TaskNotFound
 from holdfast.core.state import shapes
 from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import State, Step
@@ -204,6 +204,17 @@ def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
         return settled
     later = (one.raw for one in steps(logs, id) if one.idempotency_key == step.idempotency_key)
     return next((one for one in later if one.status == "completed"), step)
+
+
+def is_in_doubt(logs: Logs, id: str, key: str) -> bool:
+    """Whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
+    try:
+        step = step_of(logs, id, key)
+    except (TaskNotFound, TaskCollected):
+        return False
+    except HoldfastError:
+        return True
+    return step is not None and step.status == "doubt"
 
 
 def kept_step(logs: Logs, id: str, unique: str) -> Step | None:
