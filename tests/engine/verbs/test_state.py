@@ -404,7 +404,7 @@ def test_a_change_that_asks_nobody_is_refused_by_the_next_verb_and_lost(app, eit
 
     done = app.run(worker, id="t", user="ana")
     assert done.result == [[7, 5], {"tea": 1, "old": []}, []], done.failure
-    assert [key for key in done.steps] == ["second#1"]
+    assert list(done.steps) == ["second#1"]
 
 
 @pytest.mark.parametrize("ends", ["return", "set"])
