@@ -390,7 +390,9 @@ class App:
         deadline: Duration | None,
         hold: Duration,
     ) -> Assignment:
-        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        limit = deadline_us(
+            self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline", above_zero=True)
+        )
         return self._dispatcher.resumption(
             self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )

@@ -55,8 +55,8 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                     f"a budget of {name}={value!r} limits nothing sensibly",
                     hint="give a number above 0, or leave it out",
                 )
-        if self.wall_time is not None and seconds(self.wall_time, "wall_time") <= 0:
-            raise InvalidValue(f"wall_time={self.wall_time!r} lets nothing happen", hint='give for example "5m"')
+        if self.wall_time is not None:
+            seconds(self.wall_time, "wall_time", above_zero=True)
         if self.on_exceed not in ("fail", "ask"):
             raise InvalidValue(f"on_exceed={self.on_exceed!r} is not known", hint='give "fail" or "ask"')
 
