@@ -905,6 +905,41 @@ def test_cancel_reaches_a_step_of_a_child(app, either, late, child_kind):
         until(lambda id=id: app.get(id).status == "cancelled", LONG / 3)
 
 
+@pytest.mark.parametrize("ended_by", ["itself", "another"])
+def test_run_returns_what_became_of_a_task_that_was_cut_while_its_thread_was_stuck(url, late, ended_by):
+    """A `def` agent without a limit runs in the caller's thread, which comes back when its step does."""
+    begun = threading.Event()
+
+    @tool(effect="once")
+    def pay() -> str:
+        begun.set()
+        late.wait(LONG)
+        return "paid"
+
+    @agent
+    def worker(task):
+        return task.call(pay)
+
+    if url == "memory:" and ended_by == "another":
+        pytest.skip("two apps have two stores in memory")
+    with holdfast.open(url) as app:
+        thread, found = in_thread(lambda: app.run(worker, id="t"))
+        assert begun.wait(LONG)
+        app.cancel("t")
+        until(lambda: app.get("t").status == "waiting")
+        app.settle("t", "pay#1", happened=True, result="paid", by="ana")
+        if ended_by == "another":
+            with holdfast.open(url) as other:
+                assert other.run(worker, id="t").status == "cancelled"
+        else:
+            with pytest.raises(holdfast.TaskBusy, match="was cancelled: it ends when its step does") as busy:
+                app.run(worker, id="t")
+            assert "cancel the task" not in busy.value.hint
+        late.set()
+        thread.join(LONG)
+        assert found[0].status == app.get("t").status == "cancelled"
+
+
 @pytest.mark.parametrize("how", ["block", "own_thread=False"])
 def test_cancel_cuts_a_step_with_a_time_limit_where_the_thread_is_shared(app, late, how):
     begun = threading.Event()

@@ -76,10 +76,11 @@ class TaskBusy(HoldfastError):
 
     code = "task-busy"
 
-    def __init__(self, id: str, holder: str) -> None:
+    def __init__(self, id: str, holder: str, *, is_cancelled: bool = False) -> None:
+        was = ", and was cancelled: it ends when its step does" if is_cancelled else ""
         super().__init__(
-            f"task {id!r} is held by {holder!r}, which is alive",
-            hint='wait for it: app.run(…, wait="1m"), or cancel the task',
+            f"task {id!r} is held by {holder!r}, which is alive{was}",
+            hint='wait for it: app.run(…, wait="1m")' + ("" if is_cancelled else ", or cancel the task"),
             id=id,
             holder=holder,
         )

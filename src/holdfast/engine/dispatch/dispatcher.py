@@ -8,7 +8,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
-from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.errors import (
+    Diverged,
+    InvalidValue,
+    Stopped,
+    StoreClosed,
+    TaskBusy,
+    TaskCollected,
+    TaskExists,
+    TaskFinished,
+    TaskNotFound,
+)
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
 from holdfast.core.flows.stops import earliest
@@ -129,12 +139,13 @@ class Dispatcher:
     def _taken_again(self, log: Log) -> bool:
         """Claim a task again that suspended although its answer had come, so that it is due at once.
 
-        A thread of a `def` agent that waits ends there, and comes back with the next replay. A worker would take the
-        task again by itself.
+        A thread of a `def` agent that waits ends there, and comes back with the next replay. If it was abandoned, its
+        answer may have come long ago. A worker would take the task again by itself.
         """
         summary = log.state.summary
-        wake_us = summary.wake_us if summary.status == "waiting" else None
-        if wake_us is None or wake_us > self.logs.clock.now_us():
+        is_free = summary.status == "pending" and summary.wake_us is None
+        is_due = summary.wake_us is not None and summary.wake_us <= self.logs.clock.now_us()
+        if not is_free and not (summary.status == "waiting" and is_due):
             return False
         with contextlib.suppress(TaskBusy):  # another process was quicker
             claim.claim(log)
@@ -184,10 +195,17 @@ class Dispatcher:
         while True:
             try:
                 return self.work(assignment)
-            except TaskBusy:
+            except TaskBusy as busy:
                 if time.monotonic() >= until:
-                    raise
+                    raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
+
+    def _busy(self, busy: TaskBusy) -> TaskBusy:
+        """The same, if the task was cancelled: then cancelling it is no remedy."""
+        id, holder = str(busy.details["id"]), str(busy.details["holder"])
+        with contextlib.suppress(TaskNotFound, TaskCollected):  # it is just being created, or removed
+            return TaskBusy(id, holder, is_cancelled=self.logs.load(id).state.cancel is not None)
+        return busy
 
     async def work_async_when_free(self, assignment: Assignment, wait: float) -> Log:
         """`work_when_free` on the running event loop."""
@@ -197,9 +215,9 @@ class Dispatcher:
         while True:
             try:
                 return await self.work_async(assignment)
-            except TaskBusy:
+            except TaskBusy as busy:
                 if time.monotonic() >= until:
-                    raise
+                    raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
     async def work_async(self, assignment: Assignment) -> Log:

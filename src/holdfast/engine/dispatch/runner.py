@@ -44,6 +44,8 @@ class Runner:
         finally:
             watch.end_task(self)
         self._call.value()
+        if execution.abandoned:  # others may have continued the task since, while this thread waited for its step
+            return execution.logs.load(execution.log.name)
         return self.execution.log
 
     async def run_async(self) -> Log:
