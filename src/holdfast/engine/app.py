@@ -545,8 +545,6 @@ class App:
         `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
         the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
-        if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
         return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))

@@ -1057,3 +1057,25 @@ def test_a_replay_that_hangs_after_the_time_is_ended_too(app, late):
     assert app.run(worker, id="t", deadline=SOON).status == "waiting"
     time.sleep(SOON + 0.05)
     assert type_of(timed(lambda: app.run(worker, id="t"))) == ("failed", "TimeLimit")
+
+
+def test_a_new_deadline_is_for_a_task_that_has_failed(app):
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    app.run(asker, id="t")
+    with pytest.raises(holdfast.InvalidValue, match="deadline= is for a task that has failed; task 't' is waiting"):
+        app.resume("t", asker, deadline="1m")
+    assert app.get("t").deadline is None
+
+
+def test_a_deadline_that_has_passed_names_what_resumes_the_task(app, either, late):
+    @either(deadline=SOON)
+    def worker(task):
+        yield task.step(late.wait, LONG, name="hang")
+
+    message = app.run(worker, id="a1").failure.message
+    assert message == (
+        "the deadline of task 'a1' has passed (resume it with a new one: app.resume('a1', agent, deadline=\"10m\"))"
+    )

@@ -62,6 +62,11 @@ class ReadOnlyDict(dict[str, Any]):
         return dict, (dict(self),)
 
 
+def outside(id: str) -> str:
+    """How the state of a task is read from outside."""
+    return f"{_OUTSIDE}{id!r}).state"
+
+
 def read_only(value: Any, place: Place) -> Any:
     """A decoded value as it is handed out: every list and object in it knows where it was read.
 
@@ -201,7 +206,11 @@ def refused(place: Place, verb: str, value: Any = None) -> StateMutated:
     verbs, path = _path(place)
     inside = next((depth for depth, key in enumerate(path) if depth and not _is_name(key)), len(path))
     verb = verb if inside == len(path) else "update"  # paths lead through objects, not into lists
-    write = _WRITE[verb](verbs, ".".join(path[:inside]), _shown(value))
+    if verbs.startswith(_OUTSIDE):
+        id = verbs.removeprefix(_OUTSIDE).removesuffix(").state")
+        write = f"write: app.patch({id}, StatePatch({_SECTION[verb](_shown('.'.join(path[:inside])), _shown(value))}))"
+    else:
+        write = _WRITE[verb](verbs, ".".join(path[:inside]), _shown(value))
     first = _attribute(path[0])
     read = "".join(f"[{key!r}]" for key in path[1:])
     return StateMutated(
@@ -237,4 +246,14 @@ _WRITE: dict[str, Callable[[str, str, str], str]] = {
     "set": lambda verbs, path, value: f'write: {verbs}.set("{path}", {value})',
     "del": lambda verbs, path, value: f'write: del {verbs}["{path}"]',
     "update": lambda verbs, path, value: f'write: {verbs}.update("{path}", fn); or change a copy, and set that',
+}
+
+_OUTSIDE = "app.get("
+"""How the state of a task is read from outside: it is written by a patch."""
+
+_SECTION: dict[str, Callable[[str, str], str]] = {
+    "append": lambda path, value: f"append={{{path}: {value}}}",
+    "set": lambda path, value: f"set={{{path}: {value}}}",
+    "del": lambda path, value: f"delete=[{path}]",
+    "update": lambda path, value: f"set={{{path}: …}}",
 }

@@ -47,8 +47,11 @@ class TaskFinished(HoldfastError):
     code = "task-finished"
 
     def __init__(self, id: str, status: str, what: str) -> None:
+        again = status == "cancelled" and what == "app.cancel"
         super().__init__(
-            f"task {id!r} is {status}: too late for {what}; nothing was written",
+            f"task {id!r} is cancelled already; nothing was written"
+            if again
+            else f"task {id!r} is {status}: too late for {what}; nothing was written",
             hint="app.resume(id, agent) lets it go on, unless it was undone"
             if status == "failed"
             else "fork it to go on from any point of it: app.fork(id, at=…)",

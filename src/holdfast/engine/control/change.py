@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import UniqueKey, Write
-from holdfast.core.errors import Conflict, TaskCollected
+from holdfast.core.errors import Conflict, InvalidValue, TaskCollected
 from holdfast.core.events import Event, Failure
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import State
@@ -27,6 +27,7 @@ def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None, tries:
         events = decide(log.state)
         if not events:
             return log
+        _refuse_no_text(events)
         log.check(events)
         try:
             parent = log.state.summary.parent if isinstance(events[-1], ev.TaskCancelled) else None
@@ -42,6 +43,15 @@ def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None, tries:
         else:
             return log
     raise Conflict(id, log.head.seq, None)
+
+
+def _refuse_no_text(events: Sequence[Event]) -> None:
+    """Refuse a name, or a reason, that is not text."""
+    for event in events:
+        for name in ("by", "why"):
+            given: object = getattr(event, name, "")
+            if not isinstance(given, str) and not isinstance(event, ev.StateIncremented):
+                raise InvalidValue(f"{name}={given!r} is not text; nothing was written", hint=f'write {name}="…"')
 
 
 def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Event, ...]:

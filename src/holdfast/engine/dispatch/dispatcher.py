@@ -381,6 +381,11 @@ class Dispatcher:
         """The work that is left on a task. A quarantined one is claimed, a failed one is reopened."""
         known = self.agent_of(log, agent)
         checks.check_resumable(self.logs, log, known, anyway=anyway)
+        if deadline_us is not None and not log.state.ended:
+            raise InvalidValue(
+                f"deadline= is for a task that has failed; task {log.name!r} is {log.state.summary.status}",
+                hint="leave it out; if the task fails because its deadline has passed, resume it with a new one",
+            )
         if log.state.summary.waiting == "diverged":
             log = change(self.logs, log.name, lambda state: (ev.DivergenceAccepted(by=by, why=why),))
         summary = log.state.summary

@@ -49,6 +49,28 @@ class Values(Mapping[str, T], Generic[T]):
         return repr(dict(self))
 
 
+class StateValues(Values[Any]):
+    """The state of a task, as it is read from outside. What would be changed here, and lost, is refused."""
+
+    def __init__(self, id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> None:
+        super().__init__(bag, show)
+        self._verbs = codec.outside(id)
+
+    def __getitem__(self, key: str) -> Any:
+        return codec.read_only(super().__getitem__(key), (self._verbs, key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise codec.refused((self._verbs, key), "set", value)
+
+    def __delitem__(self, key: str) -> None:
+        raise codec.refused((self._verbs, key), "del")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise codec.refused((self._verbs, name), "set", value)
+        super().__setattr__(name, value)
+
+
 class StepState:
     """A step and what became of it."""
 
