@@ -378,6 +378,33 @@ def test_a_crash_anywhere_in_parent_or_child_is_survived(crash_everywhere, kind)
     crash_everywhere(parent, agents=[child], check=check, setup=lambda app: paid.clear(), store="memory:")
 
 
+def test_wherever_a_failing_parent_crashes_its_children_fail_with_it(crash_everywhere):
+    @agent(name="asking")
+    def asker(task):
+        return task.ask("who?")
+
+    @agent(name="middling")
+    async def middle(task):
+        return await task.spawn(asker)
+
+    @agent(name="failing")
+    async def parent(task):
+        async def fails():
+            await task.step(lambda: 1, name="one")
+            raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(middle), fails()))[0]
+
+    apps = []
+
+    def check(state, world):
+        assert state.failure.type == "ValueError"
+        ids = [id for id in (f"{state.id}/~1/middling#1", f"{state.id}/~1/middling#1/asking#1") if apps[-1].head(id)]
+        assert {apps[-1].get(id).status for id in ids} <= {"failed"}
+
+    crash_everywhere(parent, agents=[middle, asker], check=check, setup=apps.append, store="memory:")
+
+
 @pytest.mark.parametrize("way", ["spawn", "map"])
 def test_a_parents_policy_binds_its_children(app, way):
     paid = []

@@ -73,9 +73,6 @@ from holdfast.core.codec.read_only import (
     READ_ONLY as READ_ONLY,
     HandedOut as HandedOut,
     ordinary as ordinary,
-    outside as outside,
-    read_only as read_only,
-    refused as refused,
 )
 from holdfast.core.codec.records import (
     MAX_AT_US as MAX_AT_US,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Stored, Summary, moment
+from holdfast.core.codec.read_only import outside, read_only, refused
 from holdfast.core.errors import HoldfastError, StepNotFound, TaskCollected, TaskNotFound
 from holdfast.core.state import shapes
 from holdfast.core.state.fold import address, evolve
@@ -54,20 +55,20 @@ class StateValues(Values[Any]):
 
     def __init__(self, id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> None:
         super().__init__(bag, show)
-        self._verbs = codec.outside(id)
+        self._verbs = outside(id)
 
     def __getitem__(self, key: str) -> Any:
-        return codec.read_only(super().__getitem__(key), (self._verbs, key))
+        return read_only(super().__getitem__(key), (self._verbs, key))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        raise codec.refused((self._verbs, key), "set", value)
+        raise refused((self._verbs, key), "set", value)
 
     def __delitem__(self, key: str) -> None:
-        raise codec.refused((self._verbs, key), "del")
+        raise refused((self._verbs, key), "del")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
-            raise codec.refused((self._verbs, name), "set", value)
+            raise refused((self._verbs, name), "set", value)
         super().__setattr__(name, value)
 
 
