@@ -761,9 +761,9 @@ def test_a_child_fails_with_its_parent_whose_wall_time_is_over_and_goes_on_with_
 
     found = timed(lambda: app.run(parent, id="p"))
     assert type_of(found) == ("failed", "BudgetExceeded")
+    until(lambda: app.get("p/child#1").status == "failed")
+    late.set()
     with working(app, parent, child):
-        until(lambda: app.get("p/child#1").status == "failed")
-        late.set()
         assert type_of(app.get("p/child#1")) == ("failed", "BudgetExceeded") and not paid
     app.raise_budget("p", Budget(wall_time="1m"), by="ana")
     assert until(lambda: _resumed(app, "p", parent)).result == "paid" and paid == [1]
