@@ -741,3 +741,67 @@ def test_the_inbox_says_what_a_call_raised_and_how_to_declare_its_tool(tmp_path,
     assert subprocess.run([*run, "run", "agents.py", "--id", "l"], capture_output=True, check=False).returncode == 6
     shown = subprocess.run([*run, "inbox"], capture_output=True, text=True, check=True).stdout
     texts.check(shown)
+
+
+def late_and_poor(folder):
+    (folder / "late.py").write_text(
+        "import time\n"
+        "from holdfast import Budget, agent, tool\n"
+        "@agent(budget=Budget(wall_time='300ms'))\n"
+        "def poor(task):\n"
+        "    return task.step(time.sleep, 20, name='search')\n"
+        "@tool(effect='once')\n"
+        "def pay() -> str:\n"
+        "    time.sleep(2)\n"
+        "@agent(deadline='300ms')\n"
+        "def payer(task):\n"
+        "    return task.call(pay)\n"
+        "@tool(effect='once', unique='order-{n}')\n"
+        "def order(n: int) -> str:\n"
+        "    raise ConnectionResetError('lost')\n"
+        "@agent\n"
+        "def buyer(task):\n"
+        "    return task.call(order, n=1)\n"
+    )
+
+
+def test_a_task_that_used_up_its_budget_says_to_raise_it_before_it_is_resumed(folder):
+    late_and_poor(folder)
+    _, told = call("run", "late.py:poor", "--id", "p", "--quiet", code=FAILED)
+    assert "has used 0.3 s of 0.3 s wall time" in told
+    first = "holdfast budget p wall_time=0.6 --by ana"
+    assert f"to try again: {first}, then: holdfast resume p late.py:poor" in told
+    out, told = call(*first.split()[1:])
+    assert "the task is failed" in out and "to go on: holdfast resume p FILE" in told
+    with holdfast.open(folder / "holdfast.db") as app:
+        assert app.get("p").budget.limits["wall_time"] == 0.6
+
+
+def test_a_call_in_doubt_at_a_deadline_says_what_comes_of_the_task(folder):
+    late_and_poor(folder)
+    _, told = call("run", "late.py:payer", "--id", "p", "--quiet", code=WAITING)
+    assert "holdfast settle p" in told
+    assert "its deadline has passed, so it fails once that is settled" in told and "--deadline TIME" in told
+    call("settle", "p", "pay#1", "--did-not-happen")
+    call("resume", "p", "late.py:payer", "--quiet", code=FAILED)
+
+
+def test_a_list_says_the_same_of_calls_in_doubt_as_the_inbox(folder):
+    late_and_poor(folder)
+    for id in ("first", "second"):
+        call("run", "late.py:buyer", "--id", id, "--quiet", code=WAITING)
+
+    def listed(id):
+        return next(line for line in call("list")[0].splitlines() if line.startswith(id))
+
+    assert "waiting, call in doubt" in listed("first") and "waiting, blocked by another task" in listed("second")
+    call("settle", "first", "order#1", "--happened", "--result", '"ok"')
+    assert "in doubt" not in listed("second") and "blocked" not in listed("second")
+    assert "second" not in call("inbox")[0]
+
+
+@pytest.mark.parametrize("wrong", [("--deadline", "soon"), ("--hold", "soon")])
+def test_resume_reads_its_options_before_it_says_that_it_goes_on(folder, wrong):
+    call("run", "agents.py:asker", "--id", "t", "--quiet", code=WAITING)
+    _, told = call("resume", "t", "agents.py:asker", *wrong, code=USAGE)
+    assert "is not a length of time" in told and "goes on" not in told

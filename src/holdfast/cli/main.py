@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "test": "Try an agent in a throw-away store: with mocks, or crashed everywhere.",
         "resume": "Go on with a task that was interrupted, waits or has failed.",
         "cancel": "Ask a task to stop, and its children.",
-        "reopen": "Make a failed task, or one that was set aside, pending for workers.",
+        "reopen": "Make a failed task, or one that workers have set aside, pending for workers.",
     },
     "Look": {
         "list": "List tasks, newest first.",

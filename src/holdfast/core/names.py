@@ -207,6 +207,15 @@ def short_name(value: str, what: str) -> str:
     return value
 
 
+def a(noun: str) -> str:
+    """A noun with its article.
+
+    >>> a("int"), a("list")
+    ('an int', 'a list')
+    """
+    return f"an {noun}" if noun[:1].lower() in "aeiou" and noun else f"a {noun}"
+
+
 def column_name(value: str, what: str) -> str:
     """A name that stores keep in a column of its own."""
     return text(short_name(value, what), what)

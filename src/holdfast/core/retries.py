@@ -6,39 +6,51 @@ connection that was never made. Nothing is imported for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from holdfast.core import limits
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, NotDone
 
 
 class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
     """How often to try, and how long to wait in between: 1 s, 2 s, 4 s …, never after the last attempt.
 
+    `first` and `most` are the shortest and the longest wait, in seconds or as text: "500ms".
+
     >>> [Retry(5, most=5).delay(attempt) for attempt in (1, 2, 3, 4)]
-    [1.0, 2.0, 4.0, 5]
+    [1.0, 2.0, 4.0, 5.0]
     """
 
     attempts: int = 3
-    first: float = 1.0
+    first: Duration = 1.0
     factor: float = 2.0
-    most: float = 60.0
+    most: Duration = 60.0
     jitter: float = 0.0
 
     def delay(self, attempt: int, chance: float = 0.5) -> float:
         """Seconds to wait after this attempt. With jitter, a part of it is left to chance (0 to 1)."""
-        whole = min(self.most, self.first * self.factor ** min(attempt - 1, 63))
+        first, most = cast("float", self.first), cast("float", self.most)  # they were made numbers
+        whole = min(most, first * self.factor ** min(attempt - 1, 63))
         return whole * (1 - self.jitter + self.jitter * chance) if self.jitter else whole
 
     def __post_init__(self) -> None:
-        fits = self.attempts >= 1 and self.first >= 0 and self.factor >= 1 and self.most >= 0 and 0 <= self.jitter <= 1
-        if not fits:
+        counts = type(self.attempts) is int and self.attempts >= 1
+        grows = _is_number(self.factor) and self.factor >= 1
+        if not (counts and grows and _is_number(self.jitter) and 0 <= self.jitter <= 1):
             raise InvalidValue(
                 f"{self!r} cannot be followed", hint="1 attempt or more, factor 1 or more, jitter 0 to 1"
             )
+        force_setattr(self, "first", seconds(self.first, "first"))
+        force_setattr(self, "most", seconds(self.most, "most"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 ONCE_ONLY = Retry(attempts=1)
@@ -106,11 +118,20 @@ def _asked(error: BaseException, now: float) -> float | None:
     headers: Any = getattr(getattr(error, "response", error), "headers", None)
     if not hasattr(headers, "get"):
         return None
-    milliseconds = _seconds(headers.get("retry-after-ms"), now)
+    milliseconds = _seconds(_header(headers, "Retry-After-Ms"), now)
     if milliseconds is not None:
         return milliseconds / 1_000
-    sent_at = _date(headers.get("date"))  # a date is compared with the destination's clock, if it tells the time
-    return _seconds(headers.get("retry-after"), now if sent_at is None else sent_at)
+    sent_at = _date(_header(headers, "Date"))  # a date is compared with the destination's clock, if it tells the time
+    return _seconds(_header(headers, "Retry-After"), now if sent_at is None else sent_at)
+
+
+def _header(headers: Any, name: str) -> object:
+    """A header, however it is written: clients have mappings of their own, or plain dicts."""
+    told = headers.get(name)
+    if told is not None or not isinstance(headers, Mapping):
+        return told
+    written = cast("Mapping[object, object]", headers)
+    return next((value for key, value in written.items() if str(key).lower() == name.lower()), None)
 
 
 def _seconds(told: object, now: float) -> float | None:
@@ -135,7 +156,8 @@ def _status(error: BaseException) -> int | None:
     """The HTTP status that an error carries, if it is one of an error."""
     response = getattr(error, "response", None)
     found = (getattr(one, name, None) for one in (error, response) for name in ("status_code", "status", "code"))
-    return next((one for one in found if type(one) is int and 400 <= one < 600), None)
+    numbers = (int(one) for one in found if isinstance(one, int))  # http.HTTPStatus is one, too
+    return next((one for one in numbers if 400 <= one < 600), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import inspect
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -137,6 +138,8 @@ def _refuse_odd(on_wait: object, webhook: object) -> None:
     """Refuse what can't be told of waits, before anything is opened."""
     if on_wait is not None and not callable(on_wait):
         raise InvalidValue(f"on_wait={on_wait!r} cannot be called", hint="give a function of a task")
+    if any(inspect.iscoroutinefunction(one) for one in (on_wait, getattr(on_wait, "__call__", None))):  # noqa: B004
+        raise InvalidValue(f"on_wait={on_wait!r} is async, and nothing would await it", hint="give a `def` function")
     if webhook is not None:
         from holdfast.engine.notices.webhook import Webhook
 
@@ -408,7 +411,9 @@ class App:
         hold: Duration,
     ) -> Assignment:
         refuse_own(self.logs, id, "resume")
-        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        limit = deadline_us(
+            self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline", above_zero=True)
+        )
         return self._dispatcher.resumption(
             self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
@@ -419,7 +424,8 @@ class App:
         `deadline` is a new one, from now.
         """
         self._refuse_self(id, "reopen", by)
-        limit = deadline_us(self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline"))
+        length = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
+        limit = deadline_us(self.clock.now_us(), length)
         return self._change(id, lifecycle.reopen(by, why, limit))
 
     def call(
@@ -585,8 +591,6 @@ class App:
         `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
         the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
-        if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
         return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))

@@ -95,6 +95,9 @@ class _Loop:
         if max_tokens is None:
             if strategy != "drop_oldest":
                 raise InvalidValue("without a limit nothing is left out to be summarised", hint="give max_tokens=…")
+            for kept, given in (("keep_last", keep_last), ("keep_turns", keep_turns)):
+                if given is not None:
+                    raise InvalidValue(f"{kept}={given} without a limit keeps nothing", hint="give max_tokens=…, too")
             return
         count = installed() or estimate
         reserve = count(values.text(self._schemas)) if self._schemas else 0

@@ -153,6 +153,16 @@ def test_summaries_take_the_place_of_what_they_cover_and_nothing_is_lost(convers
             assert not written or problems(written, form) == []
 
 
+@given(conversations(max_turns=20), limits, counters, st.none() | st.integers(0, 12), st.none() | st.integers(0, 4))
+def test_who_asks_for_the_newest_messages_gets_no_less_than_who_does_not(conversation, limit, counter, last, turns):
+    found, _, refused = attempted(conversation, counter, max_tokens=limit)
+    asked, _, too_small = attempted(conversation, counter, max_tokens=limit, keep_last=last, keep_turns=turns)
+    if refused or too_small:
+        assert too_small, "what must be kept is not less"
+    else:
+        assert set(found.positions) <= set(asked.positions)
+
+
 @given(conversations(max_turns=20), limits, counters)
 def test_no_more_is_left_out_than_must_be(conversation, limit, counter):
     try:
@@ -232,7 +242,8 @@ def test_results_can_be_kept_short_always():
     found = window(tally, max_tokens=100_000)
     assert found.shortened == {2: 100} and found.tokens < 200
     assert total(fitted(found, tally, conversation)) <= found.tokens
-    assert window(tally, max_tokens=140, keep_last=2).left_out == (range(1, 3),)
+    assert window(tally, max_tokens=140, keep_last=2).shortened[2] < 100, "or shorter still, before it is left out"
+    assert window(tally, max_tokens=70, keep_last=2).left_out == (range(1, 3),)
 
 
 def test_shortening_leaves_ids_and_errors_and_says_how_much_is_missing(texts):

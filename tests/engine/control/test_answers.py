@@ -9,6 +9,7 @@ import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.workers.test_worker import until, working
 
 
 @pytest.fixture
@@ -448,20 +449,41 @@ def test_a_program_is_told_when_a_person_is_needed(url, clock, either):
     assert told == [("approval", "person"), ("question", "person")]
 
 
-def test_a_program_that_fails_while_it_is_told_does_not_hurt_the_task(url, clock):
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_program_that_fails_while_it_is_told_does_not_hurt_the_task(url, clock, either, caplog, error):
     def on_wait(state):
-        raise ValueError("nobody is at the desk")
+        raise error("the desk is empty")
 
-    @agent
+    @either()
     def worker(task):
-        return task.ask("who?")
+        return (yield task.ask("who?"))
 
     with holdfast.open(url, clock=clock, on_wait=on_wait) as app:
-        with pytest.raises(ValueError, match="desk"):
-            app.run(worker, id="t")
-        assert app.get("t").status == "waiting"
+        assert app.run(worker, id="t").status == "waiting" and "the desk is empty" in caplog.text
         app.answer("t", "ask", 1)
         assert app.run(worker, id="t").result == 1
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_program_that_fails_while_a_worker_tells_it_is_told_once_a_task(url, either, caplog, error):
+    told = []
+
+    def on_wait(state):
+        told.append(state.id)
+        raise error("the desk is empty")
+
+    @either()
+    def asker(task):
+        return (yield task.ask("who?"))
+
+    with holdfast.open(url, on_wait=on_wait) as app:
+        ids = ["t0", "t1", "t2"]
+        for id in ids:
+            app.start(asker, id=id)
+        with working(app, asker) as worker:
+            until(lambda: worker.counts["waiting"] == 3)
+        assert [app.get(id).waiting.kind for id in ids] == ["person"] * 3
+    assert sorted(told) == ids and caplog.text.count("the desk is empty") == 3
 
 
 # Signals and following

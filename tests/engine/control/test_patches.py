@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import holdfast
-from holdfast import PatchConflict, StatePatch, agent, events as ev
+from holdfast import InvalidEvent, InvalidValue, PatchConflict, StatePatch, agent, events as ev
 
 STORES = ("memory", "sqlite", "postgres")
 NAMES = st.sampled_from("abc")
@@ -497,3 +497,60 @@ def test_a_patch_goes_to_json_and_back():
     assert StatePatch.from_json(patch.to_json()) == patch
     assert StatePatch.from_json(StatePatch().to_json()) == StatePatch()
     assert StatePatch.from_json(StatePatch(replace_plan=[]).to_json()) == StatePatch(replace_plan=[])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda: {"set": {"city": "Oslo"}}, "is not a StatePatch"),
+        (lambda: None, "is not a StatePatch"),
+        (lambda: StatePatch(require={"": 1}, set={"city": "Oslo"}), "the name in require= '' has 0 characters"),
+        (lambda: StatePatch(set={5: 1}), "the name in set= 5 is not text"),
+        (lambda: StatePatch(increment={"n": "x"}), "increment={'n': 'x'} is not valid.*give a number"),
+        (lambda: StatePatch(increment={"n": True}), "increment={'n': True} is not valid.*give a number"),
+        (lambda: StatePatch(set={"city": 1}, delete=["city"]), "'city'. in two ways at once"),
+        (lambda: StatePatch(set={"p.q": 1}, delete=["p.q"]), "'p.q'. in two ways at once"),
+        (lambda: StatePatch(set={"p": {}, "p.q": 1}), "in two ways at once.*set 'p' as a whole, or only its parts"),
+    ],
+)
+@pytest.mark.parametrize("where", ["app", "app.user", "task", "task.user"])
+def test_a_patch_that_is_none_is_refused_by_name_wherever_it_is_given(app, where, wrong, why):
+    @agent
+    def worker(task):
+        patched = task if where == "task" else task.user
+        if where.startswith("task"):
+            with pytest.raises((InvalidValue, InvalidEvent), match=why):
+                patched.patch(wrong())
+        return task.ask("who?")
+
+    assert app.run(worker, id="t", user="ana").waiting, app.get("t").failure
+    outside = app.patch if where == "app" else lambda id, patch: app.user("ana").patch(patch)
+    if where.startswith("app"):
+        with pytest.raises((InvalidValue, InvalidEvent), match=why):
+            outside("t", wrong())
+    assert app.get("t").state == {} and not app.user("ana").state.all()
+
+
+@pytest.mark.parametrize("verb", ["cancel", "signal", "patch", "answer", "raise_budget"])
+@pytest.mark.parametrize("name", ["by", "why"])
+def test_a_name_or_a_reason_that_is_no_text_is_refused_by_name(app, verb, name):
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    app.run(asker, id="t")
+    rest = {"signal": ("go",), "patch": (StatePatch(set={"a": 1}),), "answer": ("ask", 1)}
+    rest["raise_budget"] = (holdfast.Budget(steps=5),)
+    if name == "why" and verb in ("signal", "answer"):
+        pytest.skip("it takes no reason")
+    seq = app.get("t").seq
+    with pytest.raises(InvalidValue, match=f"{name}=5 is not text"):
+        getattr(app, verb)("t", *rest.get(verb, ()), **{name: 5})
+    assert app.get("t").seq == seq
+
+
+def test_a_task_that_is_cancelled_twice_is_cancelled_already(app):
+    app.start("a", id="t")
+    app.cancel("t")
+    with pytest.raises(holdfast.TaskFinished, match="task 't' is cancelled already"):
+        app.cancel("t")

@@ -168,6 +168,94 @@ def test_a_cancelled_child_stays_so_when_its_parent_is_resumed(app, either, text
     assert app.get("p/asker#1").status == "cancelled"
 
 
+@pytest.fixture
+def family(app):
+    """A parent that fails while its child, and the child of that, wait for a person; once."""
+    broken = [True]
+
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    @agent
+    async def middle(task):
+        return await task.spawn(asker)
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.sleep(0.01)
+            if broken:
+                broken.pop()
+                raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(middle), fails()))[0]
+
+    return parent, "p/~1/middle#1", "p/~1/middle#1/asker#1"
+
+
+def test_children_fail_with_their_parent_and_go_on_with_it(app, family):
+    parent, middle, asker = family
+    assert app.run(parent, id="p").status == "failed"
+    for child in (middle, asker):
+        found = app.get(child)
+        assert (found.status, found.failure.type) == ("failed", "ValueError")
+        assert found.failure.message == "its parent 'p' failed: no"
+    assert not list(app.inbox())
+    assert app.resume("p", parent).waiting.kind == "child"
+    app.answer(asker, "ask", "Ana")
+    assert app.run(parent, id="p").result == "Ana"
+
+
+def test_a_fork_that_fails_ends_no_child_of_the_task_it_comes_from(app):
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.wait("fail")
+            raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(asker), fails()))[0]
+
+    app.run(parent, id="p")
+    app.fork("p", id="f")
+    app.signal("f", "fail")
+    assert app.run(parent, id="f").status == "failed"
+    assert app.get("p/~1/asker#1").status == "waiting"
+
+
+def test_a_child_of_a_failed_parent_undoes_what_it_did(app):
+    undone = []
+
+    def undo(call):
+        undone.append(call.step)
+
+    @tool(effect="once", compensate=undo)
+    def book() -> int:
+        return 1
+
+    @agent
+    def child(task):
+        task.call(book)
+        task.wait("go")
+
+    @agent
+    async def parent(task):
+        async def fails():
+            await task.sleep(0.01)
+            raise ValueError("no")
+
+        await asyncio.gather(task.spawn(child), fails())
+
+    assert app.run(parent, id="p").status == "failed"
+    assert app.get("p/~1/child#1").status == "pending", "whoever takes it up undoes it"
+    assert app.run(child, id="p/~1/child#1").failure.message == "its parent 'p' failed: no"
+    assert undone == ["book#1"]
+
+
 def test_children_at_once(app, child_kind):
     @child_kind()
     def double(task, n: int) -> int:
@@ -288,6 +376,33 @@ def test_a_crash_anywhere_in_parent_or_child_is_survived(crash_everywhere, kind)
         assert len(paid) == len(set(paid)) == 2
 
     crash_everywhere(parent, agents=[child], check=check, setup=lambda app: paid.clear(), store="memory:")
+
+
+def test_wherever_a_failing_parent_crashes_its_children_fail_with_it(crash_everywhere):
+    @agent(name="asking")
+    def asker(task):
+        return task.ask("who?")
+
+    @agent(name="middling")
+    async def middle(task):
+        return await task.spawn(asker)
+
+    @agent(name="failing")
+    async def parent(task):
+        async def fails():
+            await task.step(lambda: 1, name="one")
+            raise ValueError("no")
+
+        return (await asyncio.gather(task.spawn(middle), fails()))[0]
+
+    apps = []
+
+    def check(state, world):
+        assert state.failure.type == "ValueError"
+        ids = [id for id in (f"{state.id}/~1/middling#1", f"{state.id}/~1/middling#1/asking#1") if apps[-1].head(id)]
+        assert {apps[-1].get(id).status for id in ids} <= {"failed"}
+
+    crash_everywhere(parent, agents=[middle, asker], check=check, setup=apps.append, store="memory:")
 
 
 @pytest.mark.parametrize("way", ["spawn", "map"])

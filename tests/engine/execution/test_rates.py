@@ -406,6 +406,6 @@ def test_what_is_no_rate_is_refused(wrong, texts):
 
 
 def test_a_rate_is_part_of_a_tool(app):
-    ring, _ = ringing(" 1.5 / m ")
-    assert ring.rate == " 1.5 / m "
+    ring, _ = ringing(" 90 / h ")
+    assert ring.rate == " 90 / h "
     assert json.loads(json.dumps(ring.input_schema))["type"] == "object"

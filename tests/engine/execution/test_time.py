@@ -12,6 +12,7 @@ from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, to
 from holdfast.engine.definitions import call
 from holdfast.engine.drivers.abandonable import ABANDONED
 from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.workers.test_worker import working
 
 STORES = ("memory", "sqlite", "postgres")
 SOON = 0.3
@@ -734,30 +735,66 @@ def test_a_deadline_of_a_child_ends_the_child_alone(app, either, late, child_kin
     assert "TimeLimit" in timed(lambda: app.run(parent, id="p")).result
 
 
-@pytest.mark.parametrize("child_kind", KINDS)
-@pytest.mark.parametrize("exceed", ["fail", "ask"])
-def test_a_child_is_released_when_the_wall_time_of_its_parent_is_over(app, either, late, child_kind, exceed):
-    """Its own time is not over: it can go on, should its parent be allowed more."""
+@pytest.fixture
+def paying(late):
+    """A child that hangs and then pays, and what it paid."""
+    paid = []
 
-    @declarer(child_kind)()
+    @tool(effect="once")
+    def pay() -> str:
+        paid.append(1)
+        return "paid"
+
     def child(task):
-        return (yield task.step(late.wait, LONG, name="hang"))
+        yield task.step(late.wait, LONG, name="hang")
+        return (yield task.call(pay))
 
-    @either(budget=Budget(wall_time=1.0, on_exceed=exceed))
+    return child, paid
+
+
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_child_fails_with_its_parent_whose_wall_time_is_over_and_goes_on_with_it(
+    app, either, late, child_kind, paying
+):
+    child, paid = declarer(child_kind)()(paying[0]), paying[1]
+
+    @either(budget=Budget(wall_time=1.0))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 
     found = timed(lambda: app.run(parent, id="p"))
-    if exceed == "fail":
-        assert type_of(found) == ("failed", "BudgetExceeded")
-    else:
-        assert found.waiting.kind == "budget"
+    assert type_of(found) == ("failed", "BudgetExceeded")
+    until(lambda: app.get("p/child#1").status == "failed")
+    late.set()
+    with working(app, parent, child):
+        assert type_of(app.get("p/child#1")) == ("failed", "BudgetExceeded") and not paid
+    app.raise_budget("p", Budget(wall_time="1m"), by="ana")
+    assert until(lambda: _resumed(app, "p", parent)).result == "paid" and paid == [1]
+
+
+def _resumed(app, id, parent):
+    """The abandoned thread may be about to release the child."""
+    done = app.resume(id, parent) if app.get(id).status == "failed" else app.run(parent, id=id)
+    return done if done.status == "completed" else None
+
+
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_child_waits_with_its_parent_for_a_larger_budget(app, either, late, child_kind, paying):
+    child, paid = declarer(child_kind)()(paying[0]), paying[1]
+
+    @either(budget=Budget(wall_time=1.0, on_exceed="ask"))
+    def parent(task):
+        return (yield task.spawn(child, name="child"))
+
+    assert timed(lambda: app.run(parent, id="p")).waiting.kind == "budget"
     until(lambda: app.get("p/child#1").status == "pending")
     late.set()
-    if exceed == "ask":
+    with working(app, parent, child):
+        until(lambda: app.get("p/child#1").status == "waiting")
+        assert [(one.owner, one.key) for one in app.inbox("p/child#1")] == [("p", "wall_time")] and not paid
         app.raise_budget("p", Budget(wall_time="1m"), by="ana")
-        until(lambda: app.run(parent, id="p").status == "completed")  # the abandoned thread may be about to let it go
-        assert app.get("p").result is True
+        until(lambda: app.get("p").status == "completed")
+    assert app.get("p").result == "paid" and paid == [1]
 
 
 # Cancelling
@@ -852,10 +889,11 @@ def test_cancel_undoes_what_was_done_before_the_step_under_way(app, either, late
     assert undone == ["12A"]
 
 
-def test_cancel_reaches_a_step_of_a_child(app, either, late):
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_cancel_reaches_a_step_of_a_child(app, either, late, child_kind):
     begun = threading.Event()
 
-    @either()
+    @declarer(child_kind)()
     def child(task):
         yield task.step(lambda: begun.set() or late.wait(LONG), name="hang")
 
@@ -868,6 +906,41 @@ def test_cancel_reaches_a_step_of_a_child(app, either, late):
     app.cancel("p")
     for id in ("p", "p/child#1"):
         until(lambda id=id: app.get(id).status == "cancelled", LONG / 3)
+
+
+@pytest.mark.parametrize("ended_by", ["itself", "another"])
+def test_run_returns_what_became_of_a_task_that_was_cut_while_its_thread_was_stuck(url, late, ended_by):
+    """A `def` agent without a limit runs in the caller's thread, which comes back when its step does."""
+    begun = threading.Event()
+
+    @tool(effect="once")
+    def pay() -> str:
+        begun.set()
+        late.wait(LONG)
+        return "paid"
+
+    @agent
+    def worker(task):
+        return task.call(pay)
+
+    if url == "memory:" and ended_by == "another":
+        pytest.skip("two apps have two stores in memory")
+    with holdfast.open(url) as app:
+        thread, found = in_thread(lambda: app.run(worker, id="t"))
+        assert begun.wait(LONG)
+        app.cancel("t")
+        until(lambda: app.get("t").status == "waiting")
+        app.settle("t", "pay#1", happened=True, result="paid", by="ana")
+        if ended_by == "another":
+            with holdfast.open(url) as other:
+                assert other.run(worker, id="t").status == "cancelled"
+        else:
+            with pytest.raises(holdfast.TaskBusy, match="was cancelled: it ends when its step does") as busy:
+                app.run(worker, id="t")
+            assert "cancel the task" not in busy.value.hint
+        late.set()
+        thread.join(LONG)
+        assert found[0].status == app.get("t").status == "cancelled"
 
 
 @pytest.mark.parametrize("how", ["block", "own_thread=False"])
@@ -987,3 +1060,25 @@ def test_a_replay_that_hangs_after_the_time_is_ended_too(app, late):
     assert app.run(worker, id="t", deadline=SOON).status == "waiting"
     time.sleep(SOON + 0.05)
     assert type_of(timed(lambda: app.run(worker, id="t"))) == ("failed", "TimeLimit")
+
+
+def test_a_new_deadline_is_for_a_task_that_has_failed(app):
+    @agent
+    def asker(task):
+        return task.ask("who?")
+
+    app.run(asker, id="t")
+    with pytest.raises(holdfast.InvalidValue, match="deadline= is for a task that has failed; task 't' is waiting"):
+        app.resume("t", asker, deadline="1m")
+    assert app.get("t").deadline is None
+
+
+def test_a_deadline_that_has_passed_names_what_resumes_the_task(app, either, late):
+    @either(deadline=SOON)
+    def worker(task):
+        yield task.step(late.wait, LONG, name="hang")
+
+    message = app.run(worker, id="a1").failure.message
+    assert message == (
+        "the deadline of task 'a1' has passed (resume it with a new one: app.resume('a1', agent, deadline=\"10m\"))"
+    )

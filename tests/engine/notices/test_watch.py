@@ -238,6 +238,17 @@ def test_a_store_that_is_away_for_a_while_is_watched_again(url, caplog):
     assert told == ["q1"]
 
 
+class Desk:
+    async def __call__(self, state):
+        pass
+
+
+@pytest.mark.parametrize("on_wait", [Desk().__call__, Desk()], ids=["function", "object"])
+def test_an_async_function_is_not_called_when_a_task_waits(url, on_wait):
+    with pytest.raises(InvalidValue, match="is async, and nothing would await it"):
+        holdfast.open(url, on_wait=on_wait)
+
+
 @pytest.mark.parametrize("wrong", [{"on_wait": "call me"}, {"webhook": "https://example.com"}], ids=str)
 def test_what_can_not_be_told_is_refused_before_anything_is_opened(tmp_path, wrong, texts):
     path = tmp_path / "store.db"

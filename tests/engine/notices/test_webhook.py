@@ -226,7 +226,18 @@ def test_notices_come_from_any_process_once_each_and_have_one_id(url, hook, rece
     ],
 )
 def test_addresses_of_this_machine_and_of_private_networks_are_refused(receiver, trusted, host):
-    hook = Webhook(f"https://{host}:{receiver.port}/", SECRET, certificates=trusted, timeout="5s")
+    url = f"https://{host}:{receiver.port}/"
+    if host != "localhost":
+        with pytest.raises(InvalidValue, match="is not an address of the public internet"):
+            Webhook(url, SECRET, certificates=trusted)
+    once_allowed = iter([True])  # as if it were a name, which is looked up before each request
+    hook = (
+        Webhook(url, SECRET, certificates=trusted, timeout="5s")
+        if host == "localhost"
+        else Webhook(
+            url, SECRET, certificates=trusted, timeout="5s", _allowed=lambda address: next(once_allowed, False)
+        )
+    )
     with pytest.raises(NotDelivered) as refused:
         hook.send(NOTICE)
     assert receiver.got == []
@@ -416,6 +427,11 @@ def test_closing_does_not_wait_for_a_receiver_that_is_away(url, hook, receiver):
                 7,
             )
         ),
+        *(
+            (url, {})
+            for url in ("https://10.0.0.1/", "https://2130706433/", "https://[::1]/", "https://example.com:0/")
+        ),
+        ("https://example.com/", {"secret": " " * 20}),
         ("https://example.com/", {"secret": "short"}),
         ("https://example.com/", {"secret": None}),
         ("https://example.com/", {"secret": Secret("")}),

@@ -193,9 +193,9 @@ def test_a_task_blocked_by_another_tasks_call_in_doubt_says_which_and_its_comman
         assert item.command == "holdfast settle first 'pay#1' --happened --result JSON --by YOU"
         assert only(app, "first").kind == "doubt"
         typed(app, item.command)
+        assert not list(app.inbox("second")), "its command would be refused"
         assert app.run(shop, {"order": 17}, id="first").result == "receipt-1"
-        until(lambda: app.run(shop, {"order": 17}, id="second").status == "completed")  # it looks every 5 s
-        assert app.get("second").result == "receipt-1" and sent == [17]
+        assert app.run(shop, {"order": 17}, id="second").result == "receipt-1" and sent == [17]
         assert list(app.inbox()) == []
 
 
@@ -403,3 +403,24 @@ def test_the_command_line_lists_every_kind_with_the_command_that_helps(tmp_path,
 def test_words_in_commands_are_quoted():
     item = InboxItem(task="a b", agent="x", kind="question", key="seat#1; rm", name="seat")
     assert shlex.split(item.command)[:4] == ["holdfast", "answer", "a b", "seat#1; rm"]
+
+
+@pytest.mark.parametrize("asks", ["question", "approval", "budget"])
+def test_what_comes_too_late_for_a_deadline_is_not_in_the_inbox(app, clock, either, asks):
+    @tool(effect="once", risk="money")
+    def pay() -> None: ...
+
+    @either(required_for_risk_levels=["money"], budget=Budget(steps=1, on_exceed="ask"), deadline="1m")
+    def worker(task):
+        if asks == "question":
+            yield task.ask("who?")
+        elif asks == "approval":
+            yield task.call(pay)
+        yield task.step(len, "a")
+        yield task.step(len, "b")
+
+    app.run(worker, id="t")
+    assert only(app).kind == asks
+    clock.advance(120)
+    assert [one.kind for one in app.inbox("t")] == ["no_worker"], "a worker would end it"
+    assert app.run(worker, id="t").failure.type == "TimeLimit" and not list(app.inbox())

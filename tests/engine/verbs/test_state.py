@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import heapq
 import json
 import threading
 
@@ -370,6 +371,59 @@ def test_a_default_is_as_read_only_as_the_value_it_stands_for(app):
 
     done = app.run(worker, id="t", user="ana")
     assert done.result == [2] and done.state == {}, done.failure
+
+
+CHANGES_WITHOUT_ASKING = {
+    "heappush": lambda state: heapq.heappush(state.queue, 1),
+    "heapify": lambda state: heapq.heapify(state.queue),
+    "list.append": lambda state: list.append(state.queue, 1),
+    "dict.update": lambda state: dict.update(state.prices, tea=2),
+    "inside": lambda state: list.append(state.prices["old"], 1),
+    "default": lambda state: heapq.heappush(state.get("none", []), 1),
+    "odd": lambda state: list.__setitem__(state.queue, 0, Odd()),
+}
+
+
+class Odd:
+    def __eq__(self, other):
+        raise ValueError("it is compared with nothing")
+
+
+@pytest.mark.parametrize("whose", ["task", "user"])
+@pytest.mark.parametrize("change", CHANGES_WITHOUT_ASKING)
+def test_a_change_that_asks_nobody_is_refused_by_the_next_verb_and_lost(app, either, change, whose):
+    @either()
+    def worker(task):
+        state = task.state if whose == "task" else task.user.state
+        state.queue, state.prices = [7, 5], {"tea": 1, "old": []}
+        CHANGES_WITHOUT_ASKING[change](state)
+        with pytest.raises(StateMutated, match="was changed in place"):
+            yield task.step(look, 1, name="first")
+        yield task.step(look, 2, name="second")
+        return [state.queue, state.prices, state.get("none", [])]
+
+    done = app.run(worker, id="t", user="ana")
+    assert done.result == [[7, 5], {"tea": 1, "old": []}, []], done.failure
+    assert list(done.steps) == ["second#1"]
+
+
+@pytest.mark.parametrize("ends", ["return", "set"])
+def test_a_change_that_asks_nobody_is_found_at_the_end_and_forgiven_if_it_is_set(app, either, ends):
+    @either()
+    def worker(task):
+        task.state.queue = [7, 5]
+        yield task.step(look, 1, name="first")
+        queue = task.state.queue
+        heapq.heappush(queue, 1)
+        if ends == "set":
+            task.state.queue = queue
+        return "done"
+
+    done = app.run(worker, id="t")
+    if ends == "set":
+        assert (done.result, done.state["queue"]) == ("done", [1, 5, 7]), done.failure
+    else:
+        assert done.failure.type == "StateMutated" and "task.state.queue" in done.failure.message
 
 
 @pytest.mark.parametrize("checkpoint", ["every_step", "before_effects", "on_state_change", "every_iteration"])

@@ -12,7 +12,7 @@ from holdfast.core import codec
 from holdfast.core.context.window import SUMMARY_TOKENS
 from holdfast.core.messages import groups, parse_all, problems, stored
 from holdfast.core.messages.tokens import count, estimate
-from holdfast.llm import loop_agent, say
+from holdfast.llm import ScriptedModel, loop_agent, say
 from tests.conversations import FORMS, conversations
 from tests.engine.both import KINDS, declarer, events, kinds
 
@@ -438,3 +438,9 @@ def test_after_a_crash_the_same_window_is_shown_and_no_summary_is_made_again(app
     count = len(made)
     assert app.run(worker, id="t").result == "done"
     assert seen[0] == seen[1] and len(made) == count == len(events(app, "messages_summarised"))
+
+
+@pytest.mark.parametrize("kept", ["keep_last", "keep_turns"])
+def test_a_loop_without_a_limit_has_nothing_to_keep(kept):
+    with pytest.raises(InvalidValue, match=f"{kept}=3 without a limit keeps nothing .give max_tokens"):
+        loop_agent("x", ScriptedModel([say("done")]), **{kept: 3})

@@ -58,6 +58,27 @@ def test_a_place_is_free_again_when_a_task_is_cut(app, late, kind, end):
         assert worker.counts[app.get("t").status] == 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("child_kind", KINDS)
+def test_a_place_is_free_again_when_a_task_is_cancelled_with_its_child(app, late, kind, child_kind):
+    begun = threading.Event()
+
+    @declarer(child_kind)()
+    def child(task):
+        yield task.step(lambda: begun.set() or late.wait(LONG), name="hang")
+
+    @declarer(kind)()
+    def parent(task):
+        yield task.spawn(child, name="child")
+
+    with working(app, parent) as worker:
+        app.start(parent, id="t")
+        assert begun.wait(LONG)
+        app.cancel("t")
+        until(lambda: worker.busy == 0, LONG / 3)
+        assert app.get("t").status == app.get("t/child#1").status == "cancelled"
+
+
 def test_a_task_that_came_too_late_is_ended_by_the_worker_that_claims_it(app):
     done = []
 
@@ -137,7 +158,11 @@ def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(
             assert {app.get(f"h{n}").status for n in range(most)} == {"failed"}
             app.start(double, id="waits")
             time.sleep(1.5)  # it would have looked for tasks by now
-            assert app.get("waits").status == "pending"
+            waiting = app.get("waits").waiting
+            assert (app.get("waits").status, waiting.kind) == ("pending", "no_worker")
+            assert "too many abandoned threads" in waiting.why and worker.name in waiting.why
+            assert [one.kind for one in app.inbox("waits")] == ["no_worker"]
+            assert [one.serving.clogged for one in app.workers()] == [True]
             told = [record.getMessage() for record in caplog.records if "abandoned" in record.getMessage()]
             assert len(told) == 1 and "64 abandoned threads" in told[0] and worker.name in told[0]
             code, facts = ask(health)
@@ -145,6 +170,7 @@ def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(
             assert "holdfast_abandoned_threads 64" in health.answer("/metrics")[2].decode()
             late.set()
             until(ended(app, "waits"))
+            assert [one.serving.clogged for one in app.workers()] == [False]
             assert ask(health)[0] == 200 and "claims tasks again" in caplog.records[-1].getMessage()
         finally:
             health.close()

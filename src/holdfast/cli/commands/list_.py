@@ -106,7 +106,7 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
     cells: list[list[Cell | str]] = []
     for row in rows:
         status = status_of(app, row)
-        why = why_waiting(row.waiting) if row.waiting else ", no worker" if row.id in why_not else ""
+        why = _why(app, row) if row.waiting else ", no worker" if row.id in why_not else ""
         if row.doubts and row.waiting != "doubt":
             why += why_waiting("doubt")
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
@@ -114,6 +114,16 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
     environment.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, environment.style))
     for why in dict.fromkeys(why_not.values()):
         environment.say(clean(why), "warn")
+
+
+def _why(app: App, row: Summary) -> str:
+    """What is said after `waiting`. A call in doubt may be another task's, or settled by now: the inbox knows."""
+    from holdfast.cli.input.suggestions import LABELS
+
+    kinds = {one.kind for one in app.inbox(row.id)} if row.waiting == "doubt" else set[str]()
+    if row.waiting != "doubt" or "doubt" in kinds:
+        return why_waiting(row.waiting or "")
+    return f", {LABELS['blocked']}" if "blocked" in kinds else " for a call"
 
 
 def why_waiting(kind: str) -> str:

@@ -33,8 +33,11 @@ def resume_(
     """
     from holdfast.cli.input import agents
     from holdfast.cli.work import task
+    from holdfast.engine.reading import values
 
     environment.runs_agents()
+    for name, length in (("deadline", deadline), ("hold", given["hold"])):
+        values.seconds(length or 0, name)
     agent, known = agents.agents_for(target)
     app = environment.app(agents=known)
     id = environment.task(id)

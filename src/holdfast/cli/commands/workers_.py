@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def workers_(environment: Environment) -> None:
     """List workers that are alive, and what they serve.
 
-    BUSY is how many tasks the worker's process holds, of how many it works on at a time.
+    BUSY is how many tasks the worker's process holds, of how many it works on at a time. A
+    clogged worker takes no more tasks: too many abandoned threads still run in it.
 
     Example: holdfast workers
     """
@@ -35,7 +36,7 @@ def workers_(environment: Environment) -> None:
     for one in found:
         said = one.serving
         agents = ", ".join(_versions(name, versions) for name, versions in said.agents.items())
-        tasks = f"{one.busy}/{said.concurrency}"
+        tasks = f"{one.busy}/{said.concurrency}{' clogged' if said.clogged else ''}"
         where = "all" if said.namespaces is None else ", ".join(said.namespaces)
         rows.append([said.name, tasks, agents, ", ".join(said.queues), *([where] if tenants else [])])
         rows[-1].append(age(said.started_us, now))
@@ -54,5 +55,5 @@ def _row(one: LiveWorker) -> dict[str, Any]:
     said = one.serving
     same = {name: getattr(said, name) for name in ("name", "host", "pid", "queues", "namespaces", "concurrency")}
     agents = {name: list(versions) for name, versions in said.agents.items()}
-    same["abandoned"] = list(said.abandoned)
+    same |= {"abandoned": list(said.abandoned), "clogged": said.clogged}
     return {**same, "agents": agents, "busy": one.busy, "since": iso(said.started_us), "holder": one.holder}

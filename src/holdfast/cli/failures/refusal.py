@@ -175,6 +175,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.settle\(id, '([^']+)', happened=…\)", r"holdfast settle ID '\1' --happened | --did-not-happen"),
     (r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)", r"holdfast budget \1 \2=MORE"),
     (r"app\.resume\(id, agent, anyway=True\)", "holdfast resume ID FILE --anyway"),
+    (r"app\.resume\('([^']+)', agent, deadline=\"10m\"\)", r"holdfast resume \1 FILE --deadline 10m"),
     (
         r"give it: app\.resume\(id, agent\), or open\(…, agents=\[…\]\)",
         "name the file it is in: holdfast resume ID FILE",

@@ -31,7 +31,7 @@ def changed(environment: Environment, id: str, act: Act, done: str) -> None:
     if state.waiting is not None:
         for line in waiting_lines(state, entries, whoami(), store, resume):
             environment.say(line)
-    elif state.status == "pending":
+    elif state.status in ("pending", "failed"):
         environment.say(f"to go on: {resume}")
 
 

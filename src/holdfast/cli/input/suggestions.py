@@ -10,6 +10,7 @@ from holdfast.cli.input.agents import files_declared
 from holdfast.cli.show.formatting import clock, quoted, shown
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
+from holdfast.core.errors.values import share
 from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.serving import NOBODY
 from holdfast.engine.reading.steps import iso
@@ -82,7 +83,7 @@ def _budget(entry: InboxItem) -> str:
         return shown(entry.prompt)
     more = f"; the next step is estimated at {entry.ahead:,.6g}" if entry.ahead else ""
     whose = f", in the budget of {entry.owner}" if entry.owner else ""
-    return f"{entry.used or 0:,.6g} of {entry.of or 0:,.6g} {entry.name}{more}{whose}"
+    return f"{share(entry.name, entry.used or 0, entry.of or 0)}{more}{whose}"
 
 
 def _call(entry: InboxItem) -> str:
@@ -124,6 +125,8 @@ def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store
     waiting = state.waiting
     if waiting is None:
         return
+    if any(one.kind == "doubt" for one in entries) and state.deadline and state.updated_at >= state.deadline:
+        yield "its deadline has passed, so it fails once that is settled; then it can be resumed with --deadline TIME"
     if waiting.kind == "no_worker" and waiting.why.startswith(NOBODY):
         yield f"then: {resume}"  # where nobody ever started a worker, people go on by hand
         return

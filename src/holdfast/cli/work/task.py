@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -14,11 +15,11 @@ from holdfast import App
 from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, WAITING
 from holdfast.cli.input.suggestions import command, entry_json, resume_command, waiting_lines
-from holdfast.cli.show.formatting import length, spent
+from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean
-from holdfast.core.errors import LeaseLost, TurnLimit
+from holdfast.core.errors import BudgetExceeded, LeaseLost, TurnLimit
 from holdfast.core.events import ANNOUNCED, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
@@ -164,9 +165,25 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
         for line in failure_lines(state, environment.debug):
             environment.say(line, "bad")
         late = state.deadline is not None and state.updated_at >= state.deadline
-        first = "raise max_turns=, then: " if state.failure.code == TurnLimit.code else ""
         if resume:
+            first = _first(environment, state, state.failure)
             environment.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
+
+
+def _first(environment: Environment, state: TaskState, failure: Failure) -> str:
+    """What has to be done before a failed task is tried again, or it fails again."""
+    found = _LIMIT.search(failure.message) if failure.code == BudgetExceeded.code else None
+    if found is not None:
+        owner, limit = found.groups()
+        most = state.budget.limits.get(limit) if owner == state.id else None
+        more = "MORE" if most is None else f"{2 * most:.0f}" if most >= 1 else f"{2 * most:g}"
+        who = " ".join(filter(None, (f"--by {quoted(whoami() or 'you')}", environment.options)))
+        return f"{command('budget', owner, f'{limit}={more}', options=who)}, then: "
+    return "raise max_turns=, then: " if failure.code == TurnLimit.code else ""
+
+
+_LIMIT = re.compile(r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)")
+"""Whose budget has to be raised, and which limit of it, as BudgetExceeded says."""
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:

@@ -7,7 +7,7 @@ is inside of a shallow copy is still what was read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from msgspec import Raw
 
@@ -60,6 +60,11 @@ class ReadOnlyDict(dict[str, Any]):
 
     def __reduce_ex__(self, protocol: Any, /) -> tuple[type, tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+def outside(id: str) -> str:
+    """How the state of a task is read from outside."""
+    return f"{_OUTSIDE}{id!r}).state"
 
 
 def read_only(value: Any, place: Place) -> Any:
@@ -116,8 +121,20 @@ def ordinary(value: Any, copied: Callable[[Any], Any] | None = None) -> Any:
 _BRACKETS = (b"[", b"{")
 
 
+class _Given(NamedTuple):
+    """A value that was handed out: what it was decoded from, the value, and the same with ordinary lists and dicts."""
+
+    raw: Raw | None
+    value: Any
+    plain: Any
+
+
 class HandedOut:
-    """The values of a state that were handed out last, so that a value is decoded and wrapped once."""
+    """The values of a state that were handed out last, so that a value is decoded and wrapped once.
+
+    Code in C, and `list.append(x, …)`, change a list without asking it. So each verb looks whether values are as they
+    were: what they hold is shared with their plain form, which makes that a matter of microseconds.
+    """
 
     __slots__ = ("_bytes", "_fetch", "_known", "_verbs")
 
@@ -125,7 +142,7 @@ class HandedOut:
         """`verbs` is how a state is written to: `task.state`."""
         self._verbs = verbs
         self._fetch = fetch
-        self._known: dict[str, tuple[Raw, Any]] = {}
+        self._known: dict[str, _Given] = {}
         self._bytes = 0
 
     def value(self, name: str, raw: Raw) -> Any:
@@ -135,26 +152,50 @@ class HandedOut:
             if data[:1] not in _BRACKETS:
                 return decode_plain(data)  # most are numbers and texts, which can't be changed in place
             known = self._known.get(name)
-            if known is not None and known[0] is raw:
-                return known[1]
+            if known is not None and known.raw is raw:
+                return known.value
             data = resolve(raw, self._fetch)
-            value = read_only(decode_plain(data), (self._verbs, name))
+            plain = decode_plain(data)
+            value = read_only(plain, (self._verbs, name))
         except ValueError as error:
             raise ValueDamaged("", f"cannot be read: {error}") from error
-        self._keep(name, raw, value, len(data))
+        self._keep(name, _Given(raw, value, plain), len(data))
         return value
 
     def default(self, name: str, value: Any) -> Any:
         """What stands for a field that is not set: read-only too, so that it makes no difference whether it is."""
-        return read_only(value, (self._verbs, name))
+        made = read_only(value, (self._verbs, name))
+        if type(made) in READ_ONLY:
+            self._known[name] = _Given(None, made, ordinary(made))
+        return made
 
-    def _keep(self, name: str, raw: Raw, value: Any, size: int) -> None:
+    def written(self, name: str) -> None:
+        """A field is written: whatever became of the value that was handed out, it is not lost."""
+        self._known.pop(name, None)
+
+    def check(self) -> None:
+        """Refuse to continue if a value that was handed out is not what it was: StateMutated, once."""
+        for name, given in list(self._known.items()):
+            if _differ(given.value, given.plain):
+                del self._known[name]
+                place = f"{self._verbs}{_attribute(name)}"
+                hint = f"change a copy, and set it: {place} = …, or {self._verbs}.update({name!r}, fn)"
+                raise StateMutated(place, "was changed in place, and that is not written", hint=hint)
+
+    def _keep(self, name: str, given: _Given, size: int) -> None:
         if self._bytes + size > limits.HANDED_OUT_BYTES:
             self._known.clear()
             self._bytes = 0
         if size <= limits.HANDED_OUT_BYTES:
-            self._known[name] = (raw, value)
+            self._known[name] = given
             self._bytes += size
+
+
+def _differ(one: Any, two: Any) -> bool:
+    try:
+        return bool(one != two)
+    except Exception:  # noqa: BLE001 — whatever was put into it has a comparison of its own, so it is not what it was
+        return True
 
 
 # What to do instead
@@ -165,8 +206,12 @@ def refused(place: Place, verb: str, value: Any = None) -> StateMutated:
     verbs, path = _path(place)
     inside = next((depth for depth, key in enumerate(path) if depth and not _is_name(key)), len(path))
     verb = verb if inside == len(path) else "update"  # paths lead through objects, not into lists
-    write = _WRITE[verb](verbs, ".".join(path[:inside]), _shown(value))
-    first = f".{path[0]}" if path[0].isidentifier() else f"[{path[0]!r}]"
+    if verbs.startswith(_OUTSIDE):
+        id = verbs.removeprefix(_OUTSIDE).removesuffix(").state")
+        write = f"write: app.patch({id}, StatePatch({_SECTION[verb](_shown('.'.join(path[:inside])), _shown(value))}))"
+    else:
+        write = _WRITE[verb](verbs, ".".join(path[:inside]), _shown(value))
+    first = _attribute(path[0])
     read = "".join(f"[{key!r}]" for key in path[1:])
     return StateMutated(
         f"{verbs}{first}{read}", "can't be changed in place: what is read from the state is read-only", hint=write
@@ -180,6 +225,10 @@ def _path(place: Place) -> tuple[str, list[Any]]:
         path.append(key)
         outer, key = outer
     return outer, [key, *reversed(path)]
+
+
+def _attribute(name: str) -> str:
+    return f".{name}" if name.isidentifier() else f"[{name!r}]"
 
 
 def _is_name(key: Any) -> bool:
@@ -197,4 +246,14 @@ _WRITE: dict[str, Callable[[str, str, str], str]] = {
     "set": lambda verbs, path, value: f'write: {verbs}.set("{path}", {value})',
     "del": lambda verbs, path, value: f'write: del {verbs}["{path}"]',
     "update": lambda verbs, path, value: f'write: {verbs}.update("{path}", fn); or change a copy, and set that',
+}
+
+_OUTSIDE = "app.get("
+"""How the state of a task is read from outside: it is written by a patch."""
+
+_SECTION: dict[str, Callable[[str, str], str]] = {
+    "append": lambda path, value: f"append={{{path}: {value}}}",
+    "set": lambda path, value: f"set={{{path}: {value}}}",
+    "del": lambda path, value: f"delete=[{path}]",
+    "update": lambda path, value: f"set={{{path}: …}}",
 }

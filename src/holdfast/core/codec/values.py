@@ -36,6 +36,7 @@ from holdfast.core.codec.documents import (
 from holdfast.core.codec.edits import applied, noted_edits, plain_json, wrapped
 from holdfast.core.codec.secrets import Secret
 from holdfast.core.errors import NotSerializable, ValueDamaged
+from holdfast.core.names import a
 
 # Values
 
@@ -63,7 +64,7 @@ def pack_typed(value: Any, path: str = "value", *names: object) -> Raw:
         data = encode(value)
     except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
         where = path % names if names else path
-        raise _complaint(value, where, 0) or NotSerializable(where, f"is a {type(value).__name__}, not JSON")
+        raise _complaint(value, where, 0) or NotSerializable(where, f"is {a(type(value).__name__)}, not JSON")
     if len(data) > limits.MAX_VALUE_BYTES:
         raise NotSerializable(
             path % names if names else path,

@@ -196,16 +196,18 @@ def _check(tally: Tally, max_tokens: int, pinned: Collection[int], strategy: str
 
 
 class _Newest(NamedTuple):
-    """The first of the newest messages that are kept before others, and whether they must be."""
+    """The first of the newest messages that are kept before others, and the first of those that must be, if any."""
 
     start: int
-    is_promised: bool
+    promised: int | None
 
 
 def _newest(tally: Tally, keep_last: int | None, keep_turns: int | None) -> _Newest:
+    """Who asks for few of the newest gets no less than who asks for nothing."""
     asked = [] if keep_last is None else [len(tally) - max(1, keep_last)]
     asked += [] if keep_turns is None else [_first_of_turns(tally, keep_turns)]
-    return _Newest(max(0, min(asked, default=len(tally) - KEEP_LAST)), bool(asked))
+    start = max(0, min(*asked, len(tally) - KEEP_LAST) if asked else len(tally) - KEEP_LAST)
+    return _Newest(start, max(0, min(asked)) if asked else None)
 
 
 def _first_of_turns(tally: Tally, turns: int) -> int:
@@ -261,10 +263,10 @@ class _Plan:
         self.required = sorted({self._group(position) for position in always} | self.pinned)
         self._required_sums = [0, *accumulate(self._size(range(group, group + 1)) for group in self.required)]
         self.recent = self._group(min(newest.start, len(tally) - 1))
-        self._is_promised = newest.is_promised
+        self._promised = None if newest.promised is None else self._group(min(newest.promised, len(tally) - 1))
         self.summary = summary
         covers = coalesced(summary.covers if summary is not None else ())
-        before = self.recent if newest.is_promised else self.count  # what is promised is sent, summary or not
+        before = self.count if self._promised is None else self._promised  # what is promised is sent, summary or not
         covered = (self._within(span) for span in covers)
         self.covered = [range(span.start, min(span.stop, before)) for span in covered if span and span.start < before]
         self.spent = self._count(summary.message()) if summary is not None else 0
@@ -355,7 +357,7 @@ class _Plan:
     def _squeezed(self, allowed: int) -> _Choice:
         """Shorten results; if that is not enough, keep fewer of the recent groups, unless they are promised."""
         over = 0
-        for start in (self.recent,) if self._is_promised else range(self.recent, self.count + 1):
+        for start in range(self.recent, (self.count if self._promised is None else self._promised) + 1):
             results = self._results({group for span in self._kept(_Choice(start)) for group in span} - self.pinned)
             over = self.cost(_Choice(start)) - allowed
             if over <= sum(size - floor for size, floor in results.values()):

@@ -67,8 +67,11 @@ class TaskFinished(HoldfastError):
     code = "task-finished"
 
     def __init__(self, id: str, status: str, what: str) -> None:
+        again = status == "cancelled" and what == "app.cancel"
         super().__init__(
-            f"task {id!r} is {status}: too late for {what}; nothing was written",
+            f"task {id!r} is cancelled already; nothing was written"
+            if again
+            else f"task {id!r} is {status}: too late for {what}; nothing was written",
             hint="app.resume(id, agent) lets it go on, unless it was undone"
             if status == "failed"
             else "fork it to go on from any point of it: app.fork(id, at=…)",
@@ -96,10 +99,11 @@ class TaskBusy(HoldfastError):
 
     code = "task-busy"
 
-    def __init__(self, id: str, holder: str) -> None:
+    def __init__(self, id: str, holder: str, *, is_cancelled: bool = False) -> None:
+        was = ", and was cancelled: it ends when its step does" if is_cancelled else ""
         super().__init__(
-            f"task {id!r} is held by {holder!r}, which is alive",
-            hint='wait for it: app.run(…, wait="1m"), or cancel the task',
+            f"task {id!r} is held by {holder!r}, which is alive{was}",
+            hint='wait for it: app.run(…, wait="1m")' + ("" if is_cancelled else ", or cancel the task"),
             id=id,
             holder=holder,
         )

@@ -89,6 +89,21 @@ class UnknownName(InvalidTemplate):
         super().__init__(f"{{{name}}} {why}", hint=hint, name=name, **details)
 
 
+def share(limit: str, used: float, of: float) -> str:
+    """How much of a limit is used, as people say it.
+
+    >>> share("tokens", 1200, 2000), share("wall_time", 0.300299, 0.3)
+    ('1,200 of 2,000 tokens', '0.3 s of 0.3 s wall time')
+    """
+    if limit != "wall_time":
+        return f"{used:,.6g} of {of:,.6g} {limit}"
+    return f"{_seconds(used)} of {_seconds(of)} wall time"
+
+
+def _seconds(length: float) -> str:
+    return f"{length:,.2g} s" if length < 10 else f"{length:,.0f} s"
+
+
 class BudgetExceeded(HoldfastError):
     """A task, or one that pays for it, has used up what it may."""
 
@@ -97,7 +112,7 @@ class BudgetExceeded(HoldfastError):
     def __init__(self, id: str, limit: str, used: float, of: float, ahead: float = 0) -> None:
         more = f", and the next step takes {ahead:,.6g}" if ahead and used < of else ""
         super().__init__(
-            f"task {id!r} has used {used:,.6g} of {of:,.6g} {limit}{more}",
+            f"task {id!r} has used {share(limit, used, of)}{more}",
             hint=f"app.raise_budget({id!r}, Budget({limit}=…)), then resume it",
             id=id,
             limit=limit,

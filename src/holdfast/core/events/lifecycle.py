@@ -142,8 +142,11 @@ class TaskFailed(Event, frozen=True):
 
 
 class CancelRequested(Event, frozen=True):
+    """The task is asked to stop. With `failure` it ends failed, not cancelled: its parent has failed of that."""
+
     why: str = ""
     by: str = ""
+    failure: Failure | None = None
 
 
 class TaskCancelled(Event, frozen=True):

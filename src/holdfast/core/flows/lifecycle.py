@@ -60,9 +60,21 @@ def task_flow(work: Work, agent: Rules) -> Subflow:
     except BaseException as stop:
         if not isinstance(stop, KeyboardInterrupt):
             yield AwaitIdle()
-        if not work.suspended and not work.state.ended:
-            yield Append((ev.TaskReleased(why=type(stop).__name__),))
+        yield from _let_go(work, type(stop).__name__)
         raise
+
+
+def _let_go(work: Work, why: str) -> Subflow:
+    """Release a task. One that was asked to stop meanwhile, and has nothing to settle or to undo, ends instead."""
+    while not work.suspended and not work.state.ended:
+        state = work.state
+        unfinished = state.undo or state.undoing or any(one.kind == "child" for one in state.waits.values())
+        unfinished = unfinished or any(one.unsettled for one in state.steps.values())
+        last: Event = ev.TaskReleased(why=why)
+        if state.cancel is not None and not unfinished:
+            last = _cancelled(state, []) if state.failure is None else ev.TaskFailed(failure=state.failure)
+        if (yield Append((last,), decided=True)):
+            return
 
 
 def life(work: Work, agent: Rules) -> Subflow:
@@ -79,7 +91,7 @@ def life(work: Work, agent: Rules) -> Subflow:
         packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result)
         ending: Event = ev.TaskCompleted(result=packed)
     except Cancelled:
-        ending = yield from unwind(work, work.state.failure if work.state.undoing else None)
+        ending = yield from unwind(work, work.state.failure)
     except StoreError:
         raise  # what the task did is not the question: nothing can be written
     except Exception as error:  # noqa: BLE001 — whatever an agent raises is how its task ends
@@ -155,9 +167,13 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
     unsure = (one for one in work.state.maybe_done.values() if one.status == "failed")
     unable += [f"{one.key} may have happened: {one.failure.message if one.failure else ''}" for one in unsure]
     if failure is None:
-        by, why = work.state.cancel or ("", "")
-        return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
+        return _cancelled(work.state, unable)
     return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq, step=step_key)
+
+
+def _cancelled(state: State, unable: list[str]) -> Event:
+    by, why = state.cancel or ("", "")
+    return ev.TaskCancelled(by=by, why="; ".join([why, *unable] if why else unable))
 
 
 def _begin_undo(work: Work, failure: Failure | None) -> Subflow:

@@ -22,10 +22,10 @@ def refuse_to_begin(surroundings: Surroundings, state: State, branch: Branch | N
     """Refuse what needs no look at the clock."""
     if state.summary.status in ENDED:
         raise TaskFinished(state.summary.id, state.summary.status, f"step {key!r}")
-    if surroundings.stop.asked:
-        raise Stopped
     if (state.cancel is not None or state.undoing) and (branch is None or not branch.path.startswith("~undo")):
         raise Cancelled
+    if surroundings.stop.asked:
+        raise Stopped
     if branch is not None and branch.turn != state.turn:
         raise StepChanged(key, "nothing before the first turn", f"a new step in turn {state.turn}")
 
@@ -64,7 +64,9 @@ def out_of_time(state: State, now_us: int) -> TimeLimit | BudgetExceeded | Park 
         return None
     deadline_us, wall_end_us = state.summary.deadline_us, budget.wall_end_us(state)
     if deadline_us is not None and now_us >= deadline_us:
-        return TimeLimit(f"the deadline of task {state.summary.id!r} has passed", hint="resume it with a new one")
+        id = state.summary.id
+        again = f'resume it with a new one: app.resume({id!r}, agent, deadline="10m")'
+        return TimeLimit(f"the deadline of task {id!r} has passed", hint=again)
     if wall_end_us is None or now_us < wall_end_us:
         return None
     over = budget.over_wall_time(state, now_us)

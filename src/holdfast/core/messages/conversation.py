@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core.messages import anthropic, openai_chat, openai_responses
 from holdfast.core.messages.grouping import Arranged, groups
 from holdfast.core.messages.message import (
@@ -42,7 +42,7 @@ def parse(message: Mapping[str, Any], form: Form = "chat", *, path: str = "messa
     (Message(role='user', parts=(Text(text='Is the disk full?', extra=None),), extra=None),)
     """
     if not isinstance(cast("object", message), Mapping):
-        refuse(path, f"is a {type(message).__name__}, not an object", "wrong-type", "give a dict")
+        refuse(path, f"is {names.a(type(message).__name__)}, not an object", "wrong-type", "give a dict")
     return _module(form).parse(message, path)
 
 

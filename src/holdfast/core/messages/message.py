@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 from msgspec import Raw, Struct
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core.errors import InvalidMessage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -225,7 +225,7 @@ def refuse(path: str, why: str, reason: str, hint: str = "nothing was written") 
 def an_object(value: Any, path: str) -> Mapping[str, Any]:
     """A JSON object, or a refusal."""
     if not isinstance(value, Mapping):
-        refuse(path, f"is a {type(value).__name__}, not an object", "wrong-type")
+        refuse(path, f"is {names.a(type(value).__name__)}, not an object", "wrong-type")
     return cast("Mapping[str, Any]", value)
 
 
@@ -234,7 +234,7 @@ def a_text(given: Mapping[str, Any], key: str, path: str) -> str:
     if key not in given:
         refuse(f"{path}.{key}", "is missing", "missing-field")
     if not isinstance(given[key], str):
-        refuse(f"{path}.{key}", f"is a {type(given[key]).__name__}, not text", "wrong-type")
+        refuse(f"{path}.{key}", f"is {names.a(type(given[key]).__name__)}, not text", "wrong-type")
     return given[key]
 
 
@@ -251,7 +251,7 @@ def a_list(value: Any, path: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list | tuple):
-        refuse(path, f"is a {type(value).__name__}, not a list", "wrong-type")
+        refuse(path, f"is {names.a(type(value).__name__)}, not a list", "wrong-type")
     return list(cast("list[Any]", value))
 
 

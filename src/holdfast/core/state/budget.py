@@ -55,8 +55,8 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
                     f"a budget of {name}={value!r} limits nothing sensibly",
                     hint="give a number above 0, or leave it out",
                 )
-        if self.wall_time is not None and seconds(self.wall_time, "wall_time") <= 0:
-            raise InvalidValue(f"wall_time={self.wall_time!r} lets nothing happen", hint='give for example "5m"')
+        if self.wall_time is not None:
+            seconds(self.wall_time, "wall_time", above_zero=True)
         if self.on_exceed not in ("fail", "ask"):
             raise InvalidValue(f"on_exceed={self.on_exceed!r} is not known", hint='give "fail" or "ask"')
 
@@ -135,8 +135,8 @@ def over_wall_time(state: State, now_us: int) -> Over:
 _FOR = {"turns": "turn", "steps": "step", "calls": "call"}
 """Limits that only the beginning of such a thing reaches. The others stop whatever would begin."""
 
-_OF_THE_TREE = ("calls", "tokens", "cost")
-"""Limits that child tasks count against."""
+_OF_THE_TREE = ("calls", "tokens", "cost", "wall_time")
+"""Limits of a task that keep its child tasks from beginning anything."""
 
 
 class Underway(NamedTuple):

@@ -426,6 +426,12 @@ def _task_failed(state: State, event: ev.TaskFailed, seq: int, at_us: int) -> No
     state.failed_at, state.failed_step = event.state_seq or seq - 1, event.step
 
 
+def _cancel_requested(state: State, event: ev.CancelRequested, seq: int, at_us: int) -> None:
+    state.cancel = event.by, event.why
+    if not state.undoing:
+        state.failure = event.failure
+
+
 def _undo_started(state: State, event: ev.UndoStarted, seq: int, at_us: int) -> None:
     state.undoing = True
     state.failure = event.failure
@@ -518,7 +524,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.PhaseSet: _set("phase", "phase"),
     ev.TaskCompleted: _set("result", "result"),
     ev.TaskFailed: _task_failed,
-    ev.CancelRequested: lambda state, e, seq, at: setattr(state, "cancel", (e.by, e.why)),
+    ev.CancelRequested: _cancel_requested,
     ev.TaskReopened: _task_reopened,
     ev.TaskDiverged: _task_diverged,
 }

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 from msgspec import Struct
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core.codec.blobs import deflate as deflate, inflate as inflate
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Changes
@@ -75,6 +75,8 @@ class StatePatch(
 
 def changes_of(patch: StatePatch) -> Changes:
     """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
+    if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
     document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
     document["append_facts"] = [
         {
@@ -83,6 +85,11 @@ def changes_of(patch: StatePatch) -> Changes:
         }
         for index, fact in enumerate(patch.append_facts)
     ]
+    for name, by in _named_values(patch.increment, "increment").items():
+        if isinstance(by, bool) or not isinstance(by, int | float):
+            raise InvalidValue(
+                f"increment={{{name!r}: {by!r}}} is not valid; nothing was written", hint="give a number"
+            )
     for section in ("set", "append", "require"):
         values = _named_values(document[section], section)
         document[section] = {name: codec.pack(value, f"patch.{section}[{name!r}]") for name, value in values.items()}
@@ -99,4 +106,6 @@ def _named_values(section: Any, name: str) -> dict[str, Any]:
         raise InvalidValue(
             f"{name}={section!r} is not a dict; nothing was written", hint=f'write {name}={{"field": value}}'
         )
+    for field in cast("dict[Any, Any]", section):
+        names.short_name(field, f"name in {name}=")
     return cast("dict[str, Any]", section)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import Fetch, How
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Event
@@ -78,7 +78,7 @@ def check(bag: Mapping[str, Raw], name: str, part: Raw | None = None) -> Raw | N
 
 def _in_the_way(way: str, shape: str, name: str) -> InvalidEvent:
     return InvalidEvent(
-        f"state {name!r} can't be reached: {way!r} is a {shape}, not an object; nothing was written",
+        f"state {name!r} can't be reached: {way!r} is {names.a(shape)}, not an object; nothing was written",
         hint=f"set {way!r} as a whole, or let a function make the new value: state.update({way!r}, fn)",
     )
 

@@ -372,7 +372,9 @@ def _can_grow(state: State, name: str, wanted: str, verb: str, nested: bool) -> 
     names.short_name(name, "name in the state")
     raw = paths.check(state.bag, name) if nested else state.bag.get(name)
     if raw is not None and (found := codec.shape(raw)) != wanted:
-        raise InvalidEvent(f"cannot {verb} state {name!r}: it is a {found}, not a {wanted}", hint="set it instead")
+        raise InvalidEvent(
+            f"cannot {verb} state {name!r}: it is {names.a(found)}, not a {wanted}", hint="set it instead"
+        )
     return raw
 
 
@@ -412,11 +414,15 @@ def _refuse_twice(patch: ev.Changes) -> None:
     """Refuse a patch whose changes depend on which of them comes first."""
     twice = (set(patch.set) & set(patch.increment)) | (set(patch.set) & set(patch.append))
     twice |= set(patch.increment) & set(patch.append)
+    twice |= set(patch.delete) & {*patch.set, *patch.increment, *patch.append}
     changed = {*patch.set, *patch.increment, *patch.append, *patch.delete}
+    parts = ""
     for inner in changed.intersection(patch.nested):
         above = [outer for outer in changed if inner.startswith(f"{outer}.")]
         twice.update([inner, *above] if above else ())
-    _refuse(bool(twice), f"the patch changes {sorted(twice)} in two ways at once")
+        parts = min(above, key=len) if above else parts
+    hint = f"nothing was written: set {parts!r} as a whole, or only its parts" if parts else "nothing was written"
+    _refuse(bool(twice), f"the patch changes {sorted(twice)} in two ways at once", hint)
 
 
 _NULL = codec.JSON_NULL

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core import events as ev, limits
 from holdfast.core.codec import UniqueKey, Write
-from holdfast.core.errors import Conflict, TaskCollected
-from holdfast.core.events import Event
+from holdfast.core.errors import Conflict, InvalidValue, TaskCollected
+from holdfast.core.events import Event, Failure
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log
@@ -27,6 +27,7 @@ def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None, tries:
         events = decide(log.state)
         if not events:
             return log
+        _refuse_no_text(events)
         log.check(events)
         try:
             parent = log.state.summary.parent if isinstance(events[-1], ev.TaskCancelled) else None
@@ -42,6 +43,64 @@ def change(logs: Logs, id: str, decide: Decide, keys: Keys | None = None, tries:
         else:
             return log
     raise Conflict(id, log.head.seq, None)
+
+
+def _refuse_no_text(events: Sequence[Event]) -> None:
+    """Refuse a name, or a reason, that is not text."""
+    for event in events:
+        for name in ("by", "why"):
+            given: object = getattr(event, name, "")
+            if not isinstance(given, str) and not isinstance(event, ev.StateIncremented):
+                raise InvalidValue(f"{name}={given!r} is not text; nothing was written", hint=f'write {name}="…"')
+
+
+def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Event, ...]:
+    """What asks a task to stop. One that nobody holds ends at once, unless it has children that still do something."""
+    open_calls = any(step.unsettled for step in state.steps.values())
+    at_rest = state.summary.status in ("pending", "waiting") and not open_calls and not state.undo and alone
+    if not at_rest:
+        return (asked,)
+    if asked.failure is not None:
+        return asked, ev.TaskFailed(failure=asked.failure, state_seq=state.seq)
+    return asked, ev.TaskCancelled(by=asked.by, why=asked.why)
+
+
+def children_end(logs: Logs, failed: State, failure: Failure) -> tuple[Write, ...]:
+    """What to write to the logs of a task's children in the same group as its failure: they fail with it.
+
+    One that is held, or has something to settle or to undo, is asked to stop. If the task is resumed, so are they.
+    """
+    parent = failed.summary.id
+    told = Failure(failure.type, f"its parent {parent!r} failed: {failure.message}", code=failure.code)
+    return _stop_children(logs, failed, ev.CancelRequested(why=f"its parent {parent!r} failed", failure=told))[0]
+
+
+def _stop_children(logs: Logs, parent: State, asked: ev.CancelRequested) -> tuple[tuple[Write, ...], bool]:
+    """What stops the children of a task, and theirs; and whether all of them end with that."""
+    writes: tuple[Write, ...] = ()
+    all_end = True
+    for wait in parent.waits.values():
+        log = _living_child(logs, wait.name, parent.summary.id) if wait.kind == "child" else None
+        if log is None:
+            continue
+        below, alone = _stop_children(logs, log.state, asked)
+        events: tuple[Event, ...] = ()
+        if log.state.cancel is None:
+            events = stopped(log.state, asked, alone=alone and not budget.forsaken(log.state))
+        writes += (*below, log.draft(events)) if events else below
+        all_end &= len(events) > 1
+    return writes, all_end
+
+
+def _living_child(logs: Logs, id: str, parent: str) -> Log | None:
+    """A child that has begun and not ended. Those that a fork inherited are not its own."""
+    try:
+        log = None if logs.store.origin(id) is None else logs.load(id)
+    except TaskCollected:
+        return None
+    if log is None or log.state.ended or log.state.summary.parent != parent or log.state.summary.waiting == "diverged":
+        return None
+    return log
 
 
 def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Write, ...]:

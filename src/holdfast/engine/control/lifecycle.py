@@ -13,7 +13,7 @@ from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskCollected
 from holdfast.core.events import Event, Limits
 from holdfast.core.state import budget, rules
 from holdfast.core.state.shapes import State
-from holdfast.engine.control.change import Decide, change, child_ended
+from holdfast.engine.control.change import Decide, change, child_ended, stopped
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Query
@@ -52,14 +52,17 @@ def _asks_for_more(state: State) -> bool:
     return state.summary.waiting == "budget" or any(one.why == "budget" for one in state.blockers)
 
 
-def child_again(logs: Logs, parent: str, child: str) -> None:
-    """A parent that was reopened waits for a child that has ended before: a failed one goes on, others tell again."""
+def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = None) -> None:
+    """A parent that was reopened waits for a child that has ended before: a failed one goes on, others tell again.
+
+    `deadline_us`: when the time of the child is over now, as far as its parent goes.
+    """
     state = logs.load(child).state
     waits = logs.load(parent).state.waits.values()
     if not state.ended or not any(wait.kind == "child" and wait.name == child for wait in waits):
         return
     if state.summary.status == "failed" and not state.undoing:
-        change(logs, child, reopen("", "its parent goes on"))
+        change(logs, child, reopen("", "its parent goes on", deadline_us))
         return
     result = codec.JSON_NULL if state.result is UNSET else state.result
     failed = state.failure or ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
@@ -72,15 +75,8 @@ def child_again(logs: Logs, parent: str, child: str) -> None:
 
 
 def cancel(by: str, why: str, *, alone: bool = True) -> Decide:
-    """Ask a task to stop. One that nobody holds stops at once, unless it has children that still do something."""
-
-    def decide(state: State) -> Sequence[Event]:
-        asked = ev.CancelRequested(by=by, why=why)
-        open_calls = any(step.unsettled for step in state.steps.values())
-        at_rest = state.summary.status in ("pending", "waiting") and not open_calls and not state.undo and alone
-        return (asked, ev.TaskCancelled(by=by, why=why)) if at_rest else (asked,)
-
-    return decide
+    """Ask a task to stop. `alone`: whether none of its children still does something."""
+    return lambda state: stopped(state, ev.CancelRequested(by=by, why=why), alone=alone)
 
 
 def wake_answered(logs: Logs) -> int:

@@ -75,7 +75,7 @@ class Agent(Generic[P, R_co]):
         self.fn, self.parameters = fn, Parameters(fn, name=name, skip=1)
         self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
-        self.deadline = _seconds(deadline, "deadline")
+        self.deadline = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         self.retry = as_retry(retries)
         self.loop, self.max_turns = loop, max_turns
         self.tools, self.undoers = tuple(tools), _undoers(tools)
@@ -107,9 +107,9 @@ class Agent(Generic[P, R_co]):
             )
         if self.max_turns is not None and not self.loop:
             raise InvalidValue(f"max_turns={self.max_turns} of {self.name!r} has no loop", hint="give loop=True")
-        if self.max_turns is not None and self.max_turns < 1:
+        if self.max_turns is not None and (type(self.max_turns) is not int or self.max_turns < 1):
             raise InvalidValue(
-                f"max_turns={self.max_turns} of {self.name!r} lets nothing happen", hint="give 1 or more"
+                f"max_turns={self.max_turns!r} of {self.name!r} lets nothing happen", hint="give 1 or more"
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

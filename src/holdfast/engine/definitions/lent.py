@@ -1,4 +1,4 @@
-"""Typed values that an agent was handed from its state: whether it has changed one in place."""
+"""Values that an agent was handed from its state: whether it has changed one in place."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ class Lent:
 
     def __init__(self) -> None:
         self._loans: dict[str, _Loan] = {}
+        self._read_only: list[codec.HandedOut] = []
+
+    def watch(self, handed_out: codec.HandedOut) -> None:
+        """Look after lists and dicts, too, that this has handed out."""
+        if handed_out not in self._read_only:
+            self._read_only.append(handed_out)
 
     def known(self, name: str, source: Any) -> tuple[Any] | None:
         """The value that was handed out for a field, if that was made of the same."""
@@ -51,6 +57,8 @@ class Lent:
 
     def check(self) -> None:
         """Refuse to go on if a value that was handed out is not what it was: StateMutated, once."""
+        for one in self._read_only:
+            one.check()
         for name, loan in list(self._loans.items()):
             now = _encoded(loan.value)
             if now != loan.encoded and (now is None or _differ(loan.encoded, now)):

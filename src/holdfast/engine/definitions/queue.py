@@ -49,16 +49,31 @@ class Queue(Struct, frozen=True):
         return None if self.rate is None else as_rate(self.rate, f"queue {self.name!r}")
 
 
-def as_rate(text: str, whose: str = "") -> Rate:
-    """A rate as it is declared, in numbers.
+def as_rate(text: str, whose: str = "", *, whole: bool = False) -> Rate:
+    """A rate as it is declared, in numbers. `whole`: whether it must be a whole number.
 
     >>> as_rate("100/m")
     Rate(starts=100.0, seconds=60.0)
     """
     found = _RATE.fullmatch(text) if isinstance(text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if found is None or not 1 <= float(found[1]) < MAX_RATE:
+    if found is None:
         raise InvalidValue(f"rate={text!r} of {whose} is not understood", hint='write "100/m": s, m, h or d')
-    return Rate(float(found[1]), _SECONDS[found[2]])
+    starts = float(found[1])
+    if starts >= MAX_RATE:
+        raise InvalidValue(f"rate={text!r} of {whose} is too large", hint=f"give less than {MAX_RATE:,}, or no rate")
+    if starts == 0:
+        raise InvalidValue(f"rate={text!r} of {whose} must be above 0", hint='write "100/m": s, m, h or d')
+    if starts < 1 or (whole and starts != int(starts)):
+        raise InvalidValue(f"rate={text!r} of {whose} is not a whole number", hint=_in_whole(starts, found[2]))
+    return Rate(starts, _SECONDS[found[2]])
+
+
+def _in_whole(starts: float, unit: str) -> str:
+    """How a rate with a fraction is written: in a longer unit, if there is one in which it is whole."""
+    each = starts / _SECONDS[unit]
+    longer = [(one, round(each * length, 6)) for one, length in _SECONDS.items() if length > _SECONDS[unit]]
+    whole = next((f'write "{many:.0f}/{one}"' for one, many in longer if many >= 1 and many == int(many)), None)
+    return whole or 'write "100/m": s, m, h or d'
 
 
 class DeclaredQueues:

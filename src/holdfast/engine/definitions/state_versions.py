@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import Fetch
 from holdfast.core.errors import InvalidState, InvalidValue, StateNotMigrated
 from holdfast.core.events import Changes, Event
@@ -251,7 +251,7 @@ def _reached(start: Any, path: paths.Path) -> Any:
             shown = type(found).__name__
             raise InvalidState(
                 f"state.{name}",
-                f"can't be reached: state.{way} is a {shown}, not an object",
+                f"can't be reached: state.{way} is {names.a(shown)}, not an object",
                 hint=f"nothing was written; set state.{way} as a whole",
             )
         found = cast("dict[str, Any]", found).get(part)
@@ -312,7 +312,7 @@ def total_of(name: str, start: Any, by: Any) -> Any:
 
 def lengthened(name: str, start: Any, item: Any) -> list[Any]:
     if not isinstance(start, list):
-        raise _cannot_grow(name, "appended to", f"it is a {type(start).__name__}, not a list")
+        raise _cannot_grow(name, "appended to", f"it is {names.a(type(start).__name__)}, not a list")
     return [*start, item]
 
 

@@ -89,7 +89,7 @@ class Tool(Generic[P, R_co]):
         """Set how long an attempt may take, and how long the thread of one that took longer may still be at it."""
         default = limits.TRANSACTION_SECONDS if self.effect in TRANSACTIONAL else None
         limit = default if timeout is None else timeout
-        self.timeout = None if limit is None else seconds(limit, "timeout")
+        self.timeout = None if limit is None else seconds(limit, "timeout", above_zero=True)
         patience = max(limits.ABANDONED_SECONDS, limits.ABANDONED_TIMEOUTS * (self.timeout or 0))
         self.abandoned_after = patience if abandoned_after is None else seconds(abandoned_after, "abandoned_after")
 
@@ -102,7 +102,7 @@ class Tool(Generic[P, R_co]):
 
     def _check(self) -> None:
         if self.rate != "":
-            as_rate(self.rate, f"tool {self.name!r}")
+            as_rate(self.rate, f"tool {self.name!r}", whole=True)
         if self.effect in TRANSACTIONAL and self.is_async:
             raise InvalidValue(f"tool {self.name!r} is async", hint="a transaction tool is a def function")
         if self.effect in TRANSACTIONAL and "connection" not in self.parameters.given:

@@ -64,7 +64,7 @@ def first_events(
         declared["start_us"] = deadline_us(now_us, seconds(options.after, "after"))
     if options.key is not None:
         declared["queue_key"] = names.column_name(options.key, "key")
-    length = own_deadline if options.deadline is None else seconds(options.deadline, "deadline")
+    length = own_deadline if options.deadline is None else seconds(options.deadline, "deadline", above_zero=True)
     first = created(
         agent,
         fields,

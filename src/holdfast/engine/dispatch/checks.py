@@ -12,6 +12,7 @@ from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading import steps
 
 
 def same_input(logs: Logs, log: Log, given: Fields) -> None:
@@ -82,6 +83,9 @@ def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
         children = [wait.name for wait in log.state.waits.values() if wait.kind == "child"]
         if any(logs.store.origin(id) is None or can_go_on(logs, logs.load(id), hold) for id in children):
             return True
+    others = (one for one in log.state.blockers if one.why == "doubt" and one.task != summary.id)
+    if any(not steps.is_in_doubt(logs, one.task, one.key) for one in others):
+        return True
     if summary.wake_us is None:
         return False
     sat_out = hold if summary.waiting == "timer" else 0.0

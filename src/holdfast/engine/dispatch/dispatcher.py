@@ -8,7 +8,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
-from holdfast.core.errors import Diverged, InvalidValue, Stopped, StoreClosed, TaskBusy, TaskExists, TaskFinished
+from holdfast.core.errors import (
+    Diverged,
+    InvalidValue,
+    Stopped,
+    StoreClosed,
+    TaskBusy,
+    TaskCollected,
+    TaskExists,
+    TaskFinished,
+    TaskNotFound,
+)
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
 from holdfast.core.flows.stops import earliest
@@ -22,7 +32,9 @@ from holdfast.engine.definitions.tool import is_tool
 from holdfast.engine.dispatch import begin, checks, claim
 from holdfast.engine.dispatch.begin import TaskOptions, created, deadline_us
 from holdfast.engine.dispatch.closed_loops import ClosedLoops, LoopWork
-from holdfast.engine.dispatch.runner import Runner
+from holdfast.engine.dispatch.runner import Runner, finished
+from holdfast.engine.drivers.abandonable import ThreadCall
+from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution, Services
 from holdfast.engine.execution.pending import Stop
@@ -106,15 +118,18 @@ class Dispatcher:
             )
         return self.agents.get(name) or block_agent(name)
 
-    def work(self, assignment: Assignment) -> Log:
-        """Work on a task here and now until it ends or waits."""
+    def work(self, assignment: Assignment, *, apart: bool = False) -> Log:
+        """Work on a task here and now until it ends or waits.
+
+        `apart`: a `def` agent gets a thread of its own, which can be abandoned; default False.
+        """
         with self._closing(assignment.id), claim.stopped_by_interrupt(assignment.stop, assignment.id):
             if assignment.agent.is_async:
                 return self._in_a_loop(assignment)
             with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
                 while go_on:
-                    log = Runner(self.execution(Execution, assignment, log)).run()
+                    log = Runner(self.execution(Execution, assignment, log)).run(apart=apart)
                     self.logs.cache.remember(log)
                     go_on = assignment.held is None and self._taken_again(log)
                 self._expect(log)
@@ -124,12 +139,13 @@ class Dispatcher:
     def _taken_again(self, log: Log) -> bool:
         """Claim a task again that suspended although its answer had come, so that it is due at once.
 
-        A thread of a `def` agent that waits ends there, and comes back with the next replay. A worker would take the
-        task again by itself.
+        A thread of a `def` agent that waits ends there, and comes back with the next replay. If it was abandoned, its
+        answer may have come long ago. A worker would take the task again by itself.
         """
         summary = log.state.summary
-        wake_us = summary.wake_us if summary.status == "waiting" else None
-        if wake_us is None or wake_us > self.logs.clock.now_us():
+        is_free = summary.status == "pending" and summary.wake_us is None
+        is_due = summary.wake_us is not None and summary.wake_us <= self.logs.clock.now_us()
+        if not is_free and not (summary.status == "waiting" and is_due):
             return False
         with contextlib.suppress(TaskBusy):  # another process was quicker
             claim.claim(log)
@@ -179,10 +195,17 @@ class Dispatcher:
         while True:
             try:
                 return self.work(assignment)
-            except TaskBusy:
+            except TaskBusy as busy:
                 if time.monotonic() >= until:
-                    raise
+                    raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
+
+    def _busy(self, busy: TaskBusy) -> TaskBusy:
+        """The same, if the task was cancelled: then cancelling it is no remedy."""
+        id, holder = str(busy.details["id"]), str(busy.details["holder"])
+        with contextlib.suppress(TaskNotFound, TaskCollected):  # it is just being created, or removed
+            return TaskBusy(id, holder, is_cancelled=self.logs.load(id).state.cancel is not None)
+        return busy
 
     async def work_async_when_free(self, assignment: Assignment, wait: float) -> Log:
         """`work_when_free` on the running event loop."""
@@ -192,20 +215,22 @@ class Dispatcher:
         while True:
             try:
                 return await self.work_async(assignment)
-            except TaskBusy:
+            except TaskBusy as busy:
                 if time.monotonic() >= until:
-                    raise
+                    raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
     async def work_async(self, assignment: Assignment) -> Log:
-        """`work` on the running event loop; a `def` agent gets a thread."""
+        """`work` on the running event loop; a `def` agent gets a thread, which a cancel does not wait for."""
         import asyncio
 
         from holdfast.engine.dispatch.loop_claim import begin_async, work_async
         from holdfast.engine.execution.loop_execution import LoopExecution
 
         if not assignment.agent.is_async:
-            return await asyncio.to_thread(self.work, assignment)
+            call = THREADS.start(ThreadCall(lambda: self.work(assignment, apart=True)))
+            await finished(call)
+            return call.value()
         with self._closing(assignment.id), self._on_loop(assignment):
             begun = assignment.held
             if assignment.first_events is not None and self._is_alone(assignment.id, assignment.first_events[0]):
@@ -359,6 +384,11 @@ class Dispatcher:
             checks.check_agent(log, known)
             return Assignment(log.name, known, lambda: (log, False), hold)
         checks.check_resumable(self.logs, log, known, anyway=anyway)
+        if deadline_us is not None and not log.state.ended:
+            raise InvalidValue(
+                f"deadline= is for a task that has failed; task {log.name!r} is {log.state.summary.status}",
+                hint="leave it out; if the task fails because its deadline has passed, resume it with a new one",
+            )
         if log.state.summary.waiting == "diverged":
             log = change(self.logs, log.name, lambda state: (ev.DivergenceAccepted(by=by, why=why),))
         summary = log.state.summary
@@ -384,7 +414,7 @@ class Dispatcher:
                 return log, True
         log = self._same_task(name, agent.name, first, then)
         if log.state.ended and first.parent is not None:
-            child_again(self.logs, first.parent, name)
+            child_again(self.logs, first.parent, name, first.deadline_us)
             log.refresh()
         if not log.state.ended:
             checks.check_resumable(self.logs, log, agent)

@@ -31,12 +31,12 @@ class Runner:
         logs = self.execution.logs
         return Owner(logs.store.holder(), logs.full_name(self.execution.log.name))
 
-    def run(self) -> Log:
-        """Work here, or, if the task's time is limited, in a thread of its own."""
+    def run(self, *, apart: bool = False) -> Log:
+        """Work here; or, if the task's time is limited or the caller wants that, in a thread of its own."""
         execution, watch = self.execution, self.execution.services.watch
         watch.begin_task(self, is_limited=execution.careful)
         try:
-            if execution.careful and execution.agent.own_thread:
+            if (execution.careful or apart) and execution.agent.own_thread:
                 self._wait()
             else:
                 self._call.run(here=True)
@@ -44,6 +44,8 @@ class Runner:
         finally:
             watch.end_task(self)
         self._call.value()
+        if execution.abandoned:  # others may have continued the task since, while this thread waited for its step
+            return execution.logs.load(execution.log.name)
         return self.execution.log
 
     async def run_async(self) -> Log:

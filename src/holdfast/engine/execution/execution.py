@@ -225,7 +225,7 @@ class Execution:
                     return "deferred"
                 if self._written_alone(record):
                     return True
-            entry = PendingWrite(record, self.state.seq, self.wake_parent(record))
+            entry = PendingWrite(record, self.state.seq, self.told_relatives(record) if self.ends(record) else ())
             self._queue.append(entry)
             while not entry.settled:
                 if self._in_flight is not None:
@@ -506,12 +506,18 @@ class Execution:
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.submit_batch()
 
-    def wake_parent(self, record: Append) -> tuple[Write, ...]:
-        """A child's end and its parent's wake-up are written together."""
-        parent = self.state.summary.parent
-        if parent is None or not record.events or not isinstance(record.events[-1], _ENDINGS):
-            return ()
-        return change.child_ended(self.logs, parent, self.log.name, record.events[-1])
+    def ends(self, record: Append) -> bool:
+        """Whether a record ends the task, and concerns its parent or its children."""
+        concerned = self.state.summary.parent is not None or self.state.waits
+        return bool(concerned and record.events) and isinstance(record.events[-1], _ENDINGS)
+
+    def told_relatives(self, record: Append) -> tuple[Write, ...]:
+        """What is written with the end of a task: its parent wakes up, and children of a failed one end with it."""
+        ending, parent = record.events[-1], self.state.summary.parent
+        told = () if parent is None else change.child_ended(self.logs, parent, self.log.name, ending)
+        if isinstance(ending, ev.TaskFailed):
+            told += change.children_end(self.logs, self.state, ending.failure)
+        return told
 
     # Saying
 

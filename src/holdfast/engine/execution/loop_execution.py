@@ -250,8 +250,8 @@ class LoopExecution(Execution):
         if record.deferred and self.agent.checkpoint != "every_step" and self._is_deferred(record):
             return "deferred"
         entry = PendingWrite(record, self.state.seq)
-        if self.state.summary.parent is not None:
-            entry.also = await asyncio.to_thread(self.wake_parent, record)
+        if self.ends(record):
+            entry.also = await asyncio.to_thread(self.told_relatives, record)
         self._queue.append(entry)
         if self._in_flight is None:
             self.submit_batch()

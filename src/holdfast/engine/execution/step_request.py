@@ -69,7 +69,7 @@ def step_request(
         arguments=arguments,
         retry=agent.retry if retry is None else as_retry(retry),
         retry_on=error_test(retry_on, f"retry_on= of {parameters.name!r}"),
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        timeout=None if timeout is None else seconds(timeout, "timeout", above_zero=True),
         on_change=agent.on_change,
         is_async=parameters.is_async,
         result=parameters.result,

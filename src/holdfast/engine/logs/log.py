@@ -210,7 +210,7 @@ class Log:
         if summary.holder is not None and summary.holder != own:
             loss = store.loss(summary.holder, summary.lease_seconds)
             if loss is None:
-                raise TaskBusy(self.name, summary.holder)
+                raise TaskBusy(self.name, summary.holder, is_cancelled=self.state.cancel is not None)
             taken = loss
         pins = None if self.state.begun else self._logs.pins(summary.user, summary.thread)
         event = TaskClaimed(holder=own, lease_seconds=store.lease_seconds, pins=pins, taken=taken)

@@ -52,7 +52,7 @@ class Notices:
     def tell(self, log: Log) -> None:
         """Tell the program that a task it worked on now waits for a person."""
         if self._on_wait is not None and _waits_for_people(log):
-            self._on_wait(TaskState(log, self._logs))
+            self._call(log.name, lambda: log)
 
     def close(self) -> None:
         """Stop telling. What is being told may take a while longer."""
@@ -78,13 +78,17 @@ class Notices:
 
     def _tell_of(self, found: list[Notice]) -> None:
         """Tell the program of each task once, however many things it waits for."""
-        if self._on_wait is None:
-            return
-        for id in dict.fromkeys(notice.item.task for notice in found):
-            try:
-                self._on_wait(TaskState(self._logs.load(id), self._logs))
-            except Exception as error:  # noqa: BLE001 — whatever the program does with it, others are told too
-                _warn("on_wait failed for task %s: %s: %s", id, type(error).__name__, error)
+        if self._on_wait is not None:
+            for id in dict.fromkeys(notice.item.task for notice in found):
+                self._call(id, lambda id=id: self._logs.load(id))
+
+    def _call(self, id: str, load: Callable[[], Log]) -> None:
+        """Call the program's function. What it raises, also SystemExit, ends neither a task's work nor this thread."""
+        assert self._on_wait is not None
+        try:
+            self._on_wait(TaskState(load(), self._logs))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, others are told too
+            _warn("on_wait failed for task %s: %s: %s", id, type(error).__name__, error)
 
     def _post(self, found: list[Notice]) -> None:
         """Send notices. While the receiver is away, each is tried once only: there may be many."""

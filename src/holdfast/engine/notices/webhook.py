@@ -91,6 +91,12 @@ class Webhook:
         instead of the system's. `_allowed` is for tests: what may be connected to.
         """
         self.host, self.port, self.path = _checked(url)
+        literal = _literal(self.host)
+        if literal is not None and not _allowed(literal):
+            raise InvalidValue(
+                f"the webhook's url names {literal}, which is not an address of the public internet",
+                hint="write https://host/path, with a host that others reach",
+            )
         self._secret = _checked_secret(secret)
         self.seconds = seconds(timeout, "timeout")
         if not 0 < self.seconds <= limits.MAX_WEBHOOK_SECONDS:
@@ -268,7 +274,7 @@ def _checked(url: str) -> tuple[str, int, str]:
     wrong = ""
     try:
         parts = urlsplit(url)
-        port = parts.port or 443
+        port = 443 if parts.port is None else parts.port
     except (ValueError, AttributeError, TypeError):
         raise InvalidValue("the webhook's url is not understood", hint="write https://host/path") from None
     if parts.scheme != "https":
@@ -277,6 +283,8 @@ def _checked(url: str) -> tuple[str, int, str]:
         wrong = "has no host"
     elif parts.username is not None or parts.password is not None:
         wrong = "holds a user name or a password"
+    elif port == 0:
+        wrong = "has the port 0"
     elif parts.fragment or any(not 32 < ord(one) < 127 for one in url):
         wrong = "holds what can't be sent"
     if wrong:  # the url itself is not shown: it may hold a token
@@ -284,9 +292,18 @@ def _checked(url: str) -> tuple[str, int, str]:
     return parts.hostname or "", port, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
+def _literal(host: str) -> Address | None:
+    """The address that a host is, in any of the forms that sockets take; None if it is a name."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.partition("%")[0])
+    with contextlib.suppress(OSError):
+        return ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, 0x7f.1 and 2130706433 are the same
+    return None
+
+
 def _checked_secret(secret: Any) -> str:
     value = codec.reveal(secret)
-    if not isinstance(value, str) or len(value) < limits.WEBHOOK_SECRET_LENGTH:
+    if not isinstance(value, str) or len(value.strip()) < limits.WEBHOOK_SECRET_LENGTH:
         raise InvalidValue(
             "a webhook needs a secret to sign with",
             hint=f"give {limits.WEBHOOK_SECRET_LENGTH} characters or more: secrets.token_hex() makes one",

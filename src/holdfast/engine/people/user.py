@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
-from holdfast.core.errors import InvalidEvent, InvalidValue
+from holdfast.core.errors import InvalidEvent
 from holdfast.core.events import Changes
 from holdfast.core.state import paths, rules
 from holdfast.core.state.patch import StatePatch, changes_of
@@ -96,8 +96,6 @@ class User:
 
         `expect` is the seq of the state you have looked at: PatchConflict if another writer has changed the same since.
         """
-        if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
         return self.change(changes_of(patch), expect=expect, by=by, why=why)
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:

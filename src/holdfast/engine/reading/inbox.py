@@ -157,7 +157,9 @@ def items_of_log(logs: Logs, log: Log) -> list[InboxItem]:
     own = [] if lost is None else [_diverged(state, lost)]
     if waiting.kind == "quarantined":
         own.append(_plain(state, "quarantined", waiting.why))
-    own += [_item(view, state, one) for one in waiting.on if one["kind"] in _KINDS]
+    deadline_us = state.summary.deadline_us
+    kinds = _SETTLED if deadline_us is not None and deadline_us <= logs.clock.now_us() else _KINDS
+    own += [_item(view, state, one) for one in waiting.on if one["kind"] in kinds]
     unserved = "" if own else _unserved(logs, state, waiting)
     return [_plain(state, "no_worker", unserved, name=state.summary.queue)] if unserved else own
 
@@ -196,6 +198,9 @@ _KINDS: dict[str, Kind] = {
     "budget": "budget",
     "blocked": "blocked",
 }
+_SETTLED = ("doubt", "blocked")
+"""What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
+
 _COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner")
 
 

@@ -32,6 +32,8 @@ class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_us: int = 0
     abandoned: tuple[str, ...] = ()
     """Abandoned threads of its process that still run: the task of each, and the step if there is one."""
+    clogged: bool = False
+    """Whether it takes no more tasks until some of them end."""
 
     def serves(self, namespace: str) -> bool:
         """Whether it works for that tenant."""
@@ -69,12 +71,12 @@ class Announcement:
         with _lock, contextlib.suppress(StoreError):  # whoever is gone need not say so: its lock is gone with it
             _say(self._store, self._others())
 
-    def tell_abandoned(self, threads: tuple[str, ...]) -> None:
-        """Let others know which abandoned threads still run, if that has changed."""
-        if threads != self._serving.abandoned:
+    def tell_abandoned(self, threads: tuple[str, ...], *, clogged: bool) -> None:
+        """Let others know which abandoned threads still run, if that has changed, and whether they are too many."""
+        if (threads, clogged) != (self._serving.abandoned, self._serving.clogged):
             with _lock:
                 others = self._others()
-                self._serving = replace(self._serving, abandoned=threads)
+                self._serving = replace(self._serving, abandoned=threads, clogged=clogged)
                 _say(self._store, [*others, self._serving])
 
     def _others(self) -> list[Serving]:
@@ -140,10 +142,17 @@ def why_none_of(workers: Iterable[LiveWorker], summary: Summary) -> str | None:
     if not of_agent:
         served = ", ".join(sorted({repr(agent) for one in of_queue for agent in one.agents}))
         return f"no worker of queue {summary.queue!r} knows agent {summary.agent!r}; they know {served}"
-    if not any(summary.version in one.agents[summary.agent] for one in of_agent):
+    of_version = [one for one in of_agent if summary.version in one.agents[summary.agent]]
+    if not of_version:
         served = ", ".join(sorted({repr(v) for one in of_agent for v in one.agents[summary.agent] if v}))
         return (
             f"it was begun by version {summary.version!r} of agent {summary.agent!r}; workers have {served or 'none'}. "
             "Start one of that version, or declare: @agent(accepts=[…])"
+        )
+    if all(one.clogged for one in of_version):
+        named = ", ".join(sorted(one.name for one in of_version))
+        return (
+            f"too many abandoned threads still run in {named}, which takes no more tasks until some of them end. "
+            "Start another worker, or restart it; holdfast doctor names the tasks"
         )
     return None

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.core import codec
 from holdfast.core.codec import Stored, Summary, moment
-from holdfast.core.errors import StepNotFound
+from holdfast.core.codec.read_only import outside, read_only, refused
+from holdfast.core.errors import HoldfastError, StepNotFound, TaskCollected, TaskNotFound
 from holdfast.core.state import shapes
 from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import State, Step
@@ -47,6 +48,28 @@ class Values(Mapping[str, T], Generic[T]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+class StateValues(Values[Any]):
+    """The state of a task, as it is read from outside. What would be changed here, and lost, is refused."""
+
+    def __init__(self, id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> None:
+        super().__init__(bag, show)
+        self._verbs = outside(id)
+
+    def __getitem__(self, key: str) -> Any:
+        return read_only(super().__getitem__(key), (self._verbs, key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        raise refused((self._verbs, key), "set", value)
+
+    def __delitem__(self, key: str) -> None:
+        raise refused((self._verbs, key), "del")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise refused((self._verbs, name), "set", value)
+        super().__setattr__(name, value)
 
 
 class StepState:
@@ -208,6 +231,17 @@ def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
         return settled
     later = (one.raw for one in steps(logs, id) if one.idempotency_key == step.idempotency_key)
     return next((one for one in later if one.status == "completed"), step)
+
+
+def is_in_doubt(logs: Logs, id: str, key: str) -> bool:
+    """Whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
+    try:
+        step = step_of(logs, id, key)
+    except (TaskNotFound, TaskCollected):
+        return False
+    except HoldfastError:
+        return True
+    return step is not None and step.status == "doubt"
 
 
 def kept_step(logs: Logs, id: str, unique: str) -> Step | None:

@@ -21,7 +21,7 @@ from holdfast.core.state.shapes import Lost, Spent, State
 from holdfast.engine.definitions.types import R_co
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.steps import StepState, Values, iso, steps as steps_of
+from holdfast.engine.reading.steps import StateValues, StepState, Values, iso, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
@@ -218,8 +218,8 @@ class TaskState(Generic[R_co]):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state bag, as it is in the log."""
-        return self._values(self._state.bag)
+        """The state bag, as it is in the log. It is read-only: `app.patch` changes it."""
+        return StateValues(self.id, self._state.bag, lambda one: codec.unpack(one, self._logs.blob))
 
     @property
     def state_version(self) -> int:

@@ -14,7 +14,7 @@ from holdfast.core.state import budget
 from holdfast.core.state.rules import bound_digest
 from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading import serving
+from holdfast.engine.reading import serving, steps
 
 
 class Waiting:
@@ -66,6 +66,8 @@ class Waiting:
         if is_own:
             step = self._state.maybe_done.get(one.key)
             return None if step is None or step.status != "failed" else self._doubt(step)
+        if not steps.is_in_doubt(self._logs, one.task, one.key):
+            return None
         return {"kind": "blocked", "key": one.key, "name": one.key, "prompt": self.why or None, "owner": one.task}
 
     def _reached(self) -> list[dict[str, Any]]:

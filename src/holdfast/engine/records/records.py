@@ -111,7 +111,7 @@ class Records:
     def _addition(self, write: RecordWrite, at_us: int) -> Addition:
         if not isinstance(write, RecordWrite):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(
-                f"a {type(write).__name__} is not a RecordWrite; nothing was written",
+                f"{names.a(type(write).__name__)} is not a RecordWrite; nothing was written",
                 hint="write RecordWrite(key=…, data=…)",
             )
         log = names.record_log(self.space, write.key)
@@ -352,7 +352,7 @@ def _blobs(given: Mapping[str, Data] | None) -> tuple[dict[str, RecordBlob], tup
     if not given:
         return {}, ()
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"blobs= is a {type(given).__name__}, not a mapping", hint="give blobs={name: bytes}")
+        raise InvalidValue(f"blobs= is {names.a(type(given).__name__)}, not a mapping", hint="give blobs={name: bytes}")
     if len(given) > limits.MAX_RECORD_BLOBS:
         raise InvalidValue(
             f"a record cannot have {len(given):,} blobs; nothing was written", hint=f"use {limits.MAX_RECORD_BLOBS:,}"
@@ -395,7 +395,7 @@ def _refuse_too_much(size: int) -> None:
 
 def _listed(given: Any, what: str) -> Sequence[Any]:
     if not isinstance(given, list | tuple | set | frozenset | range):
-        raise InvalidValue(f"{what}= is a {type(given).__name__}, not a list", hint=f"give a list of {what}")
+        raise InvalidValue(f"{what}= is {names.a(type(given).__name__)}, not a list", hint=f"give a list of {what}")
     return cast("Sequence[Any]", given)
 
 

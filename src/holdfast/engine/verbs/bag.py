@@ -68,6 +68,7 @@ class Bag:
         self[name] = value
 
     def __delattr__(self, name: str) -> None:
+        self._handed_out.written(name)
         self._verbs.say(ev.StateDeleted(name=name, nested=is_path(name)))
 
     def __getitem__(self, name: str) -> Any:
@@ -77,6 +78,7 @@ class Bag:
 
     def __setitem__(self, name: str, value: Any) -> None:
         packed = codec.pack(value, f"state.{name}")
+        self._handed_out.written(name)
         self._verbs.say(ev.StateSet(name=name, value=packed, nested=is_path(name)))
 
     def __delitem__(self, name: str) -> None:
@@ -96,7 +98,7 @@ class Bag:
         try:
             return self[name]
         except KeyError:
-            return lent(self._verbs.execution, self._handed_out.default(name, default))
+            return lent(self._verbs.execution, self._handed_out.default(name, default), self._handed_out)
 
     def set(self, name: str, value: Any) -> None:
         """Set a value, by its name or by a path: `task.state.set("preferences.seat", "aisle")`."""
@@ -151,7 +153,7 @@ class Bag:
         return True
 
     def _value(self, name: str, raw: Raw) -> Any:
-        return lent(self._verbs.execution, self._handed_out.value(name, raw))
+        return lent(self._verbs.execution, self._handed_out.value(name, raw), self._handed_out)
 
     def _seen(self) -> State:
         return self._verbs.execution.see(self._verbs.here())
@@ -164,10 +166,10 @@ def lend(execution: Execution) -> Lent:
     return execution.lent
 
 
-def lent(execution: Execution, value: Any) -> Any:
+def lent(execution: Execution, value: Any, handed_out: codec.HandedOut) -> Any:
     """A value that is handed out; functions of steps get an ordinary one of a list or dict."""
     if type(value) in codec.READ_ONLY:
-        lend(execution)
+        lend(execution).watch(handed_out)
     return value
 
 

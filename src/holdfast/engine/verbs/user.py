@@ -206,13 +206,15 @@ class _Fields:
         branch.unsettled.reads[path] = self.execution.see(branch).pins.user
 
     def value(self, name: str, raw: Raw) -> Any:
-        return lent(self.execution, self._handed_out.value(name, raw))
+        return lent(self.execution, self._handed_out.value(name, raw), self._handed_out)
 
     def default(self, name: str, value: Any) -> Any:
-        return lent(self.execution, self._handed_out.default(name, value))
+        return lent(self.execution, self._handed_out.default(name, value), self._handed_out)
 
     def change(self, changes: Changes) -> Mapping[str, Raw]:
         """Change it with the task's own next write."""
+        for name in (*changes.set, *changes.delete):
+            self._handed_out.written(name)
         seen, patched = self.seen(), ev.StatePatched(patch=changes)
         rules.check(paths.opened(seen, patched, self.execution.logs.blob), patched)
         self._verbs.say(ev.UserPatched(patch=changes), self._condition(seen, changes))

@@ -352,8 +352,8 @@ class Worker:
         assert self._announcement is not None
         owners = abandonable.ABANDONED.owners(self._home.logs.store.holder())
         names = [f"{one.task} {one.step}".strip() for one in owners][: limits.MAX_ABANDONED_THREADS]
-        self._announcement.tell_abandoned(tuple(names))
         count, is_clogged = len(abandonable.ABANDONED), bool(self.clogged)
+        self._announcement.tell_abandoned(tuple(names), clogged=count >= limits.MAX_ABANDONED_THREADS)
         if count < limits.MAX_ABANDONED_THREADS and is_clogged:
             self.clogged = ""
             claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
