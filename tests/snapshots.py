@@ -91,7 +91,8 @@ VARIABLE = [
 def steady(text, values):
     """Replace what differs from run to run by a name."""
     for name, value in sorted(values.items(), key=lambda item: -len(str(item[1]))):
-        text = text.replace(str(value), f"<{name}>")
+        whole = rf"(?<!\d){value}(?!\d)" if str(value).isdigit() else re.escape(str(value))  # 93 is no part of 293
+        text = re.sub(whole, f"<{name}>", text)
     for pattern, name in VARIABLE:
         text = re.sub(pattern, name, text)
     return text.rstrip("\n")

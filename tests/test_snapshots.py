@@ -86,6 +86,7 @@ def test_an_error_is_of_its_class_and_has_its_text():
 
 def test_what_differs_from_run_to_run_is_named_instead(tmp_path):
     told = f"{tmp_path}/a.db at 127.0.0.1:54321, <object at 0x7fdcd6b0d7b0>, 17 of 93"
+    assert steady("run 293 of 93", {"count": 93}) == "run 293 of <count>"
     assert steady(told, {"count": 93}) == "<tmp>/a.db at 127.0.0.1:<port>, <object at <address>>, 17 of <count>"
 
 
