@@ -78,7 +78,9 @@ def answering(content=None, action="accept", seen=None):
 
 def stdio(store, *options):
     """How a client starts `holdfast mcp`."""
-    return StdioServerParameters(command=sys.executable, args=["-m", "holdfast", "mcp", "--store", str(store), *options])
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "holdfast", "mcp", "--store", str(store), *options]
+    )
 
 
 async def said(client, tool, **arguments):
@@ -111,5 +113,3 @@ def http_server(store, *options, env=None):
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.communicate()
-
-

@@ -42,8 +42,8 @@ def row_document(row: Summary) -> dict[str, Any]:
     }
 
 
-def task_document(task: TaskState) -> dict[str, Any]:
-    """A task's state: where it stands, what it knows, what it waits for."""
+def task_document(task: TaskState, continued_by: str | None = None) -> dict[str, Any]:
+    """A task's state: where it stands, what it knows, what it waits for; and the URI of the task that continues it."""
     waiting, failure = task.waiting, task.failure
     return {
         "uri": task_uri(task.agent, task.id),
@@ -70,6 +70,7 @@ def task_document(task: TaskState) -> dict[str, Any]:
         "user": task.user,
         "thread": None if task.thread is None else thread_uri(task.thread),
         "parent": task.parent,
+        "continued_by": continued_by,
         "created_at": task.created_at.isoformat(),
         "updated_at": task.updated_at.isoformat(),
         "log": task_uri(task.agent, task.id, "log"),

@@ -7,8 +7,9 @@ from typing import Any
 
 import mcp_types as types
 
+from holdfast import TaskState
 from holdfast.core.errors import HoldfastError, InvalidValue, TaskNotFound
-from holdfast.mcp.reading import documents, uris
+from holdfast.mcp.reading import documents, links, uris
 from holdfast.mcp.reading.scope import Scope
 from holdfast.mcp.reading.uris import Address
 
@@ -74,8 +75,13 @@ def _of_task(scope: Scope, address: Address) -> str:
         seq = uris.whole_number(address.ids[2], "seq")
         return documents.capped(documents.task_document(scope.task(task, seq)))
     state, below = scope.task(task), ("artifacts", address.ids[2]) if address.kind == "artifact" else ()
-    document = documents.artifact_document(state, below[1]) if below else documents.task_document(state)
+    document = documents.artifact_document(state, below[1]) if below else now(scope, state)
     return chosen(document, address.query.get("path"), address.number("offset", 0), uris.task_uri(agent, task, *below))
+
+
+def now(scope: Scope, task: TaskState) -> dict[str, Any]:
+    """A task's state, with what continues it."""
+    return documents.task_document(task, links.continued_by(scope.app, task))
 
 
 def chosen(document: dict[str, Any], path: str | None, offset: int, uri: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading.values import text
-from holdfast.mcp.reading import documents, uris
+from holdfast.mcp.reading import documents, resources, uris
 from holdfast.mcp.verbs.toolbox import AGENT, TASK, Parameter, Request, ServerTool
 
 PAGE = 50
@@ -40,7 +40,7 @@ def _limited(request: Request, default: int, most: int) -> int:
 
 def _get_task(request: Request) -> dict[str, Any]:
     task = request.scope.task(request["task"], request.get("at"))
-    document = documents.task_document(task)
+    document = resources.now(request.scope, task)
     path = request.get("path")
     if path is None:
         return document

@@ -6,11 +6,8 @@ from typing import Any
 
 from holdfast import StatePatch, TaskState
 from holdfast.core.errors import InvalidValue, TaskBusy
-from holdfast.mcp.reading import documents, uris
+from holdfast.mcp.reading import documents, links, uris
 from holdfast.mcp.verbs.toolbox import AGENT, TASK, WHY, Parameter, Request, ServerTool
-
-CONTINUES, CONTINUED_BY = "continues", "continued_by"
-"""The facts that link a task with the one it continues, and back."""
 
 _ID = Parameter("id", "string", "The id of the new task; with it, a repeated call finds the same task.", required=False)
 
@@ -84,17 +81,14 @@ def _continue_task(request: Request) -> dict[str, Any]:
         contract = old.contract()
         if old.thread is not None:
             contract.pop("messages", None)  # the next agent reads them in the thread
-        link = {"key": CONTINUES, "value": old_uri, "source": request.by}
+        link = {"key": links.CONTINUES, "value": old_uri, "source": request.by}
         contract["known_facts"] = [*contract["known_facts"], link]
         given = request.get("input", dict(old.input))
         app.start(agent, given, id=id, contract=contract, thread=old.thread, user=old.user, by=request.by)
     new = scope.task(id)
-    if new.facts.get(CONTINUES) is None or new.facts[CONTINUES].value != old_uri:
+    if new.facts.get(links.CONTINUES) is None or new.facts[links.CONTINUES].value != old_uri:
         raise InvalidValue(f"task {id!r} is there already and does not continue {old.id!r}", hint="give another id")
-    if CONTINUED_BY not in old.facts:
-        new_uri = uris.task_uri(new.agent, new.id)
-        link = {"key": CONTINUED_BY, "value": new_uri, "source": request.by}
-        app.patch(old.id, StatePatch(append_facts=[link]), by=request.by, why="another task continues the work")
+    links.link(app, old, new, request.by)
     return {**told(new), "continues": old_uri}
 
 
