@@ -1,13 +1,14 @@
 """Which watched tasks and threads have changed, whichever process changed them. One loop for all subscriptions.
 
-This is the only place that looks for changes: a change feed of the app can replace `_moved` and the loop around it.
+This is the only place that looks for changes: a change feed of the app can replace `_look` and the loop around it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from holdfast.core.errors import HoldfastError, InvalidValue
 from holdfast.mcp.reading import uris
@@ -15,6 +16,12 @@ from holdfast.mcp.reading.scope import Scope
 
 INTERVAL_SECONDS = 0.5
 """How often watched tasks are looked at."""
+
+MOST_CPU = 0.01
+"""The most of a core that looking may take. With many subscriptions it is looked less often."""
+
+MOST_SECONDS = 5.0
+"""The longest that is waited between looks, however many subscriptions there are."""
 
 Subject = tuple[str, str]
 """What changes: "task" or "thread", and its id. Several URIs may show one subject."""
@@ -59,27 +66,30 @@ class ChangeFeed:
 
     async def run(self, tell: Callable[[list[str]], Awaitable[None]]) -> None:
         """Tell of changed URIs, until cancelled. Nothing is read while nothing is watched."""
+        pause = self._interval
         while True:
             await self._wanted.wait()
-            await asyncio.sleep(self._interval)
-            moved = await asyncio.to_thread(self._moved, tuple(self._seen))
+            await asyncio.sleep(pause)
+            moved, spent = await asyncio.to_thread(self._look)
+            pause = min(max(self._interval, spent / MOST_CPU), MOST_SECONDS)
             for subject, position in moved.items():
                 if subject in self._seen:
                     self._seen[subject] = position
             if moved:
                 await tell([uri for uri, subject in tuple(self._subjects.items()) if subject in moved])
 
-    def _moved(self, subjects: Iterable[Subject]) -> dict[Subject, object]:
-        """The subjects that have moved on, and where they are now."""
+    def _look(self) -> tuple[dict[Subject, object], float]:
+        """The subjects that have moved on, and where they are now; and how much CPU time it took to find out."""
         moved: dict[Subject, object] = {}
-        for subject in subjects:
+        begun = time.thread_time()
+        for subject in tuple(self._seen):
             try:
                 position = self._position(subject)
             except HoldfastError:
                 continue  # a store that does not answer now is asked again; what it has to tell is not lost
             if position != self._seen.get(subject):
                 moved[subject] = position
-        return moved
+        return moved, time.thread_time() - begun
 
     def _position(self, subject: Subject) -> object:
         kind, id = subject
