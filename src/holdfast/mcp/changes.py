@@ -43,14 +43,18 @@ class ChangeFeed:
     def __len__(self) -> int:
         return len(self._watched)
 
-    async def watch(self, uri: str) -> None:
-        """Begin to watch a URI. What changes after this returns is told of."""
-        subject = await asyncio.to_thread(self._subject, uri)
+    async def watch(self, uri: str) -> bool:
+        """Begin to watch a URI; False if it is not served. What changes after this returns is told of."""
+        try:
+            subject = await asyncio.to_thread(self._subject, uri)
+        except HoldfastError:
+            return False
         self._subjects[uri] = subject
         self._watched[uri] += 1
         if subject not in self._seen:
             self._seen.setdefault(subject, await asyncio.to_thread(self._position, subject))
         self._wanted.set()
+        return True
 
     def leave(self, uri: str) -> None:
         """Stop watching a URI, once for each `watch`."""

@@ -10,12 +10,10 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
 
-from holdfast.core.errors import HoldfastError
 from holdfast.mcp.changes import LISTED, ChangeFeed
 from holdfast.mcp.reading.scope import Scope
 
@@ -58,9 +56,7 @@ class Subscriptions:
         watched: list[str] = []
         try:
             for name in dict.fromkeys(names[:MOST]):
-                with contextlib.suppress(HoldfastError):
-                    await self._changes.watch(name)
-                    watched.append(name)
+                watched += [name] if await self._changes.watch(name) else []
             return await self._listen(ctx, params)
         finally:
             for name in watched:
@@ -68,16 +64,10 @@ class Subscriptions:
 
     async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """Tell an older client of changes of a URI, until it unsubscribes or goes away."""
-        connection = _connection(ctx)
-        uri, known = params.uri, self._sessions.setdefault(params.uri, {})
-        if id(connection) in known:
-            return types.EmptyResult()
-        try:
-            await self._changes.watch(uri)
-        except HoldfastError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error), {"code": error.code}) from None
-        known[id(connection)] = connection
-        connection.exit_stack.callback(self._left, uri, connection)
+        uri, connection = params.uri, _connection(ctx)
+        if id(connection) not in self._sessions.get(uri, {}) and await self._changes.watch(uri):
+            self._sessions.setdefault(uri, {})[id(connection)] = connection
+            connection.exit_stack.callback(self._left, uri, connection)
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
