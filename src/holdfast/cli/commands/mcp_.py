@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -38,7 +39,8 @@ def mcp_(environment: Environment, words: tuple[str, ...], **given: Any) -> None
     Example: holdfast mcp --store agents.db --allow-writes --as ana
     """
     if words:
-        environment.data(_config(environment, words, given))
+        settings = _config(environment, words, given)
+        environment.data(settings) if environment.as_json else environment.lines(_indented(settings))
         return
     import asyncio
 
@@ -114,3 +116,20 @@ def _command() -> str:
     """This program, by its absolute path."""
     beside = Path(sys.executable).with_name("holdfast")
     return str(beside) if beside.exists() else str(Path(sys.argv[0]).resolve())
+
+
+def _indented(value: dict[str, Any], margin: str = "") -> Iterator[str]:
+    """JSON to be copied, a line for each entry."""
+    from holdfast.cli.show.style import escaped
+    from holdfast.engine.reading.values import text
+
+    yield "{" if not margin else ""
+    for number, (name, one) in enumerate(value.items(), start=1):
+        comma, head = "," if number < len(value) else "", f"{margin}  {text(name)}: "
+        if isinstance(one, dict):
+            yield head + "{"
+            yield from list(_indented(cast("dict[str, Any]", one), margin + "  "))[1:-1]
+            yield margin + "  }" + comma
+        else:
+            yield head + escaped(text(one)) + comma
+    yield margin + "}"
