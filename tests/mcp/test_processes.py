@@ -181,6 +181,18 @@ def test_malformed_frames_are_refused_and_the_server_lives(store):
         assert wire.receive(5)["result"] == {}
 
 
+def test_what_a_killed_server_has_acknowledged_is_there(store):
+    patch = {"name": "patch_task", "arguments": {"task": "job/1", "patch": {"increment": {"n": 1}}, "expect": 1}}
+    for life in (1, 2, 3):
+        with Wire(store, "--allow-writes") as wire:
+            wire.begin()
+            wire.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": patch})
+            assert not wire.receive(2)["result"].get("isError")
+            wire.process.send_signal(signal.SIGKILL)
+        with holdfast.open(store) as app:
+            assert app.get("job/1").state["n"] == life and app.verify().ok
+
+
 def test_nothing_but_the_protocol_is_on_stdout(store):
     with Wire(store, "--allow-writes") as wire:
         wire.begin()

@@ -121,7 +121,9 @@ def test_calls_of_external_actions_also_need_trust(store, mode):
 def test_a_person_who_declines_decides_nothing(store, mode, verb):
     async def check():
         no = {"approve": False, "reject": False, "limit": None}
-        for host in (answering(action="decline"), answering(action="cancel"), answering(no), answering({})):
+        odd = {"approve": "yes", "reject": 1, "happened": "true", "limit": True}
+        forms = (answering(no), answering({}), answering(odd))
+        for host in (answering(action="decline"), answering(action="cancel"), *forms):
             async with Client(server(store, decisions=True), mode=mode, elicitation_callback=host) as client:
                 before = heads(store)
                 result = await client.call_tool(verb, CALLS[verb])

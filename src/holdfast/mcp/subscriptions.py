@@ -33,17 +33,20 @@ class Subscriptions:
         self._listen = ListenHandler(self._bus, max_subscriptions=MOST)
         self._sessions: dict[str, dict[int, Connection]] = {}
         self._servers = 0
+        self._looking: asyncio.Future[None] | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Watch while a server runs. Several connections of one process share the watcher."""
         self._servers += 1
-        looking = asyncio.ensure_future(self._changes.run(self._tell)) if self._servers == 1 else None
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._changes.run(self._tell))
         try:
             yield
         finally:
             self._servers -= 1
-            if looking is not None:
+            if self._servers == 0:
+                looking, self._looking = self._looking, None
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
 

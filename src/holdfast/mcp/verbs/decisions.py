@@ -45,12 +45,16 @@ class Form(NamedTuple):
 
 
 class FormVerb(NamedTuple):
-    """A verb that a person decides: which entries of the inbox it is about, its fields, and what it does."""
+    """A verb that a person decides: which entries of the inbox it is about, its fields, and what it does.
+
+    Nothing is done unless the field `confirm` has a value that `agrees`: text such as "yes" never does.
+    """
 
     kinds: tuple[str, ...]
     question: str
     fields: dict[str, dict[str, Any]]
     confirm: str
+    agrees: Callable[[object], bool]
     apply: Callable[[App, InboxItem, Mapping[str, Any], dict[str, Any]], Any]
 
 
@@ -87,10 +91,8 @@ def decide(request: Request, verb: str, bound: str, answer: types.ElicitResult) 
     if digest(item) != bound:
         raise InvalidEvent(f"{item.key!r} has changed since the form was shown; nothing was decided", hint="ask again")
     content: Mapping[str, Any] = answer.content or {}
-    if answer.action != "accept" or (content.get(decision.confirm) in (None, False) and decision.confirm != "happened"):
+    if answer.action != "accept" or not decision.agrees(content.get(decision.confirm)):
         return {"decided": False, "task_id": item.task, "why": f"the person did not agree ({answer.action})"}
-    if not isinstance(content.get(decision.confirm), (bool, int, float)):
-        raise InvalidValue(f"the form came back without {decision.confirm!r}; nothing was decided", hint="ask again")
     by: dict[str, Any] = {"by": request.by + ELICITED, "why": str(content.get("why") or "")}
     return {"decided": True, **told(decision.apply(request.scope.app, item, content, by))}
 
@@ -129,13 +131,29 @@ def _raise_budget(app: App, item: InboxItem, content: Mapping[str, Any], by: dic
     return app.raise_budget(item.owner or item.task, Budget(**more), **by)
 
 
+def _is_true(value: object) -> bool:
+    return value is True
+
+
+def _is_yes_or_no(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _yes(title: str) -> dict[str, Any]:
     return {"type": "boolean", "title": title, "default": False}
 
 
 DECISIONS: dict[str, FormVerb] = {
-    "approve": FormVerb(("approval",), "Approve this call?", {"approve": _yes("Approve")}, "approve", _approve),
-    "reject": FormVerb(("approval",), "Reject this call for good?", {"reject": _yes("Reject")}, "reject", _reject),
+    "approve": FormVerb(
+        ("approval",), "Approve this call?", {"approve": _yes("Approve")}, "approve", _is_true, _approve
+    ),
+    "reject": FormVerb(
+        ("approval",), "Reject this call for good?", {"reject": _yes("Reject")}, "reject", _is_true, _reject
+    ),
     "settle": FormVerb(
         ("doubt", "blocked"),
         "This call may have happened. Did it?",
@@ -144,6 +162,7 @@ DECISIONS: dict[str, FormVerb] = {
             "result": {"type": "string", "title": "Its result", "description": "As JSON, if it happened."},
         },
         "happened",
+        _is_yes_or_no,
         _settle,
     ),
     "raise_budget": FormVerb(
@@ -151,6 +170,7 @@ DECISIONS: dict[str, FormVerb] = {
         "Allow this task more?",
         {"limit": {"type": "number", "title": "New limit"}},
         "limit",
+        _is_number,
         _raise_budget,
     ),
 }
