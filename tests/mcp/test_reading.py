@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import mcp_types as types
 import pytest
@@ -257,3 +259,10 @@ def test_uris_are_read_as_they_are_written():
     for uri in ("state://agents//tasks/x", "state://agents/a/tasks", "state://", "state://agents/a/tasks/x/log/"):
         with pytest.raises(InvalidValue):
             parse(uri)
+
+
+def test_without_the_sdk_the_extra_is_named():
+    script = "import sys; sys.modules['mcp'] = None; from holdfast.cli.main import main; main()"
+    options = ["mcp", "--allow-writes", "--store", "memory:"]
+    done = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True)
+    assert done.returncode == 5 and "holdfast[mcp]" in done.stderr and "Traceback" not in done.stderr
