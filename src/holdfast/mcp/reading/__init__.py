@@ -1,0 +1,1 @@
+"""What clients read: tasks, logs, threads, as documents with addresses."""

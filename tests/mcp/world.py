@@ -1,0 +1,115 @@
+"""What tests of the MCP server share: agents, tasks that wait for every kind of decision, clients, servers."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import mcp_types as types
+from mcp import StdioServerParameters
+
+from holdfast import Budget, Task, agent, tool
+
+ASK = {"human_in_the_loop": {"required_for_risk_levels": ["external_action", "payment"]}}
+MODES = ("auto", "legacy")
+
+
+@tool(effect="once", risk="payment")
+def pay(euros: int) -> str:
+    return f"paid {euros}"
+
+
+@tool(effect="once", risk="external_action")
+def mail(to: str) -> str:
+    return f"sent to {to}"
+
+
+@tool(effect="once")
+def lose(euros: int) -> str:
+    raise OSError("connection lost")
+
+
+@agent
+def payer(task: Task, euros: int) -> str:
+    return task.call(pay, euros=euros)
+
+
+@agent
+def mailer(task: Task, to: str) -> str:
+    return task.call(mail, to=to)
+
+
+@agent
+def loser(task: Task, euros: int) -> str:
+    return task.call(lose, euros=euros)
+
+
+@agent
+def asker(task: Task) -> str:
+    return task.ask("seat?", name="seat")
+
+
+@agent(budget=Budget(steps=1, on_exceed="ask"))
+def spender(task: Task) -> int:
+    return task.step(len, "a", name="one") + task.step(len, "b", name="two")
+
+
+def fill(app):
+    """Tasks that wait for each kind of decision, and one that is pending."""
+    app.run(payer, {"euros": 3}, id="pays", contract={"constraints": ASK})
+    app.run(mailer, {"to": "sam"}, id="mails", contract={"constraints": ASK})
+    app.run(loser, {"euros": 4}, id="lost")
+    app.run(asker, id="asks")
+    app.run(spender, id="spends")
+    app.start("recap", {"n": 1}, id="job/1", goal="write a recap", thread="chat")
+
+
+def answering(content=None, action="accept", seen=None):
+    """A host whose person fills in every form so."""
+
+    async def answer(ctx, params):
+        if seen is not None:
+            seen.append(params)
+        return types.ElicitResult(action=action, content=content if action == "accept" else None)
+
+    return answer
+
+
+def stdio(store, *options):
+    """How a client starts `holdfast mcp`."""
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "holdfast", "mcp", "--store", str(store), *options]
+    )
+
+
+async def said(client, tool, **arguments):
+    """What a tool gives; asserts that it did not fail."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client, tool, **arguments):
+    """Why a tool fails, in the words a model reads."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.content
+    assert "Traceback" not in result.content[0].text
+    return f"{result.structured_content['code']}: {result.content[0].text}"
+
+
+@contextlib.contextmanager
+def http_server(store, *options, env=None):
+    """A real `holdfast mcp --http 0`; gives its address and its process."""
+    args = [sys.executable, "-m", "holdfast", "mcp", "--store", str(store), "--http", "0", *options]
+    process = subprocess.Popen(
+        args, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+    )
+    try:
+        line = process.stderr.readline()
+        assert " at http://" in line, line + process.stderr.read()
+        yield line.rsplit(" at ", 1)[1].strip(), process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
