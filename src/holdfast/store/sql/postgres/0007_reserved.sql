@@ -1,0 +1,1 @@
+-- Nothing: a number that is kept for another change.
