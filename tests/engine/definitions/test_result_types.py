@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import holdfast
 from holdfast import InvalidValue, NotSerializable, agent, tool
 
-
 STORES = ("memory", "sqlite", "postgres")
 
 

@@ -43,6 +43,7 @@ class PostgresChunks:
         """Run statements in one transaction; returns how many rows the last one changed."""
         count = 0
         with self._links.changing() as link:
-            for text, bindings in ((q.LAZY, None), *statements):
+            self._links.run(link, q.LAZY)
+            for text, bindings in statements:
                 count = self._links.run(link, text, bindings).rowcount
         return count

@@ -41,9 +41,7 @@ from holdfast.testing.conformance.samples import (
 from holdfast.testing.conformance.transact import TransactConformance
 
 
-class StoreConformance(
-    QueueConformance, TenantsConformance, TransactConformance, RecordConformance, ChunkConformance
-):
+class StoreConformance(QueueConformance, TenantsConformance, TransactConformance, RecordConformance, ChunkConformance):
     """The contract of a store: what it keeps, what it refuses, what a race or a crash leaves behind."""
 
     @pytest.fixture
