@@ -412,7 +412,7 @@ def test_chunks_are_deleted_after_their_step(app, either):
         time.sleep(0.02)
 
 
-def test_closing_deletes_them_at_once(url):
+def test_closing_leaves_no_chunks_behind(url):
     if url == "memory:":
         pytest.skip("nothing outlives a store in memory")
 

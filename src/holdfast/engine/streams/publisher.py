@@ -149,7 +149,7 @@ class Publisher:
                     self.changed.wait(pause)
                 now = time.monotonic()
                 due = [stream for stream in self._dirty if stream.due <= now or self._is_closed]
-                over = [stream for at, stream in self._ended if at <= now or self._is_closed]
+                over = [stream for at, stream in self._ended if at <= now]
                 self._ended = [one for one in self._ended if one[1] not in over]
                 batches = [one for stream in due if (one := stream.batch(self._logs.clock.now_us())) is not None]
             is_written = self._put(batches)
@@ -161,7 +161,7 @@ class Publisher:
 
     def _pause(self) -> float | None:
         """How long there is nothing to do; None if that is for ever."""
-        if self._is_closed and (self._dirty or self._ended):
+        if self._is_closed and self._dirty:
             return 0.0
         times = [*(stream.due for stream in self._dirty), *(at for at, _ in self._ended)]
         return max(0.0, min(times) - time.monotonic()) if times else None
@@ -183,10 +183,12 @@ class Publisher:
                 self._logs.store.chunks.drop(log, streams)
 
     def close(self) -> None:
-        """Write and delete what is left, as far as that goes in a moment."""
+        """Write what is left, and delete it when watchers have had a moment to see it."""
+        sooner = limits.CHUNKS_KEPT_SECONDS - limits.CHUNK_FLUSH_SECONDS
         with self.changed:
             self._is_closed = True
+            self._ended = [(at - sooner, stream) for at, stream in self._ended]
             self.changed.notify_all()
             thread = self._thread
         if thread is not None:
-            thread.join(limits.CHUNK_FLUSH_SECONDS)
+            thread.join(2 * limits.CHUNK_FLUSH_SECONDS)
