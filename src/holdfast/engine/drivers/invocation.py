@@ -111,7 +111,7 @@ class Invocation:
 
     def streaming(self) -> ChunkStream:
         """Return what publishes its chunks. Of a call with secrets, none is: a secret may lie in several."""
-        if self.request.effect == "transaction":
+        if self.request.tool and self.request.effect in ev.TRANSACTIONAL:
             raise InvalidValue(
                 f"{self.request.tool!r} runs in a transaction, and can't stream",
                 hint="stream from a step, or from a tool with another effect",
