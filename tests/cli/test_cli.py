@@ -409,7 +409,7 @@ def test_a_rollback_asks_first_and_keeps_the_history(told, texts):
 def test_the_audit_finds_calls_people_and_decisions(told):
     call("approve", "pay", "pay", "--by", "ben", "--why", "fine")
     call("resume", "pay", "agents.py", "--quiet")
-    assert [one["what"] for one in data("audit", "--tool", "pay")] == ["approval?", "approved", "announced", "done"]
+    assert [one["what"] for one in data("audit", "--tool", "pay")] == ["done", "announced", "approved", "approval?"]
     (act,) = data("audit", "--by", "ben")
     assert (act["task"], act["what"], act["tool"]) == ("pay", "approved", "pay")
     (choice,) = data("audit", "--decision", "how OFTEN")

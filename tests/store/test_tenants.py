@@ -197,6 +197,7 @@ REFUSED = {
     "events": lambda app: list(app.events("lone")),
     "at": lambda app: app.at("lone", 1),
     "diff": lambda app: app.diff("lone", 1, 2),
+    "deltas": lambda app: list(app.deltas("lone")),
     "step": lambda app: app.step("lone", "which#1"),
     "steps": lambda app: app.steps("lone"),
     "signal": lambda app: app.signal("lone", "go"),
@@ -228,6 +229,7 @@ OWN = {
     "audit": lambda app, place: nothing(app.audit()),
     "call": lambda app, place: app.call(looked_up, city="Oslo", key="lone"),
     "collectable": lambda app, place: nothing(app.collectable(keep=0)),
+    "counts": lambda app, place: nothing([app.counts().tasks]),
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),
     "find": lambda app, place: nothing([app.find("lone")]),
@@ -246,6 +248,7 @@ OWN = {
     "thread": lambda app, place: app.thread("talk").message({"role": "user", "content": "of b"}),
     "user": lambda app, place: (app.user("ana").patch(StatePatch(set={"x": 1})), app.user("ana").erase(by="b")),
     "verify": lambda app, place: app.verify(),
+    "watch": lambda app, place: nothing(app.watch(after="0.0", seconds=0.1)),
     "worker": lambda app, place: drained(app.worker([asking, quick])),
     "workers": lambda app, place: app.workers(),
 }

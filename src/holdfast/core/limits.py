@@ -51,6 +51,18 @@ MAX_GROUPS_PER_COMMIT = 1_024
 PAGE_SIZE = 100
 """How many rows a listing gives when nobody says."""
 
+FEED_KEPT = 10_000
+"""How many changes of tasks are kept in memory for those who watch; who is further behind asks the store."""
+
+FEED_WAIT_SECONDS = 1.0
+"""After how long somebody who watches looks whether there is still something to watch."""
+
+FEED_CLOSE_SECONDS = 5.0
+"""How long closing an app waits for the thread that reads changes."""
+
+LIST_CHUNK = 1_000
+"""How many rows of a list without a limit are in memory at once."""
+
 INBOX_PAGE_SIZE = 1_000
 """How many rows of waiting tasks are read at once."""
 

@@ -6,8 +6,9 @@ import builtins
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -39,10 +40,10 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
+from holdfast.engine.lists.query import TaskRows, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer
-from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
@@ -54,19 +55,22 @@ from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
-from holdfast.engine.reading.task_state import STATUSES, TaskState
+from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.streams.watching import ChunkFollow
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.block import Block
-from holdfast.store.protocol import Query, Stats, Store
+from holdfast.store.protocol import Order, Stats, Store, TaskCounts
 from holdfast.store.queues import QueueDepth
 from holdfast.store.tenants import Tenant
 
 if TYPE_CHECKING:
     from holdfast.engine.aio import AsyncApp
+    from holdfast.engine.lists.deltas import Delta
+    from holdfast.engine.lists.feed import Feed
+    from holdfast.engine.lists.watch import TaskWatch
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.notices.notices import OnWait
     from holdfast.engine.notices.watch import InboxFollow
@@ -183,6 +187,7 @@ class App:
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, prices)
+        self._feed: Feed | None = None
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
@@ -688,6 +693,7 @@ class App:
         refuse_own(self.logs, id, "at")
         return timeline.state_at(self.logs, names.task_log(id), seq)
 
+    @overload
     def list(
         self,
         *,
@@ -695,19 +701,139 @@ class App:
         agent: str | None = None,
         stage: str | None = None,
         user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
         limit: int = limits.PAGE_SIZE,
         after: str | None = None,
-    ) -> list[Summary]:
-        """Tasks, newest first, found by index. `after` is the id of the last one seen."""
-        if status is not None and status not in STATUSES:
-            raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
-        if not 1 <= limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
-        for name, value in (("agent", agent), ("stage", stage), ("user", user), ("after", after)):
-            names.text(value or "", f"{name}=")
-        return list_tasks(
-            self.store, Query(status=status, agent=agent, stage=stage, user=user, limit=limit, after=after)
+    ) -> list[Summary]: ...
+
+    @overload
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
+        limit: None,
+        after: str | None = None,
+    ) -> TaskRows: ...
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        interrupted: bool | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        changed_since: datetime | Duration | None = None,
+        order: Order = "newest",
+        include: Collection[str] = (),
+        limit: int | None = limits.PAGE_SIZE,
+        after: str | None = None,
+    ) -> builtins.list[Summary] | TaskRows:
+        """Return tasks, newest first, found by index. `after` is the id of the last one seen.
+
+        `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
+        `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
+        `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
+        `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
+        `limit`: how many. None: all of them, read as you go through them.
+        """
+        asked = task_query(
+            self.logs,
+            interrupted=interrupted,
+            include=include,
+            changed_since=changed_since,
+            status=status,
+            agent=agent,
+            stage=stage,
+            user=user,
+            thread=thread,
+            queue=queue,
+            parent=parent,
+            waiting=waiting,
+            in_doubt=in_doubt,
+            prefix=prefix,
+            order=order,
+            after=after,
         )
+        return TaskRows(asked) if limit is None else asked.page(limit)
+
+    def watch(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        stage: str | None = None,
+        user: str | None = None,
+        thread: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        waiting: str | None = None,
+        in_doubt: bool | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        seconds: Duration | None = None,
+    ) -> TaskWatch:
+        """Return the changes of tasks as they are committed, by any process: id, seq, status and row. Also `async for`.
+
+        The filters are those of `list`: a change is given if the task then matches. One thread reads the store, however
+        many watch. `after`: the cursor of the last change seen. Default: from when you begin, or read `.cursor`. A task
+        that changed several times meanwhile may be given once, as it is. `seconds`: how long. Default: until you stop.
+        """
+        from holdfast.engine.lists.feed import Feed
+        from holdfast.engine.lists.watch import watch_tasks
+
+        self._feed = self._feed or Feed(self.store)
+        return watch_tasks(
+            self.logs,
+            self._feed,
+            after=after,
+            seconds=seconds,
+            status=status,
+            agent=agent,
+            stage=stage,
+            user=user,
+            thread=thread,
+            queue=queue,
+            parent=parent,
+            waiting=waiting,
+            in_doubt=in_doubt,
+            prefix=prefix,
+        )
+
+    def counts(self) -> TaskCounts:
+        """Count tasks by status, and those with a call in doubt. The numbers are kept, so any number of tasks is cheap.
+
+        Counts what `list` lists: the tasks of this namespace. `stats` is of the whole store, with sizes.
+        """
+        return self.store.counts(self.namespace)
 
     def row(self, id: str) -> Summary | None:
         """What a list shows of one task, read from its row alone; None if there is no such task."""
@@ -740,11 +866,14 @@ class App:
         decision: str | None = None,
         since_us: int | None = None,
         until_us: int | None = None,
+        after: str | None = None,
+        limit: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[AuditRow]:
-        """Who did what: tool calls, what people did, decisions; task by task, each in the order of its log.
+        """Return who did what, newest first: tool calls, what people did, decisions. Found by index.
 
-        `decision` is part of a decision's question or choice. `progress` is told how many events were looked at.
+        `decision` is part of a decision's question or choice. `after`: the cursor of the last row seen. `limit`: how
+        many. Default: all, read as you go through them. `progress` is told how many events were looked at.
         """
         query = audit.AuditQuery(
             task=None if task is None else names.task_log(task),
@@ -753,6 +882,8 @@ class App:
             decision=decision,
             since_us=since_us,
             until_us=until_us,
+            after=after,
+            limit=limit,
         )
         return audit.audit_rows(self.logs, query, progress)
 
@@ -819,8 +950,28 @@ class App:
         return step_by_key(self.logs, names.task_log(id), key)
 
     def diff(self, id: str, a: int, b: int) -> list[dict[str, Any]]:
-        """What changed between two seqs, as a JSON Patch."""
-        return timeline.diff(self.logs, names.task_log(id), a, b)
+        """Return what changed between two seqs, as a JSON Patch that turns the first state into the second."""
+        from holdfast.engine.lists import deltas
+
+        return deltas.diff(self.logs, names.task_log(id), a, b)
+
+    def deltas(
+        self,
+        id: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        sections: Collection[str] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Delta]:
+        """Return what each event after a seq changed in the task's document, `app.at(id, seq).to_dict()`.
+
+        `sections` are those of `to_dict` that matter. Default: all. Apply the patches in order to the document at
+        `after` (`{}` for 0) and you have the document at any later seq, without folding or fetching it again.
+        """
+        from holdfast.engine.lists import deltas
+
+        return deltas.deltas(self.logs, names.task_log(id), after=after, upto=upto, sections=sections, limit=limit)
 
     def user(self, id: str) -> User:
         """A person: state that outlives tasks, their tasks, and how to forget them."""
@@ -931,6 +1082,8 @@ class App:
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self._dispatcher.stop_publishing()
+        if self._feed is not None:
+            self._feed.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from holdfast.core.codec import (
     Tombstone,
     UniqueKey,
 )
-from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken
+from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, KeyTaken
 from holdfast.store.chunks import Chunks
 from holdfast.store.queues import Loss, Queues
 
@@ -45,28 +45,110 @@ Outcome = tuple[Placed, ...] | Conflict | KeyTaken
 """What became of a group: a place for each of its writes, or why none was written."""
 
 
-class Query(Struct, frozen=True, kw_only=True):
-    """Which tasks to list, newest first; what is None does not matter.
+Order = Literal["newest", "oldest", "changed"]
+"""In which order tasks are listed: by when they were made, or the one that changed last first."""
 
-    Every field is a filter, and named like the field of Summary that it asks for, but `after` and `limit`.
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which tasks to list, and in which order; what is None does not matter.
+
+    A filter is named like the field of Summary that it asks for, or has a row in `ASKED`. `after_changed_us` is when
+    the task `after` had last changed when it was seen; without it, when it has by now.
     """
 
     status: str | None = None
     agent: str | None = None
     stage: str | None = None
     user: str | None = None
+    thread: str | None = None
+    queue: str | None = None
+    parent: str | None = None
+    waiting: str | None = None
+    in_doubt: bool | None = None
+    prefix: str | None = None
+    due_us: int | None = None
+    changed_since_us: int | None = None
+    order: Order = "newest"
     after: str | None = None
+    after_changed_us: int | None = None
     limit: int = 100
     namespace: str = ""
 
-    def filters(self) -> dict[str, str | None]:
-        """Return what it asks of a row, by the name of the field."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("after", "limit")}
+    def filters(self) -> dict[str, Any]:
+        """Return what it asks of a row, by the name of the filter."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_FILTERS}
+
+    def asks_for(self, row: Summary) -> bool:
+        """Whether a row has all that is asked for."""
+        asked = ((name, value) for name, value in self.filters().items() if value is not None)
+        return all(ASKED[name](row, value) if name in ASKED else getattr(row, name) == value for name, value in asked)
 
     def matching(self, rows: Iterable[Summary]) -> Iterator[Summary]:
         """Return those of some rows that it asks for."""
-        asked = [(name, value) for name, value in self.filters().items() if value is not None]
-        return (row for row in rows if all(getattr(row, name) == value for name, value in asked))
+        return filter(self.asks_for, rows)
+
+    @property
+    def lead(self) -> str:
+        """The filter, or the two, whose index is likely to leave the fewest rows; empty if there is none."""
+        given = next((name for name in LEADING if getattr(self, name) not in (None, False)), "")
+        return f"{given}_and_status" if given in WITH_STATUS and self.status is not None else given
+
+
+_NOT_FILTERS = ("order", "after", "after_changed_us", "limit")
+
+ASKED: dict[str, Callable[[Summary, Any], bool]] = {
+    "in_doubt": lambda row, value: bool(row.doubts) == value,
+    "prefix": lambda row, value: row.id.startswith(value),
+    "due_us": lambda row, value: row.status == "waiting" and row.wake_us is not None and row.wake_us <= value,
+    "changed_since_us": lambda row, value: row.changed_us >= value,
+}
+"""Filters that do not compare the field of their name."""
+
+LEADING = (
+    *("user", "thread", "parent", "prefix", "in_doubt", "waiting", "due_us", "agent", "stage", "queue", "status"),
+    "changed_since_us",
+)
+"""Filters with an index, the one that is likely to be the narrowest first."""
+
+WITH_STATUS = ("user", "agent", "stage")
+"""Filters with an index that has the status in it too."""
+
+
+class TaskCounts(Struct, frozen=True):
+    """How many tasks of each status there are, and how many have a call in doubt. Kept, not counted."""
+
+    by_status: dict[str, int]
+    in_doubt: int
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return sum(self.by_status.values())
+
+
+class ActPlace(Struct, frozen=True, gc=False):
+    """Where an event stands among all of a store, by time."""
+
+    at_us: int
+    log: str
+    seq: int
+
+
+class ActQuery(Struct, frozen=True, kw_only=True):
+    """Which events of a store are wanted that somebody may have to answer for: before a place, between two times."""
+
+    before: ActPlace | None = None
+    since_us: int = -TO_THE_END
+    until_us: int = TO_THE_END
+    limit: int = 1000
+
+
+class RowChange(Struct, frozen=True, gc=False):
+    """A row that changed, how far its log had come when it was read, and the place of the change in the feed."""
+
+    summary: Summary
+    seq: int
+    cursor: str
 
 
 class Opening(Struct, frozen=True, gc=False):
@@ -272,7 +354,29 @@ class Store(Protocol):
         ...
 
     def list(self, query: Query) -> list[Summary]:
-        """Tasks, newest first, by index."""
+        """Tasks in the order that is asked for, by index. `after` is the last one seen."""
+        ...
+
+    def counts(self, namespace: str | None = None) -> TaskCounts:
+        """How many tasks there are: of one tenant, or of all. Costs nothing for each task."""
+        ...
+
+    def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
+        """Events that somebody may have to answer for, with their logs, newest first, by index.
+
+        Calls of tools, what people did, what was decided; some others may be among them.
+        """
+        ...
+
+    def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
+        """Rows that changed after a place in the feed, in the order in which the changes were committed.
+
+        A row is in it once, at its last change. After None comes everything.
+        """
+        ...
+
+    def last_change(self) -> str:
+        """The place in the feed after which come the changes that are committed from now on."""
         ...
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
@@ -398,6 +502,72 @@ def name_range(prefix: str, after: str | None) -> tuple[str, str]:
         return first, "\U0010ffff"  # which no name begins with
     last = ord(kept[-1]) + 1
     return first, kept[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds what lies between
+
+
+def change_place(cursor: str | None) -> tuple[int, int]:
+    """Return the number of a change, and of the log, that stand in a cursor of the feed; before all others if none.
+
+    >>> change_place("17.4")
+    (17, 4)
+    """
+    if cursor is None:
+        return -1, 0
+    change, dot, log = cursor.partition(".")
+    if not (dot and change.isascii() and change.isdigit() and log.isascii() and log.isdigit() and len(cursor) < 40):
+        raise InvalidValue(
+            f"{cursor!r} is not a place in the feed", hint="give the cursor of a change, or leave it out"
+        )
+    return min(int(change), TO_THE_END), min(int(log), TO_THE_END)
+
+
+_CALLS = frozenset(("step_started", "step_completed", "step_failed", "attempt_failed", "approval_asked"))
+_ALWAYS = frozenset(("decision_made", "step_doubted", "step_settled", "approval_given", "approval_refused"))
+_SIGNED = frozenset(
+    (
+        *("state_patched", "patch_refused", "task_created", "task_forked", "cancel_requested", "task_cancelled"),
+        *("task_reopened", "rolled_back", "task_diverged", "divergence_accepted", "budget_raised", "wait_ended"),
+        "signal_received",
+    )
+)
+ACT_KINDS = _CALLS | _ALWAYS | _SIGNED
+"""Kinds of events that `acts` may give: calls if they name a tool, others if they name who."""
+
+
+def is_act(row: Stored) -> bool:
+    """Whether `acts` gives an event: what the condition of the index says, where there is no index."""
+    if row.kind in _ALWAYS:
+        return True
+    mark = b'"tool":"' if row.kind in _CALLS else b'"by":"'
+    return row.kind in ACT_KINDS and row.body is not None and mark in row.body
+
+
+def gone_from_list(name: str | None) -> InvalidValue:
+    """Say why a list by change can't continue after a task that was removed."""
+    return InvalidValue(
+        f"task {name!r} was removed: a list by change can't continue after it", hint="list from the start"
+    )
+
+
+def doubts_of(column: str | None) -> tuple[str, ...]:
+    """Return the calls in doubt that a row names. What is not a list of them is shown as it is."""
+    if column is None:
+        return ()
+    try:
+        return codec.load(column.encode(), tuple[str, ...])
+    except codec.MALFORMED:
+        return (column,)
+
+
+def doubts_column(summary: Summary) -> str | None:
+    """Return how a row names the calls in doubt: as JSON, or not at all."""
+    return codec.dump(summary.doubts).decode() if summary.doubts else None
+
+
+def miscounted(row: tuple[str, str, int, int]) -> str:
+    """Say how a kept count differs from the rows."""
+    namespace, status, kept, found = row
+    of = f" of tenant {namespace!r}" if namespace else ""
+    return f"the kept count of {status} tasks{of} is {kept}, and there are {found}"
 
 
 def place(head: Head, drafts: Sequence[Draft]) -> Placed:

@@ -18,15 +18,19 @@ from holdfast.core.errors import Conflict, InvalidValue, KeyTaken, StoreError
 from holdfast.core.names import NAMESPACE_END, namespaced
 from holdfast.store.chunks import ChunkBatch
 from holdfast.store.protocol import (
+    ActPlace,
+    ActQuery,
     Connection,
     Erasure,
     Identity,
     Opening,
     Outcome,
     Query,
+    RowChange,
     Since,
     Stats,
     Store,
+    TaskCounts,
     Tombstone,
     Work,
 )
@@ -263,8 +267,32 @@ class Tenant:
 
     def list(self, query: Query) -> list[Summary]:
         after = None if query.after is None else self.inside(query.after)
-        found = self.whole.list(replace(query, namespace=self.namespace, after=after))
+        prefix = None if query.prefix is None else self.inside(query.prefix)
+        found = self.whole.list(replace(query, namespace=self.namespace, after=after, prefix=prefix))
         return [self.shown(one) for one in found]
+
+    def counts(self, namespace: str | None = None) -> TaskCounts:
+        return self.whole.counts(self.namespace)
+
+    def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
+        """Those of others are read and left out: the index has no tenant in it."""
+        last = None if query.before is None else replace(query.before, log=self.inside(query.before.log))
+        found: list[tuple[str, Stored]] = []
+        while len(found) < query.limit and (page := self.whole.acts(replace(query, before=last, limit=1000))):
+            found += [(self.outside(name), row) for name, row in page if self.is_own(name)]
+            last = ActPlace(page[-1][1].at_us, page[-1][0], page[-1][1].seq)
+        return found[: query.limit]
+
+    def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
+        found: list[RowChange] = []
+        while len(found) < limit and (page := self.whole.changes(after, limit=1000)):
+            own = (one for one in page if one.summary.namespace == self.namespace)
+            found += [replace(one, summary=self.shown(one.summary)) for one in own]
+            after = page[-1].cursor
+        return found[:limit]
+
+    def last_change(self) -> str:
+        return self.whole.last_change()
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         if prefix is not None:
@@ -367,14 +395,11 @@ class Tenant:
 
     def stats(self) -> Stats:
         """What a tenant has, counted; bytes are the store's, and are not told."""
-        by_status: dict[str, int] = {}
-        events = 0
+        counts, events = self.counts(), 0
         for name in self.logs(limit=1 << 62):
-            row, head, origin = self.summary(name), self.head(name), self.origin(name)
+            head, origin = self.head(name), self.origin(name)
             events += head.seq - origin.at if head is not None and origin is not None else 0
-            if row is not None:
-                by_status[row.status] = by_status.get(row.status, 0) + 1
-        return Stats(sum(by_status.values()), by_status, events, 0, 0, 0, {})
+        return Stats(counts.tasks, counts.by_status, events, 0, 0, 0, {})
 
     def backup(self, path: str) -> None:
         raise StoreError(

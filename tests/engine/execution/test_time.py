@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, tool
+from holdfast.engine.definitions import call
 from holdfast.engine.drivers.abandonable import ABANDONED
 from tests.engine.both import KINDS, declarer, events, kinds
 
@@ -153,8 +154,8 @@ def test_tool_calls_of_a_reply_end_at_the_deadline(app, either, late):
     @either(deadline=SOON)
     def worker(task):
         calls = [{"id": str(n), "type": "function"} for n in range(3)]
-        for n, call in enumerate(calls):
-            call["function"] = {"name": "slow", "arguments": json.dumps({"n": n})}
+        for n, one in enumerate(calls):
+            one["function"] = {"name": "slow", "arguments": json.dumps({"n": n})}
         reply = {"role": "assistant", "content": None, "tool_calls": calls}
         task.message({"role": "user", "content": "go"})
         task.message(reply)
@@ -312,7 +313,9 @@ def test_an_abandoned_body_that_swallows_everything_does_not_run_for_ever(app, l
     assert ended.wait(LONG)
 
 
-def test_a_body_that_was_abandoned_makes_no_other_code_look_like_a_part_of_it(app, late, recwarn):
+def test_a_body_that_was_abandoned_makes_no_other_code_look_like_a_part_of_it(app, late, recwarn, monkeypatch):
+    monkeypatch.setattr(call, "_bodies", set())  # those of other tests may hang for a while
+
     @tool(effect="once")
     def send(to: str) -> str:
         return to

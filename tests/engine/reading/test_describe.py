@@ -1,5 +1,6 @@
 """What faces tell of a log: every kind of event in words, who is waited for, who did what, what gc would take."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ import holdfast
 from holdfast import Budget, Task, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.core.events import BY_KIND
+from holdfast.core.events.kinds import KIND
 from holdfast.core.names import is_record_log
 from holdfast.engine.maintenance import retention
 from holdfast.engine.reading import audit, inbox
 from holdfast.engine.reading.describe import as_json, describe
+from holdfast.store.migrations import migrations
+from holdfast.store.protocol import ACT_KINDS
 
 HISTORIES = sorted((Path(__file__).parents[2] / "histories").glob("*.jsonl"))
 
@@ -86,7 +90,7 @@ def test_an_audit_tells_a_forks_past_once_and_finds_what_is_asked_for(app):
     every = list(audit.audit_rows(app.logs, audit.AuditQuery()))
     assert len({(one.task, one.seq) for one in every}) == len(every)
     assert [one.what for one in every if one.task == "f"] == ["forked"]
-    assert [one.what for one in audit.audit_rows(app.logs, audit.AuditQuery(task="f", tool="pay"))][-1] == "done"
+    assert next(audit.audit_rows(app.logs, audit.AuditQuery(task="f", tool="pay"))).what == "done"
     (consent,) = audit.audit_rows(app.logs, audit.AuditQuery(by="ana"))
     assert (consent.tool, consent.value, consent.about) == ("pay", "fine", "pay#1")
     (choice,) = audit.audit_rows(app.logs, audit.AuditQuery(decision="NEAR"))
@@ -95,6 +99,57 @@ def test_an_audit_tells_a_forks_past_once_and_finds_what_is_asked_for(app):
     before = list(audit.audit_rows(app.logs, audit.AuditQuery(until_us=middle)))
     after = list(audit.audit_rows(app.logs, audit.AuditQuery(since_us=middle + 1)))
     assert len(before) + len(after) == len(every)
+
+
+def test_an_audit_comes_newest_first_in_pages_and_goes_on_after_a_cursor(app):
+    for id in ("s", "t"):
+        app.run(shop, {"cents": 7}, id=id)
+        app.approve(id, "pay", by="ana", why="fine")
+        app.run(shop, {"cents": 7}, id=id)
+    every = list(app.audit())
+    assert [one.at_us for one in every] == sorted((one.at_us for one in every), reverse=True)
+    assert [one.what for one in every if one.task == "t"][:2] == ["done", "announced"]
+    assert {one.tool for one in every if one.kind in ("approval_given", "step_completed")} == {"pay"}
+    seen = list(app.audit(limit=2))
+    while page := list(app.audit(limit=2, after=seen[-1].cursor)):
+        seen += page
+    assert seen == every
+    own = list(app.audit(task="t"))
+    assert own == [one for one in every if one.task == "t"]
+    assert list(app.audit(task="t", after=own[1].cursor)) == own[2:]
+
+
+def test_a_call_that_is_settled_in_a_later_turn_is_told_with_its_tool(app):
+    app.start("x", id="t")
+    call = {"key": "pay#1", "name": "pay", "tool": "pay", "effect": "once", "idempotency_key": "k"}
+    app.append("t", ev.TaskClaimed(holder="h"), ev.TurnStarted(turn=1), ev.StepStarted(**call))
+    app.append("t", *(ev.LogWritten(text="x") for _ in range(40)))
+    app.append("t", ev.StepDoubted(key="pay#1"), ev.TurnStarted(turn=2))
+    app.append("t", ev.StepSettled(key="1/pay#1", happened=True, by="ana"))
+    assert [(one.kind, one.tool) for one in app.audit()] == [
+        ("step_settled", "pay"),
+        ("step_doubted", "pay"),
+        ("step_started", "pay"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"limit": 0}, {"after": "x"}, {"after": ""}, {"after": "1.x.t"}, {"task": "s", "after": "1.2.other"}]
+)
+def test_an_audit_refuses_what_it_cannot_read(app, odd, texts):
+    app.run(shop, {"cents": 7}, id="s")
+    with texts.raises(holdfast.InvalidValue):
+        list(app.audit(**odd))
+
+
+def test_every_kind_of_event_that_says_who_is_in_the_index_of_acts():
+    """An event with `by` that is not in the index would be missing from the audit."""
+    signed = {cls for cls in KIND if cls.__annotations__.get("by") == "str"} - {ev.MessageAdded}
+    assert {KIND[cls] for cls in signed} <= ACT_KINDS
+    assert {*audit.CALLS} <= ACT_KINDS
+    for dialect in ("sqlite", "postgres"):
+        index = next(one.sql for one in migrations(dialect) if one.name.endswith("reading"))
+        assert {*re.findall(r"when '(\w+)' then", index)} == ACT_KINDS
 
 
 def test_what_gc_says_it_would_take_is_what_it_takes(app):

@@ -13,6 +13,7 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec
 from holdfast.core.codec import Group, Head, UniqueKey, Write
+from holdfast.core.state.summary import summarise
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.migrations import migrations
 from holdfast.store.protocol import Query, Tombstone
@@ -117,15 +118,57 @@ def test_a_guard_that_was_switched_off_is_reported(store, raw):
 
 
 def test_listing_uses_an_index_for_every_filter(store, raw):
-    bindings = dict.fromkeys(("status", "agent", "stage", "user", "namespace"), "x") | {"before": 9, "limit": 1}
+    bindings = dict.fromkeys(Query().filters(), "x") | dict.fromkeys(("place", "changed", "limit"), 9)
+    bindings |= {"in_doubt": True, "status": "waiting", "changed_since_us": 9, "due_us": 9, "first": "x", "end": "y"}
     raw.execute("set enable_seqscan = off")
-    for name in (
-        *("BY_STATUS", "BY_AGENT", "BY_AGENT_AND_STATUS", "BY_STAGE", "BY_STAGE_AND_STATUS"),
-        *("BY_USER", "BY_USER_AND_STATUS"),
-    ):
-        text = q.QueryTexts("holdfast")[getattr(q, f"LIST_{name}")]
-        plan = str(raw.execute(b"explain " + text, bindings).fetchall())
-        assert "tasks_by_" in plan and "Seq Scan on tasks" not in plan
+    texts = q.QueryTexts("holdfast")
+    for (lead, order), listed in q.LISTS.items():
+        plan = str(raw.execute(b"explain " + texts[listed], bindings).fetchall())
+        assert "tasks_" in plan and "Seq Scan on tasks" not in plan, (lead, order, plan)
+    for query, index in ((q.CHANGES, "tasks_by_change"), (q.ACTS, "_at_log_seq_idx"), (q.IN_DOUBT, "tasks_in_doubt")):
+        given = dict.fromkeys(("change", "log", "limit", "since", "until", "at", "seq"), 1) | {"namespace": "x"}
+        plan = str(raw.execute(b"explain " + texts[query], given).fetchall())
+        assert index in plan and "Seq Scan on tasks" not in plan and "Sort  (" not in plan, plan
+
+
+def test_counts_of_connections_that_are_gone_are_added_up(store, raw, postgres_url):
+    for number in range(4):
+        other = PostgresStore(postgres_url)
+        other.append([group(created(f"t{number}"))])
+        other.close()
+    raw.execute("update task_counts set slot = -slot")  # as if those processes had ended long ago
+    store.holder()
+    assert raw.execute("select slot, tasks from task_counts").fetchall() == [(0, 4)]
+    assert store.counts().by_status == {"pending": 4} and store.check() == []
+
+
+def test_a_count_that_is_wrong_is_named(store, raw):
+    store.append([group(created("t"))])
+    raw.execute("update task_counts set tasks = tasks + 2")
+    assert store.check() == ["the kept count of pending tasks is 3, and there are 1"]
+
+
+def test_the_feed_waits_for_a_transaction_that_began_before(store, raw):
+    """A change that is committed late must not be passed by one that began after it."""
+    store.append([group(created("slow")), group(created("quick"))])
+    begin = store.last_change()
+    with raw.transaction():
+        raw.execute("update tasks set stage = 'late' where log = (select log from logs where name = 'slow')")
+        row = summarise(store.summary("quick"), "quick", ev.TaskClaimed(holder="x"), AT)
+        store.append([group(Write("quick", draft(note("x")), summary=row))])
+        assert store.changes(begin) == []
+    assert [one.summary.id for one in store.changes(begin)] == ["slow", "quick"]
+
+
+def test_a_restored_dump_whose_changes_lie_in_the_future_is_numbered_anew(store, raw, postgres_url):
+    store.append([group(created("t"))])
+    begin = store.last_change()
+    raw.execute("alter table tasks disable trigger changes_are_numbered")
+    raw.execute("update tasks set change = 1000000000000")
+    raw.execute("alter table tasks enable trigger changes_are_numbered")
+    assert store.changes(begin) == []
+    store.holder()
+    assert [one.summary.id for one in store.changes(begin)] == ["t"]
 
 
 # One store beside another

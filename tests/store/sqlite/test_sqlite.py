@@ -91,17 +91,22 @@ def test_a_file_from_before_mock_tasks_learns_of_them_and_keeps_its_tasks(path):
 
 
 def test_listing_uses_an_index_for_every_filter(path):
+    from holdfast.store.protocol import Query
     from holdfast.store.sqlite import queries as q
 
     raw = apsw.Connection(str(path))
-    bindings = dict.fromkeys(("status", "agent", "stage", "user", "namespace"), "x") | {"before": 9, "limit": 1}
-    for name in (
-        *("BY_STATUS", "BY_AGENT", "BY_AGENT_AND_STATUS", "BY_STAGE", "BY_STAGE_AND_STATUS"),
-        *("BY_USER", "BY_USER_AND_STATUS"),
-    ):
-        plan = raw.execute("explain query plan " + getattr(q, f"LIST_{name}"), bindings).fetchall()
-        text = " ".join(row[3] for row in plan)
-        assert f"tasks_{name.lower()}" in text and "SCAN tasks" not in text and "TEMP B-TREE" not in text
+    bindings = dict.fromkeys(Query().filters(), "x") | dict.fromkeys(("place", "changed", "limit"), 9)
+    bindings |= {"first": "x", "end": "y"}
+    for (lead, order), listed in q.LISTS.items():
+        text = " ".join(row[3] for row in raw.execute("explain query plan " + listed, bindings))
+        assert "SCAN" not in text, (lead, order, text)
+        by_change = {("", "changed"), ("changed_since_us", "changed")}
+        if (lead, order) in by_change or (order != "changed" and lead not in ("prefix", "due_us", "changed_since_us")):
+            assert "TEMP B-TREE" not in text, (lead, order, text)
+    for query, index in ((q.CHANGES, "tasks_by_change"), (q.ACTS, "events_acts"), (q.IN_DOUBT, "tasks_in_doubt")):
+        given = dict.fromkeys(("change", "log", "limit", "since", "until", "at", "seq", "namespace"), 1)
+        text = " ".join(row[3] for row in raw.execute("explain query plan " + query, given))
+        assert index in text and "TEMP B-TREE" not in text, text
     bounds = {"log": 1, "kind": "x", "after": 0, "upto": 9, "limit": 1}
     plan = raw.execute("explain query plan " + q.READ_KIND, bounds).fetchall()
     assert "events_cold" in plan[0][3] and "TEMP B-TREE" not in str(plan)

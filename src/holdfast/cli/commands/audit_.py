@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--decision", metavar="TEXT", help="Decisions whose question or choice has this text.")
 @click.option("--since", metavar="TIME", help='Since then: "2h" ago, or 2026-11-16T08:00.')
 @click.option("--until", metavar="TIME", help="Until then.")
+@click.option("--after", metavar="CURSOR", help="What was done before this: `cursor` of the last row of --json.")
 @click.option("--limit", type=int, default=1000, show_default=True, help="How many at the most.")
 def audit_(
     environment: Environment,
@@ -31,29 +32,34 @@ def audit_(
     decision: str | None,
     since: str | None,
     until: str | None,
+    after: str | None,
     limit: int,
 ) -> None:
     """Show who did what: by tool, person, decision, time.
 
-    Calls of tools, what people said, what was decided; task by task, each in the order of its log.
+    Calls of tools, what people said, what was decided; newest first.
 
     Example: holdfast audit --tool send_email --since 24h
     """
-    from itertools import islice
-
     from holdfast.cli.input import values
     from holdfast.cli.show.screen import Progress
     from holdfast.engine.reading.values import MAX_SEQ
 
     if limit < 1:
-        raise InvalidValue(f"--limit {limit} is no number of acts", hint="give 1 or more")
+        raise InvalidValue(f"--limit {limit} is not a number of acts", hint="give 1 or more")
     app = environment.app()
     now = app.clock.now_us()
-    when = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
+    when: dict[str, Any] = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
     of = None if task is None else environment.task(task)
     with Progress("looked at", "event", quiet=environment.for_programs) as progress:
-        rows = app.audit(task=of, tool=tool, by=by, decision=decision, progress=progress, **when)
-        found = list(islice(rows, min(limit, MAX_SEQ)))
+        what: dict[str, Any] = {
+            "tool": tool,
+            "by": by,
+            "decision": decision,
+            "after": after,
+            "limit": min(limit, MAX_SEQ),
+        }
+        found = list(app.audit(task=of, **what, progress=progress, **when))
     _print(environment, found, limit)
 
 
@@ -63,7 +69,7 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     from holdfast.engine.reading.steps import iso
 
     if environment.for_programs:
-        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value")
+        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value", "cursor")
         environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
         return
     if not found:
@@ -77,7 +83,7 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
         table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, environment.style, right=(2,))
     )
     if len(found) == limit:
-        environment.say(f"only the first {limit:,}; --limit shows more")
+        environment.say(f"only the newest {limit:,}; --limit shows more")
 
 
 def _value(shown: Callable[[Any], str], value: Any) -> str:

@@ -31,16 +31,17 @@ def diff_(environment: Environment, id: str, a: str, b: int | None) -> None:
     app = environment.app()
     id = environment.task(id)
     if a.isascii() and a.isdigit():
-        until = app.get(id).seq if b is None else b
-        before, after = app.at(id, int(a)).to_dict(), app.at(id, until).to_dict()
+        until = app.head(id) if b is None else b
+        before = None if environment.as_json else app.at(id, int(a)).to_dict()
+        patch = app.diff(id, int(a), until)
         names = {"task": id, "a": int(a), "b": until}
     elif b is not None:
         raise click.UsageError("A is a seq when B is one")
     else:
         other = environment.task(a)
-        before, after = app.get(id).to_dict(), app.get(other).to_dict()
+        before = app.get(id).to_dict()
+        patch = difference(before, app.get(other).to_dict())
         names = {"task": id, "other": other}
-    patch = difference(before, after)
     if environment.as_json:
         environment.data({**names, "patch": patch})
         return

@@ -13,6 +13,8 @@ from holdfast.cli.environment import Environment
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from holdfast import App
     from holdfast.engine.reading.values import Summary
 
@@ -25,6 +27,14 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--agent", help="Tasks of this agent.")
 @click.option("--stage", help="Tasks in this stage.")
 @click.option("--user", help="Tasks for this person.")
+@click.option("--thread", help="Tasks of this conversation.")
+@click.option("--queue", help="Tasks of this queue.")
+@click.option("--parent", metavar="ID", help="Children of this task.")
+@click.option("--waiting", metavar="KIND", help="By what they wait for: person, doubt, timer, signal …")
+@click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
+@click.option("--prefix", metavar="TEXT", help="Tasks whose id begins with this.")
+@click.option("--changed-since", metavar="TIME", help='Changed since then: "2h" ago, or 2026-11-16T08:00.')
+@click.option("--order", help="newest (the default), oldest or changed: last change first.")
 @click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")
 @click.option("--after", metavar="ID", help="Those after this one: the next page.")
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
@@ -39,6 +49,7 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
     if seconds is not None and not watch:
         raise InvalidValue("--for says how long to watch, and --watch was not given", hint="add --watch")
     app = environment.app()
+    filters["changed_since"] = _since(app, filters["changed_since"])
     if not watch:
         _print(environment, app, _found(app, **filters))
         return
@@ -58,19 +69,25 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
         time.sleep(WATCH_SECONDS if until is None else min(WATCH_SECONDS, max(0.0, until - time.monotonic())))
 
 
-def _found(app: App, status: str | None, limit: int, **filters: Any) -> Sequence[Summary]:
+def _since(app: App, given: str | None) -> datetime | None:
+    from holdfast.cli.input import values
+    from holdfast.engine.reading.values import moment
+
+    since_us = values.age_us(given, app.clock.now_us())
+    return None if since_us is None else moment(since_us)
+
+
+def _found(app: App, status: str | None, limit: int, order: str | None, **filters: Any) -> Sequence[Summary]:
     """Tasks as they are listed. Which of them are interrupted no store knows: it is seen when one looks."""
     from holdfast.engine.reading.task_state import STATUSES
 
     if status not in (None, "interrupted", *STATUSES):
         raise InvalidValue(f"there is no status {status!r}", hint=f"use {', '.join(STATUSES)} or interrupted")
-    if status != "interrupted":
-        return app.list(status=status, limit=limit, **filters)
-    found: list[Summary] = []
-    while (page := app.list(status="running", limit=limit, **filters)) and len(found) < limit:
-        found += [row for row in page if status_of(app, row) == status]
-        filters["after"] = page[-1].id
-    return found[:limit]
+    if status == "interrupted":
+        filters["interrupted"], status = True, None
+    if order is not None:
+        filters["order"] = order
+    return app.list(status=status, limit=limit, **filters)
 
 
 def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
@@ -90,6 +107,8 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
     for row in rows:
         status = status_of(app, row)
         why = why_waiting(row.waiting) if row.waiting else ", no worker" if row.id in why_not else ""
+        if row.doubts and row.waiting != "doubt":
+            why += why_waiting("doubt")
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
         cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
     environment.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, environment.style))
@@ -146,6 +165,7 @@ def row_json(app: App, row: Summary) -> dict[str, Any]:
     return {
         **{name: getattr(row, name) for name in same},
         "interrupted": status_of(app, row) == "interrupted",
+        "doubts": list(row.doubts),
         "wake_at": None if row.wake_us is None else iso(row.wake_us),
         "deadline": None if row.deadline_us is None else iso(row.deadline_us),
         "created_at": iso(row.created_us),

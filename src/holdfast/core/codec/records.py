@@ -101,6 +101,8 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     key: str | None = None
     version: str = ""
     claims: int = 0
+    doubts: tuple[str, ...] = ()
+    """The calls that are in doubt, by their keys."""
 
     @property
     def created_at(self) -> datetime:

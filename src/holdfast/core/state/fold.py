@@ -15,7 +15,7 @@ from holdfast.core.phases import DEFAULT
 from holdfast.core.state import budget, fold_knowledge
 from holdfast.core.state.fold_knowledge import identity_of, with_actor
 from holdfast.core.state.shapes import Approval, Divergence, Signal, State, Step, Undo, Wait
-from holdfast.core.state.summary import ANSWERING, SUMMARISED, first_summary, forked_summary, summarise
+from holdfast.core.state.summary import ANSWERING, DOUBTING, SUMMARISED, first_summary, forked_summary, summarise
 
 POLICY = "policy"
 """Who settles a call that the tool's own policy has made again."""
@@ -32,13 +32,14 @@ def fold(state: State | None, log: str, rows: Iterable[Stored]) -> State | None:
 def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) -> State:
     """Apply one event in place. The first event makes the state; a rollback gives another one."""
     cls = type(event)
+    is_summarised = cls in SUMMARISED
     if state is None or cls in _REPLACING:
         state = _begin(state, log, event, at_us)
     else:
         change = _CHANGES.get(cls)
         if change is not None:
             change(state, event, seq, at_us)
-        if cls in SUMMARISED:
+        if is_summarised:
             if cls in budget.HOLDING:
                 budget.hold(state, event, at_us)
             if cls in ANSWERING:
@@ -49,9 +50,18 @@ def evolve(state: State | None, log: str, seq: int, at_us: int, event: Event) ->
             state.immediates[identity] = state.immediates.get(identity, 0) + 1
         if state.budget is not None and state.begun:
             budget.press(state, at_us)
+    if state.summary.doubts or (is_summarised and cls in DOUBTING):
+        _name_doubts(state, at_us)
     state.seq = seq
     state.updated_us = at_us
     return state
+
+
+def _name_doubts(state: State, at_us: int) -> None:
+    """Have the summary name the calls that are in doubt now. Few tasks have any, so it is not done for others."""
+    doubts = tuple(step.key for step in state.steps.values() if step.status == "doubt")
+    if doubts != state.summary.doubts:
+        state.summary = replace(state.summary, doubts=doubts, changed_us=at_us)
 
 
 # The first event, and those that start over

@@ -15,7 +15,7 @@ from holdfast.core.codec import Summary
 from holdfast.core.events import ANNOUNCED, Blocker, Changes, Effect, Failure, Fields, Limits, Pins, Usage, WaitKind
 from holdfast.core.phases import Moves
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Changes when the same events fold to something else; older snapshots are then ignored."""
 
 ENDED = ("completed", "failed", "cancelled")

@@ -101,13 +101,16 @@ ANSWERING = frozenset[type[Event]](
 )
 """Events that may be what a task waits for."""
 
+DOUBTING = frozenset[type[Event]]((ev.StepDoubted, ev.TaskReopened, ev.TaskForked, ev.RolledBack))
+"""After these events a call may be in doubt that was not before. Which ones, only the whole state tells: see `fold`."""
+
 _AT_REST: dict[str, Any] = {"waiting": None, "wake_us": None, "holder": None}
 SUMMARISED = frozenset[type[Event]](
     (
         *(ev.TaskCreated, ev.TaskForked, ev.TaskClaimed, ev.TaskReleased, ev.TaskSuspended, ev.SignalReceived),
         *(ev.WaitEnded, ev.StepSettled, ev.CancelRequested, ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled),
         *(ev.TaskReopened, ev.StageSet, ev.RolledBack, ev.ApprovalGiven, ev.ApprovalRefused, ev.BudgetRaised),
-        *(ev.TaskDiverged, ev.DivergenceAccepted, ev.StepObserved),
+        *(ev.TaskDiverged, ev.DivergenceAccepted, ev.StepObserved, ev.StepDoubted),
     )
 )
 """After these events a list may show something else."""

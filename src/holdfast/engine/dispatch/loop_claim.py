@@ -55,5 +55,6 @@ async def work_async(execution: LoopExecution) -> None:
     try:
         await carry_out(lifecycle.task_flow(execution, execution.agent), execution)
     finally:
+        task.refusals.restore()  # branches may have outlived the agent's own function
         watch.end_task(execution)
         execution.log.remember()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from holdfast.core import limits
@@ -26,10 +27,15 @@ def _one_by_one(store: Store, query: Query) -> Iterator[Summary]:
     names: list[str] = []
     while page := store.logs(after=names[-1] if names else None, limit=limits.READ_CHUNK):
         names += page
-    if query.after in names:
-        del names[names.index(query.after) :]
-    rows = (_row(store, name) for name in reversed(names))
-    return query.matching(row for row in rows if row is not None)
+    if query.order != "oldest":
+        names.reverse()
+    found = (row for row in (_row(store, name) for name in names) if row is not None)
+    rows = sorted(found, key=lambda row: -row.changed_us) if query.order == "changed" else found
+    after = query.after
+    if after is not None:
+        rows = itertools.dropwhile(lambda row: row.id != after, rows)
+        next(iter(rows), None)
+    return query.matching(rows)
 
 
 def _row(store: Store, name: str) -> Summary | None:

@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, UniqueKey, Write, merge_writes
+from holdfast.core.codec import (
+    Blob,
+    Draft,
+    Group,
+    Head,
+    Origin,
+    Snapshot,
+    Stored,
+    Summary,
+    UniqueKey,
+    Write,
+    merge_writes,
+)
 from holdfast.core.errors import LeaseLost, LogCorrupt, TaskBusy, UnknownEvent, ValueDamaged
 from holdfast.core.events import Event, StepCompleted, TaskClaimed
 from holdfast.core.state import paths, rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import FOLD_VERSION, State
-from holdfast.core.state.summary import SUMMARISED, summarise
+from holdfast.core.state.summary import DOUBTING, SUMMARISED, summarise
 from holdfast.engine.logs.cache import Ground, Kept, Sizes
 from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.heads import KnownHead
@@ -84,6 +96,8 @@ class Log:
         state, logs = self.folded, self._logs
         if state is None or state.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
             return False
+        if state.summary.doubts:
+            return False
         at_us = logs.clock.now_us()
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
         if draft is None:
@@ -132,9 +146,21 @@ class Log:
                     self._logs.keep(blob.hash, blob.data)
             if summary is None or type(event) in SUMMARISED:
                 summary = summarise(summary, self.name, event, at_us)
+        if before is not None and summary is not None:
+            summary = self._with_doubts(before, summary, drafts)
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
         changed = None if summary is before or self.name[0] == "@" else summary
         return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
+
+    def _with_doubts(self, before: Summary, summary: Summary, drafts: Sequence[Draft]) -> Summary:
+        """Name the calls in doubt, which an event alone does not tell: for that, these events are folded."""
+        if not before.doubts and not any(type(draft.event) in DOUBTING for draft in drafts):
+            return summary
+        state = self.state.copy()
+        for seq, draft in enumerate(drafts, self.head.seq + 1):
+            assert draft.event is not None
+            state = evolve(state, self.name, seq, draft.at_us, draft.event)
+        return summary if state.summary == before else state.summary
 
     def accept(self, write: Write, placed: Placed) -> None:
         """Take in what has been written."""

@@ -73,7 +73,7 @@ class InboxWatch:
 
     def skip_present(self) -> None:
         """Take what is in the inbox now as known. No log is loaded for that."""
-        for row in inbox.rows(self._logs, "waiting"):
+        for row in inbox.waiting_rows(self._logs):
             self._seen[row.id] = _Seen(version=_version(row), before_us=row.changed_us)
 
     def skip(self, row: Summary, items: Iterable[InboxItem]) -> list[Notice]:
@@ -83,7 +83,7 @@ class InboxWatch:
     def look(self) -> list[Notice]:
         """Return what is new since the last look, in the order in which it came."""
         began = time.monotonic()
-        found = [*self._changed(inbox.rows(self._logs, "waiting"))]
+        found = [*self._changed(inbox.waiting_rows(self._logs))]
         if self._unserved:
             now_us = self._logs.clock.now_us() - int(limits.UNSERVED_SECONDS * 1_000_000)
             found += self._changed(row for row in inbox.unserved_rows(self._logs) if row.changed_us <= now_us)

@@ -1,19 +1,24 @@
-"""Who did what: calls of tools, what people said, what was decided, over all tasks or one, by time."""
+"""Who did what: calls of tools, what people did, what was decided, over all tasks or one, newest first.
+
+Over all tasks, acts are found by an index of the store: the first page costs the same however many tasks there are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev
-from holdfast.core.codec import LoggedEvent
-from holdfast.core.errors import TaskCollected, TaskNotFound
-from holdfast.engine.logs.log import DAMAGED
+from holdfast.core import codec, events as ev, limits
+from holdfast.core.codec import LoggedEvent, Stored
+from holdfast.core.errors import InvalidValue, TaskCollected, TaskNotFound
+from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading import timeline, verify
 from holdfast.engine.reading.describe import describe
+from holdfast.store.protocol import TO_THE_END, ActPlace, ActQuery
 
 CALLS = ("step_started", "step_completed", "step_failed", "attempt_failed", "approval_asked")
 _OF_A_CALL = ("step_doubted", "step_settled", "approval_given", "approval_refused")
@@ -36,6 +41,11 @@ class AuditRow(Struct, frozen=True, kw_only=True):
         """Return it as a line of JSON."""
         return codec.dump(self).decode()
 
+    @property
+    def cursor(self) -> str:
+        """Its place in the audit: `app.audit(after=row.cursor)` gives what was done before it."""
+        return f"{self.at_us}.{self.seq}.{self.task}"
+
 
 class AuditQuery(Struct, frozen=True, kw_only=True):
     """Which acts are wanted; what is empty does not matter. `decision` is part of the question."""
@@ -46,47 +56,83 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
     decision: str | None = None
     since_us: int | None = None
     until_us: int | None = None
+    after: str | None = None
+    limit: int | None = None
 
 
 def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | None = None) -> Iterator[AuditRow]:
-    """Every act that is asked for, task by task, each in the order of its log."""
-    names = verify.all_names(logs) if asked.task is None else iter((asked.task,))
-    seen = 0
-    for name in names:
-        if asked.task is None and name.rpartition("!")[2].startswith("@"):
-            continue  # what tasks did to people's logs stands in their own
-        tools: dict[str, str] = {}
+    """Every act that is asked for, newest first. `progress` is told how many events were looked at."""
+    if asked.limit is not None and asked.limit < 1:
+        raise InvalidValue(f"limit={asked.limit} is not a number of acts", hint="give 1 or more, or None for all")
+    before = None if asked.after is None else _place(asked.after)
+    rows = _of_all(logs, asked, before) if asked.task is None else _of_task(logs, asked.task, before)
+    return islice(_acts(logs, asked, rows, progress), asked.limit)
+
+
+def _place(cursor: str) -> ActPlace:
+    at_us, _, rest = cursor.partition(".")
+    seq, _, task = rest.partition(".")
+    if not task or not at_us.removeprefix("-").isdecimal() or not seq.isdecimal() or len(at_us + seq) > 40:
+        raise InvalidValue(f"after={cursor!r} is not a place in the audit", hint="give the cursor of an audit row")
+    return ActPlace(int(at_us), task, int(seq))
+
+
+Rows = Iterator[tuple[str, str, Stored]]
+"""Events with the task that is asked about, and the log they lie in."""
+
+
+def _of_all(logs: Logs, asked: AuditQuery, before: ActPlace | None) -> Rows:
+    """Events of all tasks, by the store's index; a fork's inherited ones are its parent's."""
+    since_us = -TO_THE_END if asked.since_us is None else asked.since_us
+    until_us = TO_THE_END if asked.until_us is None else asked.until_us
+    size = min(limits.READ_CHUNK, max(asked.limit or limits.READ_CHUNK, limits.PAGE_SIZE))
+    query = ActQuery(before=before, since_us=since_us, until_us=until_us, limit=size)
+    while page := logs.store.acts(query):
+        for name, row in page:
+            if not name.rpartition("!")[2].startswith("@"):  # what tasks did to people's logs stands in their own
+                yield name, name, row
+        name, last = page[-1]
+        query = replace(query, before=ActPlace(last.at_us, name, last.seq))
+
+
+def _of_task(logs: Logs, task: str, before: ActPlace | None) -> Rows:
+    """Events of one task, a fork's inherited ones included, from the last one back."""
+    if before is not None and before.log != task:
+        raise InvalidValue(
+            f"the cursor is a place in {before.log!r}, not in {task!r}", hint="leave out task=, or after="
+        )
+    upto = None if before is None else before.seq - 1
+    for segment in reversed(logs.segments(task)):
+        end = segment.upto if upto is None else upto if segment.upto is None else min(upto, segment.upto)
+        while chunk := logs.store.read(segment.log, after=segment.after, upto=end, last=limits.READ_CHUNK):
+            for row in reversed(chunk):
+                yield task, segment.log, row
+            end = chunk[0].seq - 1
+
+
+def _acts(logs: Logs, asked: AuditQuery, rows: Rows, progress: Callable[[int], None] | None) -> Iterator[AuditRow]:
+    for seen, (task, log, row) in enumerate(rows, start=1):
+        if progress is not None and seen % 1000 == 0:
+            progress(seen)
         try:
-            for record in _own(logs, name, whole=asked.task is not None):
-                seen += 1
-                if progress is not None and seen % 1000 == 0:
-                    progress(seen)
-                act = _act(logs, name, record, tools)
-                if act is not None and _wanted(act, asked):
-                    yield act
+            act = _act(logs, task, LoggedEvent(log, row.seq, row.kind, row.at_us, decoded(log, row), row.digest))
         except (TaskNotFound, TaskCollected):
-            if asked.task is not None:
-                raise
+            continue  # it went away meanwhile
         except DAMAGED as error:
             if asked.task is not None:
                 raise
-            at: dict[str, Any] = {"seq": error.details.get("seq", 0), "at_us": logs.clock.now_us()}
-            yield AuditRow(task=name, **at, kind="damaged", what="damaged", about=error.message)
+            at: dict[str, Any] = {"seq": row.seq, "at_us": row.at_us}
+            yield AuditRow(task=task, **at, kind="damaged", what="damaged", about=error.message)
+            continue
+        if act is not None and _wanted(act, asked):
+            yield act
 
 
-def _own(logs: Logs, name: str, *, whole: bool) -> Iterator[LoggedEvent]:
-    """A task's events; over all tasks, a fork's inherited ones are its parent's and told there."""
-    origin = logs.store.origin(name)
-    after = 0 if whole or origin is None else origin.at
-    return timeline.records(logs, name, after=after)
-
-
-def _act(logs: Logs, task: str, record: LoggedEvent, tools: dict[str, str]) -> AuditRow | None:
+def _act(logs: Logs, task: str, record: LoggedEvent) -> AuditRow | None:
     event: Any = record.event
-    key = getattr(event, "key", "")
-    if record.kind in CALLS and event.tool:
-        tools[key] = event.tool
-    tool = tools.get(key, "") if record.kind in (*CALLS, *_OF_A_CALL) else ""
+    tool: str = event.tool if record.kind in CALLS else ""
+    if record.kind in _OF_A_CALL:
+        tool = _tool_of(logs, record.log, record.seq, event.key)
     line = describe(record, logs.blob)
     if not (tool or line.by or isinstance(event, ev.DecisionMade)):
         return None
@@ -101,6 +147,20 @@ def _act(logs: Logs, task: str, record: LoggedEvent, tools: dict[str, str]) -> A
         by=line.by,
         value=line.value,
     )
+
+
+def _tool_of(logs: Logs, log: str, seq: int, key: str) -> str:
+    """The tool of a call that an event is about. It stands shortly before it, so look backwards."""
+    width, upto = 16, seq - 1
+    own = key.split("/", 1)[1] if key.split("/", 1)[0].isdigit() else key  # from later turns it has its turn before it
+    while upto > 0:
+        after = max(0, upto - width)
+        for name, row in reversed(list(logs.rows(log, after=after, upto=upto))):
+            event: Any = decoded(name, row) if row.kind in CALLS else None
+            if event is not None and event.key in (key, own) and event.tool:
+                return event.tool
+        width, upto = width * 4, after
+    return ""
 
 
 def _wanted(act: AuditRow, asked: AuditQuery) -> bool:

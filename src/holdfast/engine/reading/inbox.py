@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
+from holdfast.core.events import WaitKind
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import DAMAGED, Log
@@ -82,30 +84,52 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
     """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
-    for summary in rows(logs, "waiting"):
+    for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):
         yield from items_of_row(logs, summary)
 
 
-def rows(logs: Logs, status: str) -> Iterator[Summary]:
-    """The rows of all tasks of a status, newest first."""
-    after: str | None = None
-    while page := list_tasks(logs.store, Query(status=status, after=after, limit=limits.INBOX_PAGE_SIZE)):
+FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
+"""Kinds of waits that a person can end. A task that has several is said to wait for the one of these."""
+
+
+def waiting_rows(logs: Logs) -> Iterator[Summary]:
+    """The rows of waiting tasks that may need a person, newest first: of those that only sleep, none is read."""
+    import heapq  # few programs need it
+
+    overdue = Query(due_us=logs.clock.now_us())
+    kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
+    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)
+    return heapq.merge(*kinds, late, key=lambda row: -row.created_us)
+
+
+def _rows(logs: Logs, query: Query) -> Iterator[Summary]:
+    query = replace(query, limit=limits.INBOX_PAGE_SIZE)
+    while page := list_tasks(logs.store, query):
         yield from page
-        after = page[-1].id
+        query = replace(query, after=page[-1].id)
 
 
 def unserved_rows(logs: Logs) -> Iterator[Summary]:
-    """The rows of pending tasks that no living worker serves."""
+    """The rows of pending tasks that no living worker serves, and that are not to begin later."""
+    return _unserved_of(logs, Query(status="pending"))
+
+
+def _unserved_of(logs: Logs, query: Query) -> Iterator[Summary]:
     served: dict[tuple[str, str, str, str], bool] = {}
-    workers = serving.live_workers(logs.store)
-    for summary in rows(logs, "pending"):
-        what = (summary.namespace, summary.queue, summary.agent, summary.version)
+    workers: list[serving.LiveWorker] | None = None
+    now_us = logs.clock.now_us()
+    for row in _rows(logs, query):
+        if row.wake_us is not None and row.wake_us > now_us:
+            continue
+        if workers is None:
+            workers = serving.live_workers(logs.store)
+        what = (row.namespace, row.queue, row.agent, row.version)
         if what not in served:
-            served[what] = serving.why_none_of(workers, summary) is None
+            served[what] = serving.why_none_of(workers, row) is None
         if not served[what]:
-            yield summary
+            yield row
 
 
 def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
 from holdfast.core.context import template
-from holdfast.core.errors import TaskFailed
+from holdfast.core.errors import InvalidValue, TaskFailed
 from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.state import budget, shapes
-from holdfast.core.state.shapes import Lost, State
+from holdfast.core.state.shapes import Lost, Spent, State
 from holdfast.engine.definitions.types import R_co
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
@@ -272,7 +274,7 @@ class TaskState(Generic[R_co]):
     def _decisions(self, upto: int) -> list[dict[str, Any]]:
         rows = self._logs.rows_of_kind(self.id, "decision_made", upto=upto)
         events = (decoded(self.id, row) for row in rows)
-        return [as_decision(one, self._logs.blob) for one in events if isinstance(one, ev.DecisionMade)]
+        return [decision_made(self._logs, one) for one in events if isinstance(one, ev.DecisionMade)]
 
     @property
     def messages(self) -> list[Any]:
@@ -310,63 +312,39 @@ class TaskState(Generic[R_co]):
 
         return of_state(self, self._state, self._logs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON."""
-        plain = (
-            "id",
-            "agent",
-            "status",
-            "stage",
-            "phase",
-            "turn",
-            "seq",
-            "stored_result",
-            "user",
-            "thread",
-            "parent",
-        )
-        lists = ("goal", "questions", "flags", "decisions", "messages")
-        return {
-            **{name.removeprefix("stored_"): getattr(self, name) for name in (*plain, *lists)},
-            "input": dict(self.input),
-            "failure": codec.as_json(self.failure),
-            "waiting": self._state.summary.waiting,
-            "plan": [{"step": step.text, "done": step.done} for step in self.plan],
-            "facts": {key: {"value": fact.value, "source": fact.source} for key, fact in self.facts.items()},
-            "artifacts": {
-                id: {"type": one.type, "summary": one.summary, "bytes": one.bytes, "step": one.step}
-                for id, one in self.artifacts.items()
-            },
-            "notes": dict(self.notes),
-            "state": dict(self.state),
-            "steps": {key: step.to_dict() for key, step in self.steps.items()},
-            "checkpoints": dict(self.checkpoints),
-            "created_at": iso(self._state.summary.created_us),
-            "updated_at": iso(self._state.updated_us),
-            **self._budget(),
-            **({"constraints": self.constraints} if self.constraints else {}),
-            **({"mock": True} if self.mock else {}),
-        }
+    def to_dict(
+        self,
+        *,
+        sections: Collection[str] | None = None,
+        steps_after: str | None = None,
+        steps_limit: int | None = None,
+    ) -> dict[str, Any]:
+        """Return everything as JSON, or the `sections` you name; others are not even read.
+
+        `steps_after` and `steps_limit` page through the steps of this turn: those after a key, and how many.
+        """
+        page = StepPage(steps_after, steps_limit)
+        return document(Subject(self, self._state, self._logs), checked_sections(sections), page)
 
     def to_json(self) -> str:
         """Everything, as a line of JSON."""
         return codec.dump(self.to_dict()).decode()
 
-    def _budget(self) -> dict[str, Any]:
-        """Shown where there is one, or where anything was spent."""
-        if self._state.budget is None and self._state.spent == shapes.Spent():
-            return {}
-        return {"budget": codec.as_json(BudgetState(self._state, self._state.updated_us).to_dict())}
-
     def _values(self, raw: Mapping[str, Raw]) -> Mapping[str, Any]:
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
 
 
-def as_decision(event: ev.DecisionMade, fetch: codec.Fetch) -> dict[str, Any]:
-    """A decision as plain values."""
-    options: Any = [] if event.options is UNSET else codec.unpack(event.options, fetch)
-    choice = codec.unpack(event.choice, fetch)
+def decision_made(logs: Logs, event: ev.DecisionMade) -> dict[str, Any]:
+    """A decision as JSON: what was decided, why, and the options not taken."""
+    options: Any = [] if event.options is UNSET else codec.unpack(event.options, logs.blob)
+    choice = codec.unpack(event.choice, logs.blob)
     return {"question": event.question, "choice": choice, "why": event.why, "options": options}
+
+
+def message_added(logs: Logs, id: str, seq: int, event: ev.MessageAdded) -> Any:
+    """The message that an event added. One made from a step's result is looked up there."""
+    raw = _result_before(logs, id, seq, event.step) if event.message is UNSET else event.message
+    return codec.unpack(raw, logs.blob)
 
 
 def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
@@ -443,6 +421,148 @@ def _lost(one: Lost) -> dict[str, Any]:
     tokens = one.estimate.input_tokens + one.estimate.output_tokens
     return {"step": one.step, "why": one.why, "tokens": tokens, "cost": one.estimate.cost, "at": moment(one.at_us)}
 
+
+# The document, in sections
+
+
+class Subject(NamedTuple):
+    """A task at one moment: as people read it, and the state that this is a view of."""
+
+    view: TaskState
+    state: State
+    logs: Logs
+
+    def value(self, raw: Raw) -> Any:
+        """Decode a value of the state."""
+        return codec.unpack(raw, self.logs.blob)
+
+
+class StepPage(NamedTuple):
+    """Which steps are wanted: those after a key, and how many."""
+
+    after: str | None = None
+    limit: int | None = None
+
+    def keys(self, steps: Mapping[str, Any]) -> list[str]:
+        """Their keys."""
+        after, limit = self
+        if limit is not None and limit < 1:
+            raise InvalidValue(f"steps_limit={limit} is not a number of steps", hint="give 1 or more, or None for all")
+        if after is not None and after not in steps:
+            raise InvalidValue(
+                f"steps_after={after!r} is not a step of this turn", hint="give the last key you have seen"
+            )
+        keys = iter(steps)
+        if after is not None:
+            keys = itertools.islice(itertools.dropwhile(lambda key: key != after, keys), 1, None)
+        return [*itertools.islice(keys, limit)]
+
+
+class Element(NamedTuple):
+    """A section with named elements: where the state holds them, and how one is shown."""
+
+    held: Callable[[State], Mapping[str, Any]]
+    shown: Callable[[Subject, Any], Any]
+
+
+def _fact(task: Subject, one: Any) -> dict[str, Any]:
+    return {"value": task.value(one.value), "source": one.source}
+
+
+def _artifact(task: Subject, one: Any) -> dict[str, Any]:
+    return {"type": one.type, "summary": one.summary, "bytes": one.bytes, "step": one.step}
+
+
+def _shown_step(task: Subject, one: Any) -> dict[str, Any]:
+    return StepState(one, task.logs, task.state.turn).to_dict()
+
+
+def _value(task: Subject, one: Any) -> Any:
+    return task.value(one)
+
+
+def _same(task: Subject, one: Any) -> Any:
+    return one
+
+
+ELEMENTS: dict[str, Element] = {
+    "facts": Element(operator.attrgetter("facts"), _fact),
+    "artifacts": Element(operator.attrgetter("artifacts"), _artifact),
+    "notes": Element(operator.attrgetter("notes"), _value),
+    "state": Element(operator.attrgetter("bag"), _value),
+    "steps": Element(operator.attrgetter("steps"), _shown_step),
+    "checkpoints": Element(operator.attrgetter("checkpoints"), _same),
+}
+
+
+def _plan(task: Subject) -> list[dict[str, Any]]:
+    return [{"step": step.text, "done": step.done} for step in task.state.plan]
+
+
+def _budget(task: Subject) -> Any:
+    """Shown where there is one, or where anything was spent."""
+    state = task.state
+    if state.budget is None and state.spent == Spent():
+        return UNSET
+    return codec.as_json(BudgetState(state, state.updated_us).to_dict())
+
+
+_OF_VIEW = (
+    *("id", "agent", "status", "stage", "phase", "turn", "seq", "result", "user", "thread", "parent"),
+    *("goal", "questions", "flags", "decisions", "messages"),
+)
+
+_WHOLE: dict[str, Callable[[Subject], Any]] = {
+    **{name: operator.attrgetter(f"view.{name}") for name in _OF_VIEW},
+    "result": lambda task: task.view.stored_result,
+    "input": lambda task: dict(task.view.input),
+    "failure": lambda task: codec.as_json(task.state.failure),
+    "waiting": lambda task: task.state.summary.waiting,
+    "plan": _plan,
+    "created_at": lambda task: iso(task.state.summary.created_us),
+    "updated_at": lambda task: iso(task.state.updated_us),
+    "budget": _budget,
+    "constraints": lambda task: task.view.constraints or UNSET,
+    "mock": lambda task: True if task.state.mock else UNSET,
+}
+"""Sections without named elements. One that gives UNSET is left out."""
+
+SECTIONS = (
+    *(*_OF_VIEW, "input", "failure", "waiting", "plan", "facts", "artifacts", "notes", "state", "steps"),
+    *("checkpoints", "created_at", "updated_at", "budget", "constraints", "mock"),
+)
+"""Every section, in the order of the document."""
+
+
+def checked_sections(sections: Collection[str] | None) -> list[str]:
+    """Return sections in the order of the document; all of them for None. An unknown one is refused."""
+    if sections is None:
+        return [*SECTIONS]
+    unknown = [sections] if isinstance(sections, str) else [one for one in sections if one not in SECTIONS]
+    if unknown:
+        raise InvalidValue(
+            f"{unknown[0]!r} is not a section of a task, or not a list of them",
+            hint=f"use some of {', '.join(SECTIONS)}",
+        )
+    return [name for name in SECTIONS if name in sections]
+
+
+def document(task: Subject, sections: Collection[str], page: StepPage = StepPage()) -> dict[str, Any]:  # noqa: B008
+    """The sections of a task that are asked for, as JSON. Others are not read."""
+    found: dict[str, Any] = {}
+    for name in sections:
+        if name not in ELEMENTS:
+            value = _WHOLE[name](task)
+            if value is not UNSET:
+                found[name] = value
+            continue
+        held = ELEMENTS[name].held(task.state)
+        keys = page.keys(held) if name == "steps" else held
+        found[name] = {key: ELEMENTS[name].shown(task, held[key]) for key in keys}
+    return found
+
+
+# Templates
 
 Value = Callable[[Raw], Any]
 

@@ -37,11 +37,6 @@ def state_at(logs: Logs, id: str, seq: int | None = None) -> TaskState:
     return TaskState(logs.load(id, upto=seq), logs)
 
 
-def diff(logs: Logs, id: str, a: int, b: int) -> list[dict[str, Any]]:
-    """What changed between two moments, as a JSON Patch (RFC 6902) that turns the first into the second."""
-    return difference(state_at(logs, id, a).to_dict(), state_at(logs, id, b).to_dict())
-
-
 def difference(before: Any, after: Any) -> list[dict[str, Any]]:
     """A JSON Patch from one document to another."""
     import jsonpatch  # takes 15 ms to import, and few programs compare

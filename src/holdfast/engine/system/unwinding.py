@@ -99,14 +99,18 @@ class Refusals:
             raise self.last from None
         finally:
             self._frames.clear()
-            if self._before is not None:
-                sys.settrace(self._before[0])
-                sys.setprofile(self._before[1])
+            self.restore()
 
     def swallowed(self) -> None:
         """The exception is gone. If the agent's code still runs here, an outer loop has caught it."""
         if self._is_running():
             self._raise_soon()
+
+    def restore(self) -> None:
+        """Set what debuggers and coverage tools had set before."""
+        if self._before is not None:
+            sys.settrace(self._before[0])
+            sys.setprofile(self._before[1])
 
     def _is_running(self) -> bool:
         frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from holdfast.core import events as ev, limits
 from holdfast.core.durations import Duration
@@ -22,6 +22,9 @@ from holdfast.engine.execution import races
 from holdfast.engine.execution.awaitable import Verb
 from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.verbs.task import Task, in_other_thread
+
+if TYPE_CHECKING:
+    from holdfast.engine.verbs.task import MapOptions
 
 
 class AsyncTask(Task):
@@ -121,64 +124,20 @@ class AsyncTask(Task):
         ) -> Awaitable[R]: ...
         def call(self, *args: Any, **kwargs: Any) -> Any: ...
         @overload
+        def map(self, fn: Agent[..., R], items: Sequence[Any], **options: Unpack[MapOptions]) -> Awaitable[list[R]]: ...
+        @overload
         def map(
-            self,
-            fn: Agent[..., R],
-            items: Sequence[Any],
-            *,
-            limit: int = limits.MAP_LIMIT,
-            name: str | None = None,
-            retry: Retry | int | None = None,
-            retry_on: Sequence[type[BaseException]] = (),
-            timeout: Duration | None = None,
+            self, fn: Tool[..., Coroutine[Any, Any, R]], items: Sequence[Any], **options: Unpack[MapOptions]
+        ) -> Awaitable[list[R]]: ...
+        @overload
+        def map(self, fn: Tool[..., R], items: Sequence[Any], **options: Unpack[MapOptions]) -> Awaitable[list[R]]: ...
+        @overload
+        def map(
+            self, fn: Callable[..., Awaitable[R]], items: Sequence[Any], **options: Unpack[MapOptions]
         ) -> Awaitable[list[R]]: ...
         @overload
         def map(
-            self,
-            fn: Tool[..., Coroutine[Any, Any, R]],
-            items: Sequence[Any],
-            *,
-            limit: int = limits.MAP_LIMIT,
-            name: str | None = None,
-            retry: Retry | int | None = None,
-            retry_on: Sequence[type[BaseException]] = (),
-            timeout: Duration | None = None,
-        ) -> Awaitable[list[R]]: ...
-        @overload
-        def map(
-            self,
-            fn: Tool[..., R],
-            items: Sequence[Any],
-            *,
-            limit: int = limits.MAP_LIMIT,
-            name: str | None = None,
-            retry: Retry | int | None = None,
-            retry_on: Sequence[type[BaseException]] = (),
-            timeout: Duration | None = None,
-        ) -> Awaitable[list[R]]: ...
-        @overload
-        def map(
-            self,
-            fn: Callable[..., Awaitable[R]],
-            items: Sequence[Any],
-            *,
-            limit: int = limits.MAP_LIMIT,
-            name: str | None = None,
-            retry: Retry | int | None = None,
-            retry_on: Sequence[type[BaseException]] = (),
-            timeout: Duration | None = None,
-        ) -> Awaitable[list[R]]: ...
-        @overload
-        def map(
-            self,
-            fn: Callable[..., R],
-            items: Sequence[Any],
-            *,
-            limit: int = limits.MAP_LIMIT,
-            name: str | None = None,
-            retry: Retry | int | None = None,
-            retry_on: Sequence[type[BaseException]] = (),
-            timeout: Duration | None = None,
+            self, fn: Callable[..., R], items: Sequence[Any], **options: Unpack[MapOptions]
         ) -> Awaitable[list[R]]: ...
         def map(self, *args: Any, **kwargs: Any) -> Any: ...  # pyright: ignore[reportIncompatibleMethodOverride]
         def call_tools(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -9,7 +9,7 @@ from holdfast.core import events as ev
 from holdfast.core.flows.requests import Branch
 from holdfast.core.state.shapes import State
 from holdfast.engine.execution.execution import Execution
-from holdfast.engine.reading.task_state import BudgetState, TaskState, as_decision
+from holdfast.engine.reading.task_state import BudgetState, TaskState, decision_made
 
 if TYPE_CHECKING:
     from holdfast.engine.conversations.conversation import Conversation
@@ -58,7 +58,7 @@ class CurrentState(TaskState[Any]):
         branch = self._branch
         made = self._decisions(upto=branch.seen)
         said = [one for one in self._execution.views.own(branch) if isinstance(one, ev.DecisionMade)]
-        return made + [as_decision(one, self._logs.blob) for one in said]
+        return made + [decision_made(self._logs, one) for one in said]
 
     @property
     def messages(self) -> list[Any]:

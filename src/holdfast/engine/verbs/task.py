@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
 
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
@@ -58,6 +58,16 @@ if TYPE_CHECKING:
     from holdfast.engine.conversations.conversation import Conversation
     from holdfast.engine.verbs.current import CurrentState
     from holdfast.engine.verbs.user import TaskUser
+
+    class MapOptions(TypedDict, total=False):
+        """What `task.map` takes besides a function and items."""
+
+        limit: int
+        name: str | None
+        retry: Retry | int | None
+        retry_on: Sequence[type[BaseException]]
+        timeout: Duration | None
+
 
 pack = codec.pack
 
@@ -279,65 +289,17 @@ class Task:
         return self._together("call_tools", requests, say)
 
     @overload
-    def map(
-        self,
-        fn: Agent[..., R],
-        items: Sequence[Any],
-        *,
-        limit: int = limits.MAP_LIMIT,
-        name: str | None = None,
-        retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        timeout: Duration | None = None,
-    ) -> list[R]: ...
+    def map(self, fn: Agent[..., R], items: Sequence[Any], **options: Unpack[MapOptions]) -> list[R]: ...
     @overload
     def map(
-        self,
-        fn: Tool[..., Coroutine[Any, Any, R]],
-        items: Sequence[Any],
-        *,
-        limit: int = limits.MAP_LIMIT,
-        name: str | None = None,
-        retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        timeout: Duration | None = None,
+        self, fn: Tool[..., Coroutine[Any, Any, R]], items: Sequence[Any], **options: Unpack[MapOptions]
     ) -> list[R]: ...
     @overload
-    def map(
-        self,
-        fn: Tool[..., R],
-        items: Sequence[Any],
-        *,
-        limit: int = limits.MAP_LIMIT,
-        name: str | None = None,
-        retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        timeout: Duration | None = None,
-    ) -> list[R]: ...
+    def map(self, fn: Tool[..., R], items: Sequence[Any], **options: Unpack[MapOptions]) -> list[R]: ...
     @overload
-    def map(
-        self,
-        fn: Callable[..., Awaitable[R]],
-        items: Sequence[Any],
-        *,
-        limit: int = limits.MAP_LIMIT,
-        name: str | None = None,
-        retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        timeout: Duration | None = None,
-    ) -> list[R]: ...
+    def map(self, fn: Callable[..., Awaitable[R]], items: Sequence[Any], **options: Unpack[MapOptions]) -> list[R]: ...
     @overload
-    def map(
-        self,
-        fn: Callable[..., R],
-        items: Sequence[Any],
-        *,
-        limit: int = limits.MAP_LIMIT,
-        name: str | None = None,
-        retry: Retry | int | None = None,
-        retry_on: Sequence[type[BaseException]] = (),
-        timeout: Duration | None = None,
-    ) -> list[R]: ...
+    def map(self, fn: Callable[..., R], items: Sequence[Any], **options: Unpack[MapOptions]) -> list[R]: ...
     def map(
         self,
         fn: Callable[..., Any] | Tool | Agent,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,16 +22,23 @@ from holdfast.failpoints import failpoint
 from holdfast.store.memory.chunks import MemoryChunks
 from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.protocol import (
+    TO_THE_END,
+    ActQuery,
     Erasure,
     Identity,
     Opening,
     Outcome,
     Placed,
     Query,
+    RowChange,
     Since,
     Stats,
+    TaskCounts,
     Tombstone,
     Work,
+    change_place,
+    gone_from_list,
+    is_act,
     place,
     written_inside,
 )
@@ -45,6 +54,7 @@ class _Log(Struct):
     start: Head
     rows: list[Stored]
     summary: Summary | None = None
+    change: int = 0
     snapshots: list[Snapshot] = []
     blobs: set[str] = set()
     erasures: list[Erasure] = []
@@ -67,7 +77,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._effects: dict[str, UniqueKey] = {}
         self._tombstones: dict[str, Tombstone] = {}
-        self._numbered = 0
+        self._numbered = self._changed = 0
         self._places: dict[str, int] = {}
         self._holder = f"memory-{os.urandom(8).hex()}"
         self._identity = Identity(os.urandom(16).hex(), os.urandom(32))
@@ -216,7 +226,8 @@ class MemoryStore:
             row = (placed.first + offset, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
             log.rows.append(Stored(*row))
         if write.summary is not None:
-            log.summary = write.summary
+            self._changed += 1
+            log.summary, log.change = write.summary, self._changed
             if write.summary.status == "pending":
                 self.queues.tell()
         for blob in write.blobs:
@@ -312,10 +323,65 @@ class MemoryStore:
 
     def list(self, query: Query) -> list[Summary]:
         with self._lock:
-            before = None if query.after is None else self._place(query.after)
-            newest_first = (log for log in reversed(self._logs.values()) if before is None or log.number < before)
-            found = query.matching(log.summary for log in newest_first if log.summary is not None)
-            return [summary for _, summary in zip(range(query.limit), found, strict=False)]
+            after = None if query.after is None else self._place(query.after)
+            rows = [(log, log.summary) for log in self._logs.values() if log.summary is not None]
+            if query.order == "changed":
+                return self._by_change(query, rows)
+            if query.order == "newest":
+                rows.reverse()
+            is_oldest = query.order == "oldest"
+            left = (
+                row for log, row in rows if after is None or ((log.number > after) == is_oldest and log.number != after)
+            )
+            return [*itertools.islice(query.matching(left), query.limit)]
+
+    def _by_change(self, query: Query, rows: Sequence[tuple[_Log, Summary]]) -> list[Summary]:
+        placed = sorted(((row.changed_us, log.number, row) for log, row in rows), key=lambda one: one[:2], reverse=True)
+        if query.after is not None:
+            changed_us = query.after_changed_us
+            if changed_us is None:
+                changed_us = next((one[0] for one in placed if one[2].id == query.after), None)
+            if changed_us is None:
+                raise gone_from_list(query.after)
+            last = (changed_us, self._place(query.after))
+            placed = [one for one in placed if one[:2] < last]
+        return [*itertools.islice(query.matching(one[2] for one in placed), query.limit)]
+
+    def counts(self, namespace: str | None = None) -> TaskCounts:
+        with self._lock:
+            rows = [log.summary for log in self._logs.values() if log.summary is not None]
+            own = [row for row in rows if namespace in (None, row.namespace)]
+            by_status = Counter(row.status for row in own)
+            return TaskCounts(dict(sorted(by_status.items())), sum(bool(row.doubts) for row in own))
+
+    def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
+        with self._lock:
+            before, last = query.before, (TO_THE_END, 0, 0)
+            if before is not None:
+                last = (before.at_us, self._place(before.log), before.seq)
+            placed = [
+                ((row.at_us, log.number, row.seq), name, row)
+                for name, log in self._logs.items()
+                for row in log.rows
+                if is_act(row) and query.since_us <= row.at_us <= query.until_us
+            ]
+            placed.sort(key=lambda one: one[0], reverse=True)
+            return [(name, row) for place, name, row in placed if place < last][: query.limit]
+
+    def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
+        with self._lock:
+            last = change_place(after)
+            changed = [(log.change, log.number, log) for log in self._logs.values() if log.summary is not None]
+            changed.sort(key=lambda one: one[:2])
+            rows = [one for one in changed if one[:2] > last][:limit]
+            return [
+                RowChange(log.summary, log.head.seq, f"{at}.{number}")
+                for at, number, log in rows
+                if log.summary is not None
+            ]
+
+    def last_change(self) -> str:
+        return f"{self._changed}.{TO_THE_END}"
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._lock:
@@ -432,10 +498,7 @@ class MemoryStore:
 
     def stats(self) -> Stats:
         with self._lock:
-            by_status: dict[str, int] = {}
-            for log in self._logs.values():
-                if log.summary is not None:
-                    by_status[log.summary.status] = by_status.get(log.summary.status, 0) + 1
+            by_status = self.counts().by_status
             sizes = {
                 "events": sum(len(row.body or b"") for log in self._logs.values() for row in log.rows),
                 "blobs": sum(map(len, self._blobs.values())),

@@ -75,7 +75,8 @@ class ServerPresence:
         """Take away what those left who are long gone. If that fails, it is no reason not to be alive."""
         by_lease, texts = self._address.by_lease, q.QueryTexts(self._address.schema)
         with contextlib.suppress(psycopg.Error):
-            for text in (q.FORGET_SILENT,) if by_lease else (q.FORGET_HOLDERS, q.FORGET_INCARNATIONS):
+            forget = (q.FORGET_SILENT,) if by_lease else (q.FORGET_HOLDERS, q.FORGET_INCARNATIONS)
+            for text in (*forget, q.ADD_UP_COUNTS, q.RENUMBER_CHANGES):
                 link.execute(texts[text])
 
     @property

@@ -69,21 +69,22 @@ APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS 
 # A task's row, as its fold now has it.
 _TASKS = """
 insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
-  priority, wake, deadline, created, changed, mock, namespace, key, version, claims)
+  priority, wake, deadline, created, changed, mock, namespace, key, version, claims, doubts)
 select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock, namespace, key, version, claims
+  wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
 from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
   %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s,
-  %(namespace)s, %(key)s, %(version)s, %(claims)s)
+  %(namespace)s, %(key)s, %(version)s, %(claims)s, %(doubts)s)
   as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-    wake, deadline, created, changed, mock, namespace, key, version, claims)
+    wake, deadline, created, changed, mock, namespace, key, version, claims, doubts)
 left join known using (name) order by known.log
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock,
-  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims
+  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
+  doubts = excluded.doubts
 """
 
 # The same with the rows of their tasks.
@@ -242,28 +243,137 @@ where (%(name)s::text is null or log = (select log from {s}.logs where name = %(
 
 COLUMNS = """
 logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims
+wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
 """
 _TASK = "select " + COLUMNS + " from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
 
 TASK = _TASK + "where logs.name = %(name)s"
 
 _MATCHING = """
-where namespace = %(namespace)s and log < %(before)s
+where namespace = %(namespace)s
   and (%(status)s::text is null or status = %(status)s) and (%(agent)s::text is null or agent = %(agent)s)
   and (%(stage)s::text is null or stage = %(stage)s) and (%(user)s::text is null or "user" = %(user)s)
+  and (%(thread)s::text is null or thread = %(thread)s) and (%(queue)s::text is null or queue = %(queue)s)
+  and (%(parent)s::text is null or tasks.parent = %(parent)s)
+  and (%(waiting)s::text is null or waiting = %(waiting)s)
+  and (%(in_doubt)s::boolean is null or (doubts is not null) = %(in_doubt)s)
+  and (%(prefix)s::text is null or starts_with(logs.name, %(prefix)s))
+  and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status = 'waiting'))
+  and (%(changed_since_us)s::bigint is null or changed >= %(changed_since_us)s)
 """
-_NEWEST_FIRST = " order by log desc limit %(limit)s"
 
-# One query a leading filter: an optional filter alone would keep PostgreSQL from using an index.
-LIST = _TASK + _MATCHING + _NEWEST_FIRST
-LIST_BY_STATUS = _TASK + _MATCHING + "and status = %(status)s" + _NEWEST_FIRST
-LIST_BY_AGENT = _TASK + _MATCHING + "and agent = %(agent)s" + _NEWEST_FIRST
-LIST_BY_AGENT_AND_STATUS = _TASK + _MATCHING + "and agent = %(agent)s and status = %(status)s" + _NEWEST_FIRST
-LIST_BY_STAGE = _TASK + _MATCHING + "and stage = %(stage)s" + _NEWEST_FIRST
-LIST_BY_STAGE_AND_STATUS = _TASK + _MATCHING + "and stage = %(stage)s and status = %(status)s" + _NEWEST_FIRST
-LIST_BY_USER = _TASK + _MATCHING + 'and "user" = %(user)s' + _NEWEST_FIRST
-LIST_BY_USER_AND_STATUS = _TASK + _MATCHING + 'and "user" = %(user)s and status = %(status)s' + _NEWEST_FIRST
+# By the leading filter, what lets PostgreSQL use its index. An optional filter alone would not.
+_LEADS: dict[str, LiteralString] = {
+    "": "",
+    "status": " and status = %(status)s",
+    "agent": " and agent = %(agent)s",
+    "agent_and_status": " and agent = %(agent)s and status = %(status)s",
+    "stage": " and stage = %(stage)s",
+    "stage_and_status": " and stage = %(stage)s and status = %(status)s",
+    "user": ' and "user" = %(user)s',
+    "user_and_status": ' and "user" = %(user)s and status = %(status)s',
+    "thread": " and thread = %(thread)s",
+    "parent": " and tasks.parent = %(parent)s",
+    "queue": " and queue = %(queue)s",
+    "waiting": " and waiting = %(waiting)s",
+    "in_doubt": " and doubts is not null",
+    "prefix": " and logs.name >= %(first)s and logs.name < %(end)s",
+    "due_us": " and wake <= %(due_us)s and wake is not null and status = 'waiting'",
+    "changed_since_us": " and changed >= %(changed_since_us)s",
+}
+_ORDERS: dict[str, LiteralString] = {
+    "newest": " and log < %(place)s order by log desc limit %(limit)s",
+    "oldest": " and log > %(place)s order by log limit %(limit)s",
+    "changed": " and (changed, log) < (%(changed)s, %(place)s) order by changed desc, log desc limit %(limit)s",
+}
+
+# Tasks by each leading filter in each order.
+LISTS: dict[tuple[str, str], LiteralString] = {
+    (lead, order): _TASK + _MATCHING + led + ordered
+    for lead, led in _LEADS.items()
+    for order, ordered in _ORDERS.items()
+}
+
+# When a row last changed: where a listing by that goes on.
+CHANGED = "select changed from {s}.tasks where log = %(log)s"
+
+# How many tasks of each status a tenant has, or all together: kept by triggers.
+COUNTED = """
+select status, sum(tasks)::bigint from {s}.task_counts
+where %(namespace)s::text is null or namespace = %(namespace)s
+group by status having sum(tasks) <> 0 order by status
+"""
+IN_DOUBT = """
+select count(*) from {s}.tasks
+where doubts is not null and (%(namespace)s::text is null or namespace = %(namespace)s)
+"""
+
+# Where the kept counts are not those of the rows.
+MISCOUNTED = """
+select namespace, status, sum(kept)::bigint, sum(found)::bigint from (
+  select namespace, status, tasks as kept, 0 as found from {s}.task_counts
+  union all select namespace, status, 0, count(*) from {s}.tasks group by namespace, status
+) as counted group by namespace, status having sum(kept) <> sum(found)
+"""
+
+# What connections that are gone have counted, added up. Rows that another process is adding up are passed over.
+ADD_UP_COUNTS = """
+with gone as (
+  delete from {s}.task_counts where (namespace, status, slot) in (
+    select namespace, status, slot from {s}.task_counts
+    where slot <> 0 and slot not in (select pid from pg_stat_activity) for update skip locked
+  ) returning namespace, status, tasks
+)
+insert into {s}.task_counts as kept (namespace, status, slot, tasks)
+select namespace, status, 0, sum(tasks) from gone group by namespace, status order by namespace, status
+on conflict (namespace, status, slot) do update set tasks = kept.tasks + excluded.tasks
+"""
+
+# Rows in the order of the transactions that changed them, up to the oldest one that is under way.
+CHANGES = (
+    "select " + COLUMNS + ", logs.seq, change, log from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
+    " where (change, log) > (%(change)s, %(log)s)"
+    " and change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint order by change, log limit %(limit)s"
+)  # fmt: skip
+LAST_CHANGE = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1"
+
+# A restored dump has numbers of another server: what is in the future here is numbered anew.
+RENUMBER_CHANGES = """
+update {s}.tasks set change = 0 where change >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
+
+# What somebody may have to answer for: exactly the condition of the index.
+_IS_ACT = r"""case kind
+  when 'step_completed' then position('\x22746f6f6c223a22'::bytea in body) > 0
+  when 'step_started' then position('\x22746f6f6c223a22'::bytea in body) > 0
+  when 'step_failed' then position('\x22746f6f6c223a22'::bytea in body) > 0
+  when 'attempt_failed' then position('\x22746f6f6c223a22'::bytea in body) > 0
+  when 'approval_asked' then position('\x22746f6f6c223a22'::bytea in body) > 0
+  when 'decision_made' then true
+  when 'step_doubted' then true
+  when 'step_settled' then true
+  when 'approval_given' then true
+  when 'approval_refused' then true
+  when 'state_patched' then position('\x226279223a22'::bytea in body) > 0
+  when 'patch_refused' then position('\x226279223a22'::bytea in body) > 0
+  when 'task_created' then position('\x226279223a22'::bytea in body) > 0
+  when 'task_forked' then position('\x226279223a22'::bytea in body) > 0
+  when 'cancel_requested' then position('\x226279223a22'::bytea in body) > 0
+  when 'task_cancelled' then position('\x226279223a22'::bytea in body) > 0
+  when 'task_reopened' then position('\x226279223a22'::bytea in body) > 0
+  when 'rolled_back' then position('\x226279223a22'::bytea in body) > 0
+  when 'task_diverged' then position('\x226279223a22'::bytea in body) > 0
+  when 'divergence_accepted' then position('\x226279223a22'::bytea in body) > 0
+  when 'budget_raised' then position('\x226279223a22'::bytea in body) > 0
+  when 'wait_ended' then position('\x226279223a22'::bytea in body) > 0
+  when 'signal_received' then position('\x226279223a22'::bytea in body) > 0
+end"""
+ACTS = (
+    "select name, events.seq, kind, at, body, body_hash, events.digest"  # noqa: S608 — constants
+    " from {s}.events join {s}.logs using (log) where " + _IS_ACT + " and at >= %(since)s and at <= %(until)s"
+    " and (at, log, events.seq) < (%(at)s, %(log)s, %(seq)s)"
+    " order by at desc, log desc, events.seq desc limit %(limit)s"
+)  # fmt: skip
 
 # Where a listing goes on: also after a log that was removed meanwhile.
 PLACE_OF = """
@@ -379,7 +489,6 @@ on conflict do nothing
 
 # Looking after it
 
-COUNT_BY_STATUS = "select status, count(*) from {s}.tasks group by status order by status"
 COUNTS = """
 select (select count(*) from {s}.events), (select count(*) from {s}.blobs), (select count(*) from {s}.snapshots)
 """

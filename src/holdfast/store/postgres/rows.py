@@ -16,7 +16,7 @@ from holdfast.core.errors import Conflict, KeyTaken
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.connections import Question
 from holdfast.store.postgres.statements import Array, Bools, Bytes, Floats, Ints, Texts
-from holdfast.store.protocol import Outcome, Placed, Query, place
+from holdfast.store.protocol import Outcome, Placed, doubts_column, doubts_of, place
 
 Columns = tuple[tuple[str, type[Array]], ...]
 
@@ -28,7 +28,7 @@ _TASKS: Columns = (
     *(("id", Texts), ("agent", Texts), ("status", Texts), ("stage", Texts), ("user", Texts), ("thread", Texts)),
     *(("parent", Texts), ("waiting", Texts), ("holder", Texts), ("lease_seconds", Floats), ("queue", Texts)),
     *(("priority", Ints), ("wake", Ints), ("deadline", Ints), ("created", Ints), ("changed", Ints), ("mock", Bools)),
-    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints)),
+    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints), ("doubts", Texts)),
 )
 _MOVES: Columns = (
     *(("names", Texts), ("old_seqs", Ints), ("old_digests", Bytes), ("new_seqs", Ints), ("new_digests", Bytes)),
@@ -47,7 +47,7 @@ _TAKES: Columns = (("keys", Texts), ("take_logs", Texts), ("steps", Texts), ("in
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims"),
+    *("namespace", "key", "version", "claims", "doubts"),
 )
 
 
@@ -144,7 +144,7 @@ class Batch:
         )
         if write.summary is not None:
             row = tuple(getattr(write.summary, name) for name in _SUMMARY_FIELDS)
-            self._tasks[write.log] = (write.log, *row[1:])
+            self._tasks[write.log] = (write.log, *row[1:-1], doubts_column(write.summary))
         for blob in write.blobs:
             self._blobs[blob.hash] = blob.data
             self._uses.add((blob.hash, write.log))
@@ -287,20 +287,10 @@ def is_cut(group: Group, seen: Seen) -> bool:
     return bool(stones) and all(seen.gone.get(one.log) == Head(one.seq, one.digest) for one in stones)
 
 
-def list_query(query: Query) -> LiteralString:
-    """The query whose index fits the filters best."""
-    any_status = query.status is None
-    if query.user is not None:
-        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
-    if query.agent is not None:
-        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
-    if query.stage is not None:
-        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
-    return q.LIST if any_status else q.LIST_BY_STATUS
-
-
 def to_summary(row: tuple[Any, ...]) -> Summary:
-    return Summary(**dict(zip(_SUMMARY_FIELDS, row, strict=True)))
+    known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
+    known["doubts"] = doubts_of(known["doubts"])
+    return Summary(**known)
 
 
 def _arrays(columns: Columns, rows: Iterable[tuple[Any, ...]]) -> dict[str, Array]:

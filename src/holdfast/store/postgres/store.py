@@ -18,21 +18,27 @@ from holdfast.store.postgres.chunks import PostgresChunks
 from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.queues import PostgresQueues
-from holdfast.store.postgres.rows import list_query, to_summary
+from holdfast.store.postgres.rows import to_summary
 from holdfast.store.postgres.server import Durability, Link, parse, prepare
 from holdfast.store.postgres.statements import Bytes, Texts
 from holdfast.store.postgres.writer import Writer
 from holdfast.store.protocol import (
     TO_THE_END,
+    ActQuery,
     Erasure,
     Identity,
     Opening,
     Outcome,
     Query,
+    RowChange,
     Since,
     Stats,
+    TaskCounts,
     Tombstone,
     Work,
+    change_place,
+    gone_from_list,
+    miscounted,
     name_range,
 )
 from holdfast.store.queues import Loss
@@ -140,9 +146,43 @@ class PostgresStore:
         return to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
-        before = TO_THE_END if query.after is None else self._place(query.after)
-        bounds = {**query.filters(), "before": before, "limit": query.limit}
-        return [to_summary(row) for row in self._links.rows(list_query(query), bounds, prepare=False)]
+        first, end = name_range(query.prefix or "", None)
+        bounds: dict[str, object] = {"first": first, "end": end, "changed": Int8(TO_THE_END), "limit": query.limit}
+        bounds["place"] = Int8(0 if query.order == "oldest" else TO_THE_END)
+        if query.after is not None:
+            place = bounds["place"] = Int8(self._place(query.after))
+            if query.order == "changed":
+                bounds["changed"] = self._changed(query, place)
+        asked = {**query.filters(), **bounds}
+        return [to_summary(row) for row in self._links.rows(q.LISTS[query.lead, query.order], asked, prepare=False)]
+
+    def _changed(self, query: Query, place: Int8) -> Int8:
+        seen = query.after_changed_us
+        row = self._links.row(q.CHANGED, {"log": place}) if seen is None else (seen,)
+        if row is None:
+            raise gone_from_list(query.after)
+        return Int8(row[0])
+
+    def counts(self, namespace: str | None = None) -> TaskCounts:
+        of = {"namespace": namespace}
+        by_status: dict[str, int] = dict(self._links.rows(q.COUNTED, of, prepare=False))
+        return TaskCounts(by_status, self._links.rows(q.IN_DOUBT, of, prepare=False)[0][0])
+
+    def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
+        place: dict[str, object] = {"at": _bound(None), "log": _bound(None), "seq": _bound(None)}
+        if (last := query.before) is not None:
+            place = {"at": Int8(last.at_us), "log": Int8(self._place(last.log)), "seq": Int8(last.seq)}
+        bounds = {"since": Int8(query.since_us), "until": Int8(query.until_us), "limit": Int8(query.limit)}
+        found = self._links.rows(q.ACTS, {**place, **bounds}, prepare=False)
+        return [(name, Stored(*row)) for name, *row in found]
+
+    def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
+        change, log = change_place(after)
+        found = self._links.rows(q.CHANGES, {"change": Int8(change), "log": Int8(log), "limit": Int8(limit)})
+        return [RowChange(to_summary(tuple(row)), seq, f"{at}.{number}") for *row, seq, at, number in found]
+
+    def last_change(self) -> str:
+        return f"{self._links.row(q.LAST_CHANGE)[0]}.{TO_THE_END}"
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         if prefix is not None:
@@ -247,10 +287,11 @@ class PostgresStore:
 
     def check(self) -> list[str]:
         found = self._links.rows(q.CHECK, {"schema": self._links.address.schema}, prepare=False)
-        return [row[0] for row in found]
+        wrong = self._links.rows(q.MISCOUNTED, prepare=False)
+        return [*(row[0] for row in found), *map(miscounted, wrong)]
 
     def stats(self) -> Stats:
-        by_status: dict[str, int] = dict(self._links.rows(q.COUNT_BY_STATUS, prepare=False))
+        by_status = self.counts().by_status
         events, blobs, snapshots = self._links.rows(q.COUNTS, prepare=False)[0]
         schema = {"schema": self._links.address.schema}
         sizes: dict[str, int] = dict(self._links.rows(q.BYTES_BY_TABLE, schema, prepare=False))

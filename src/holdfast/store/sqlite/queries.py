@@ -54,16 +54,18 @@ BASE = "select base from logs where log = ?"
 # A task's row, as its fold now has it, with the head it was written at.
 PUT_TASK = """
 insert into tasks (log, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims)
+  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims, doubts, change)
 values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
-  :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock, :namespace, :key, :version, :claims)
+  :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock, :namespace, :key, :version, :claims,
+  :doubts, 1 + max((select coalesce(max(change), 0) from tasks), (select highest from task_feed)))
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
   anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock,
-  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims
+  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
+  doubts = excluded.doubts, change = excluded.change
 """
 
 PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
@@ -156,49 +158,122 @@ where (:name is null or log = (select log from logs where name = :name)) and (:b
 
 _COLUMNS = """
 logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims
+wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
 """
 _TASK = "select " + _COLUMNS
 
 TASK = _TASK + "from tasks join logs using (log) where logs.name = ?"
 
 _MATCHING = """
-where namespace = :namespace and log < :before
+where namespace = :namespace
   and (:status is null or status = :status) and (:agent is null or agent = :agent)
   and (:stage is null or stage = :stage) and (:user is null or user = :user)
+  and (:thread is null or thread = :thread) and (:queue is null or queue = :queue)
+  and (:parent is null or tasks.parent = :parent) and (:waiting is null or waiting = :waiting)
+  and (:in_doubt is null or (doubts is not null) = :in_doubt)
+  and (:prefix is null or substr(logs.name, 1, length(:prefix)) = :prefix)
+  and (:due_us is null or (wake is not null and wake <= :due_us and status = 'waiting'))
+  and (:changed_since_us is null or changed >= :changed_since_us)
 """
-_NEWEST_FIRST = "order by log desc limit :limit"
 
-# One query a leading filter: an optional filter alone would keep SQLite from using an index.
-LIST = _TASK + "from tasks indexed by tasks_by_namespace join logs using (log)" + _MATCHING + _NEWEST_FIRST
-LIST_BY_STATUS = (
-    _TASK + "from tasks indexed by tasks_by_status join logs using (log)" + _MATCHING
-    + "and status = :status " + _NEWEST_FIRST
-)  # fmt: skip
-LIST_BY_AGENT = (
-    _TASK + "from tasks indexed by tasks_by_agent join logs using (log)" + _MATCHING
-    + "and agent = :agent " + _NEWEST_FIRST
-)  # fmt: skip
-LIST_BY_AGENT_AND_STATUS = (
-    _TASK + "from tasks indexed by tasks_by_agent_and_status join logs using (log)" + _MATCHING
-    + "and agent = :agent and status = :status " + _NEWEST_FIRST
-)  # fmt: skip
-LIST_BY_STAGE = (
-    _TASK + "from tasks indexed by tasks_by_stage join logs using (log)" + _MATCHING
-    + "and stage = :stage " + _NEWEST_FIRST
-)  # fmt: skip
-LIST_BY_USER = (
-    _TASK + "from tasks indexed by tasks_by_user join logs using (log)" + _MATCHING
-    + "and user = :user " + _NEWEST_FIRST
-)  # fmt: skip
+# By the leading filter: the index to go by, and what lets SQLite use it. An optional filter alone would not.
+_LEADS = {
+    "": ("tasks_by_namespace", ""),
+    "status": ("tasks_by_status", "and status = :status"),
+    "agent": ("tasks_by_agent", "and agent = :agent"),
+    "agent_and_status": ("tasks_by_agent_and_status", "and agent = :agent and status = :status"),
+    "stage": ("tasks_by_stage", "and stage = :stage"),
+    "stage_and_status": ("tasks_by_stage_and_status", "and stage = :stage and status = :status"),
+    "user": ("tasks_by_user", "and user = :user"),
+    "user_and_status": ("tasks_by_user_and_status", "and user = :user and status = :status"),
+    "thread": ("tasks_by_thread", "and thread = :thread"),
+    "parent": ("tasks_by_parent", "and tasks.parent = :parent"),
+    "queue": ("tasks_by_queue", "and queue = :queue"),
+    "waiting": ("tasks_by_wait", "and waiting = :waiting"),
+    "in_doubt": ("tasks_in_doubt", "and doubts is not null"),
+    "due_us": ("tasks_due", "and wake is not null and wake <= :due_us and status = 'waiting'"),
+    "changed_since_us": ("tasks_by_changed", "and changed >= :changed_since_us"),
+}
+_ORDERS = {
+    "newest": " and tasks.log < :place order by tasks.log desc limit :limit",
+    "oldest": " and tasks.log > :place order by tasks.log limit :limit",
+    "changed": " and (changed, tasks.log) < (:changed, :place) order by changed desc, tasks.log desc limit :limit",
+}
+_FROM_NAMES = " from logs indexed by sqlite_autoindex_logs_1 cross join tasks using (log)"
+_BY_NAME = " and logs.name >= :first and logs.name < :end"
 
-LIST_BY_STAGE_AND_STATUS = (
-    _TASK + "from tasks indexed by tasks_by_stage_and_status join logs using (log)" + _MATCHING
-    + "and stage = :stage and status = :status " + _NEWEST_FIRST
+# Tasks by each leading filter in each order. Those that begin with a prefix are found by name, and put in order.
+LISTS = {
+    **{
+        (lead, order): _TASK + "from tasks indexed by " + index + " join logs using (log)" + _MATCHING + led + ordered
+        for lead, (index, led) in _LEADS.items()
+        for order, ordered in _ORDERS.items()
+    },
+    **{("prefix", order): _TASK + _FROM_NAMES + _MATCHING + _BY_NAME + ordered for order, ordered in _ORDERS.items()},
+    ("", "changed"): (
+        _TASK + "from tasks indexed by tasks_by_changed join logs using (log)" + _MATCHING + _ORDERS["changed"]
+    ),
+}
+
+# When a row last changed: where a listing by that goes on.
+CHANGED = "select changed from tasks where log = ?"
+
+# How many tasks of each status a tenant has, or all together: kept by triggers.
+COUNTED = """
+select status, sum(tasks) from task_counts where :namespace is null or namespace = :namespace
+group by status having sum(tasks) <> 0 order by status
+"""
+IN_DOUBT = """
+select count(*) from tasks indexed by tasks_in_doubt
+where doubts is not null and (:namespace is null or namespace = :namespace)
+"""
+
+# Where the kept counts are not those of the rows.
+MISCOUNTED = """
+select namespace, status, sum(kept), sum(found) from (
+  select namespace, status, tasks as kept, 0 as found from task_counts
+  union all select namespace, status, 0, count(*) from tasks group by namespace, status
+) group by namespace, status having sum(kept) <> sum(found)
+"""
+
+# Rows in the order in which they changed.
+CHANGES = (
+    _TASK + ", (select max(seq) from events where events.log = tasks.log), change, tasks.log"  # noqa: S608
+    " from tasks indexed by tasks_by_change join logs using (log)"
+    " where (change, tasks.log) > (:change, :log) order by change, tasks.log limit :limit"
 )  # fmt: skip
-LIST_BY_USER_AND_STATUS = (
-    _TASK + "from tasks indexed by tasks_by_user_and_status join logs using (log)" + _MATCHING
-    + "and user = :user and status = :status " + _NEWEST_FIRST
+LAST_CHANGE = "select max((select coalesce(max(change), 0) from tasks), (select highest from task_feed))"
+
+# What somebody may have to answer for: exactly the condition of the index.
+_IS_ACT = """case kind
+  when 'step_completed' then instr(body, x'22746f6f6c223a22') > 0
+  when 'step_started' then instr(body, x'22746f6f6c223a22') > 0
+  when 'step_failed' then instr(body, x'22746f6f6c223a22') > 0
+  when 'attempt_failed' then instr(body, x'22746f6f6c223a22') > 0
+  when 'approval_asked' then instr(body, x'22746f6f6c223a22') > 0
+  when 'decision_made' then 1
+  when 'step_doubted' then 1
+  when 'step_settled' then 1
+  when 'approval_given' then 1
+  when 'approval_refused' then 1
+  when 'state_patched' then instr(body, x'226279223a22') > 0
+  when 'patch_refused' then instr(body, x'226279223a22') > 0
+  when 'task_created' then instr(body, x'226279223a22') > 0
+  when 'task_forked' then instr(body, x'226279223a22') > 0
+  when 'cancel_requested' then instr(body, x'226279223a22') > 0
+  when 'task_cancelled' then instr(body, x'226279223a22') > 0
+  when 'task_reopened' then instr(body, x'226279223a22') > 0
+  when 'rolled_back' then instr(body, x'226279223a22') > 0
+  when 'task_diverged' then instr(body, x'226279223a22') > 0
+  when 'divergence_accepted' then instr(body, x'226279223a22') > 0
+  when 'budget_raised' then instr(body, x'226279223a22') > 0
+  when 'wait_ended' then instr(body, x'226279223a22') > 0
+  when 'signal_received' then instr(body, x'226279223a22') > 0
+end"""
+ACTS = (
+    "select name, seq, kind, at, body, body_hash, digest from events indexed by events_acts join logs using (log)"  # noqa: S608
+    " where " + _IS_ACT + " and at >= :since and at <= :until and (at, events.log, seq) < (:at, :log, :seq)"
+    " order by at desc, events.log desc, seq desc limit :limit"
 )  # fmt: skip
 
 # Where a listing goes on: also after a log that was removed meanwhile.
@@ -430,7 +505,6 @@ select log, seq, cast(kind as blob), at, body, body_hash, digest, typeof(kind) f
 """
 ANCHOR = "select anchor_seq, anchor_digest from tasks join logs using (log) where name = ?"
 INTEGRITY_CHECK = "select * from pragma_integrity_check"
-COUNT_BY_STATUS = "select status, count(*) from tasks group by status order by status"
 COUNTS = {
     "events": "select count(*) from events",
     "blobs": "select count(*) from blobs",

@@ -10,7 +10,25 @@ import apsw
 from holdfast.core import codec
 from holdfast.core.codec import Group, LogCut, Origin, Snapshot, Stored, Summary, Write
 from holdfast.core.errors import LogCorrupt
-from holdfast.store.protocol import TO_THE_END, Erasure, Opening, Placed, Query, Since, Stats, name_range, place
+from holdfast.store.protocol import (
+    TO_THE_END,
+    ActQuery,
+    Erasure,
+    Opening,
+    Placed,
+    Query,
+    RowChange,
+    Since,
+    Stats,
+    TaskCounts,
+    change_place,
+    doubts_column,
+    doubts_of,
+    gone_from_list,
+    miscounted,
+    name_range,
+    place,
+)
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 
@@ -107,33 +125,60 @@ def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: i
     return Opening(Origin(*origin), erased, Snapshot(*row) if row else None)
 
 
-def list_query(query: Query) -> str:
-    """The query whose index fits the filters best."""
-    any_status = query.status is None
-    if query.user is not None:
-        return q.LIST_BY_USER if any_status else q.LIST_BY_USER_AND_STATUS
-    if query.agent is not None:
-        return q.LIST_BY_AGENT if any_status else q.LIST_BY_AGENT_AND_STATUS
-    if query.stage is not None:
-        return q.LIST_BY_STAGE if any_status else q.LIST_BY_STAGE_AND_STATUS
-    return q.LIST if any_status else q.LIST_BY_STATUS
+def list_tasks(reader: apsw.Connection, query: Query, after: int | None) -> list[Summary]:
+    """The tasks that are asked for, by the narrowest index that the filters allow. `after` is the last one's number."""
+    first, end = name_range(query.prefix or "", None)
+    bounds: dict[str, Any] = {"first": first, "end": end, "limit": query.limit, "changed": TO_THE_END}
+    bounds["place"] = (0 if query.order == "oldest" else TO_THE_END) if after is None else after
+    if query.order == "changed" and after is not None:
+        row = (
+            (query.after_changed_us,) if query.after_changed_us is not None else fetch_one(reader, q.CHANGED, (after,))
+        )
+        if row is None:
+            raise gone_from_list(query.after)
+        bounds["changed"] = row[0]
+    found = fetch_all(reader, q.LISTS[query.lead, query.order], {**query.filters(), **bounds})
+    return [to_summary(row) for row in found]
+
+
+def to_counts(reader: apsw.Connection, namespace: str | None) -> TaskCounts:
+    """How many tasks there are, as it is kept."""
+    of = {"namespace": namespace}
+    return TaskCounts(dict(fetch_all(reader, q.COUNTED, of)), fetch_one(reader, q.IN_DOUBT, of)[0])
+
+
+def read_acts(reader: apsw.Connection, query: ActQuery, log: int | None) -> list[tuple[str, Stored]]:
+    """Events that somebody may have to answer for, newest first. `log` is the number of the one they come before."""
+    at, seq = (TO_THE_END, 0) if query.before is None else (query.before.at_us, query.before.seq)
+    bounds = {"since": query.since_us, "until": query.until_us, "limit": query.limit}
+    found = fetch_all(reader, q.ACTS, {**bounds, "at": at, "log": log or 0, "seq": seq})
+    return [(name, Stored(*row)) for name, *row in found]
+
+
+def read_changes(reader: apsw.Connection, after: str | None, limit: int) -> list[RowChange]:
+    """Rows that changed after a place in the feed."""
+    change, log = change_place(after)
+    found = fetch_all(reader, q.CHANGES, {"change": change, "log": log, "limit": limit})
+    return [RowChange(to_summary(tuple(row)), seq, f"{at}.{number}") for *row, seq, at, number in found]
 
 
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims"),
+    *("namespace", "key", "version", "claims", "doubts"),
 )
 
 
 def to_summary(row: tuple[Any, ...]) -> Summary:
     known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
     known["mock"] = bool(known["mock"])
+    known["doubts"] = doubts_of(known["doubts"])
     return Summary(**known)
 
 
 def task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
     row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
+    row["doubts"] = doubts_column(summary)
     return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
 
 
@@ -197,7 +242,7 @@ def remove_parts(writer: apsw.Connection, number: Callable[[str], int | None], g
 
 def to_stats(reader: apsw.Connection) -> Stats:
     """Count what is there."""
-    by_status: dict[str, int] = dict(fetch_all(reader, q.COUNT_BY_STATUS))
+    by_status = to_counts(reader, None).by_status
     counts = {table: fetch_one(reader, query)[0] for table, query in q.COUNTS.items()}
     sizes: dict[str, int] = dict(fetch_all(reader, q.BYTES_BY_TABLE))
     return Stats(
@@ -261,4 +306,4 @@ def integrity(rows: Callable[[str], list[Any]]) -> list[str]:
         found = [row[0] for row in rows(q.INTEGRITY_CHECK)]
     except LogCorrupt as error:
         return [error.message]
-    return [] if found == ["ok"] else found
+    return [*([] if found == ["ok"] else found), *map(miscounted, rows(q.MISCOUNTED))]

@@ -432,15 +432,25 @@ class SqliteStore:
         return shapes.to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
-        """Tasks by the narrowest index that the filters allow."""
-        before = shapes.last(None)
         with self._reading() as reader:
-            if query.after is not None:
-                before = self._place(reader, query.after)
-            found = fetch_all(
-                reader, shapes.list_query(query), {**query.filters(), "before": before, "limit": query.limit}
-            )
-            return [shapes.to_summary(row) for row in found]
+            after = None if query.after is None else self._place(reader, query.after)
+            return shapes.list_tasks(reader, query, after)
+
+    def counts(self, namespace: str | None = None) -> protocol.TaskCounts:
+        with self._reading() as reader:
+            return shapes.to_counts(reader, namespace)
+
+    def acts(self, query: protocol.ActQuery) -> list[tuple[str, Stored]]:
+        with self._reading() as reader:
+            log = None if query.before is None else self._place(reader, query.before.log)
+            return shapes.read_acts(reader, query, log)
+
+    def changes(self, after: str | None, *, limit: int = 1000) -> list[protocol.RowChange]:
+        with self._reading() as reader:
+            return shapes.read_changes(reader, after, limit)
+
+    def last_change(self) -> str:
+        return f"{self._row(q.LAST_CHANGE)[0]}.{protocol.TO_THE_END}"
 
     def logs(self, *, prefix: str | None = None, after: str | None = None, limit: int = 1000) -> list[str]:
         with self._reading() as reader:

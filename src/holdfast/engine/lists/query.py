@@ -1,0 +1,168 @@
+"""Lists of tasks: which filters there are, lists of any length, and rows with what their logs hold."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from datetime import datetime
+from typing import Any, get_args
+
+from msgspec.structs import replace
+
+from holdfast.core import limits, names
+from holdfast.core.codec import Summary
+from holdfast.core.durations import Duration, seconds
+from holdfast.core.errors import InvalidValue, TaskCollected, TaskNotFound
+from holdfast.core.events import Failure, WaitKind
+from holdfast.engine.logs.listing import list_tasks
+from holdfast.engine.logs.log import DAMAGED
+from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.task_state import STATUSES, TaskState
+from holdfast.store.protocol import Order, Query
+
+INCLUDED = ("input", "result", "failure")
+"""What a row can carry beside what its table has."""
+
+_WAITS = tuple(kind for kind in get_args(WaitKind) if kind != "no_worker")
+"""Kinds of waits that a row has. That no worker takes a task is found out when one looks."""
+
+_TEXTS = ("agent", "stage", "user", "thread", "queue", "parent", "prefix", "after")
+
+
+class ListedTask(Summary, frozen=True, kw_only=True):
+    """A row of a list that carries what was asked for with `include=`."""
+
+    input: dict[str, Any] | None = None
+    result: Any = None
+    failure: Failure | None = None
+    damaged: str = ""
+    """Why its log can't be read, if so."""
+
+
+class TaskQuery:
+    """A list that was asked for: checked, and read page by page."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        query: Query,
+        *,
+        interrupted: bool | None = None,
+        include: Collection[str] = (),
+    ) -> None:
+        self._logs = logs
+        self._query = query
+        self._interrupted = interrupted
+        self._include = frozenset(include)
+        self._alive: dict[str, bool] = {}
+
+    def page(self, limit: int) -> list[Summary]:
+        """The first so many."""
+        if not 1 <= limit <= limits.MAX_PAGE_SIZE:
+            raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
+        if self._interrupted is None:
+            return [self._carrying(row) for row in list_tasks(self._logs.store, replace(self._query, limit=limit))]
+        return [row for _, row in zip(range(limit), self.rows(), strict=False)]
+
+    def rows(self) -> Iterator[Summary]:
+        """All of them, a page at a time: never more than one is in memory."""
+        query = replace(self._query, limit=limits.LIST_CHUNK)
+        while page := list_tasks(self._logs.store, query):
+            for row in page:
+                if self._interrupted is None or self._interrupted == self._is_interrupted(row):
+                    yield self._carrying(row)
+            query = replace(query, after=page[-1].id, after_changed_us=page[-1].changed_us)
+
+    def _is_interrupted(self, row: Summary) -> bool:
+        """Whether the worker of a running task is dead. Each worker is asked about once."""
+        if row.status != "running" or row.holder is None:
+            return False
+        if row.holder not in self._alive:
+            self._alive[row.holder] = self._logs.store.alive(row.holder, row.lease_seconds)
+        return not self._alive[row.holder]
+
+    def _carrying(self, row: Summary) -> Summary:
+        if not self._include:
+            return row
+        same = {name: getattr(row, name) for name in row.__struct_fields__}
+        try:
+            found = TaskState(self._logs.load(row.id), self._logs)
+            carried: dict[str, Any] = {name: getattr(found, name) for name in self._include}
+            if "input" in carried:
+                carried["input"] = dict(carried["input"])
+        except (TaskNotFound, TaskCollected):
+            carried = {}  # it went away meanwhile
+        except DAMAGED as error:
+            carried = {"damaged": error.message}
+        return ListedTask(**same, **carried)
+
+
+class TaskRows:
+    """Every task that a list asks for, read as you go: `for row in app.list(limit=None)`. Also `async for`."""
+
+    def __init__(self, asked: TaskQuery) -> None:
+        self._asked = asked
+
+    def __iter__(self) -> Iterator[Summary]:
+        return self._asked.rows()
+
+    async def __aiter__(self) -> AsyncIterator[Summary]:
+        import asyncio
+
+        rows = self._asked.rows()
+        while batch := await asyncio.to_thread(_some, rows):
+            for row in batch:
+                yield row
+
+
+def _some(rows: Iterator[Summary]) -> list[Summary]:
+    return [row for _, row in zip(range(limits.PAGE_SIZE), rows, strict=False)]
+
+
+def task_query(
+    logs: Logs,
+    *,
+    interrupted: bool | None,
+    include: Collection[str],
+    changed_since: datetime | Duration | None,
+    **asked: Any,
+) -> TaskQuery:
+    """Check what is asked for, and make it a query. Odd values are refused, each with what would do."""
+    refuse_odd(asked)
+    if interrupted and asked["status"] is None:
+        asked["status"] = "running"
+    if isinstance(include, str) or not set(include) <= {*INCLUDED}:
+        raise InvalidValue(f"include={include!r} names what no row can carry", hint=f"use some of {INCLUDED}")
+    since_us = since(changed_since, logs.clock.now_us, "changed_since")
+    return TaskQuery(logs, Query(**asked, changed_since_us=since_us), interrupted=interrupted, include=include)
+
+
+def refuse_odd(asked: dict[str, Any]) -> None:
+    """Refuse values of filters that no task can have, each with what would do."""
+    one_of = {"status": STATUSES, "order": get_args(Order), "waiting": _WAITS}
+    for name, allowed in one_of.items():
+        if asked.get(name) is not None and asked[name] not in allowed:
+            said = f"{asked[name]!r} is not a status" if name == "status" else f"{name}={asked[name]!r} is unknown"
+            raise InvalidValue(said, hint=f"use one of {', '.join(allowed)}")
+    for name in _TEXTS:
+        if asked.get(name) is not None:
+            names.text(asked[name], f"{name}=")
+    if asked["in_doubt"] not in (None, True, False):
+        raise InvalidValue(f"in_doubt={asked['in_doubt']!r} is neither True nor False", hint="leave it out for both")
+    asked["prefix"] = asked["prefix"] or None
+
+
+def since(when: datetime | Duration | None, now_us: Callable[[], int], name: str) -> int | None:
+    """A time in microseconds: that of a datetime, or so long ago.
+
+    >>> since("1m", lambda: 60_000_001, "changed_since")
+    1
+    """
+    if when is None:
+        return None
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidValue(
+                f"{name}={when!r} has no time zone", hint="use datetime.now(UTC), or an age such as '2h'"
+            )
+        return int(when.timestamp() * 1_000_000)
+    return now_us() - int(seconds(when, name) * 1_000_000)

@@ -1,1 +1,0 @@
--- Nothing: a number that is kept for another change.
