@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open as open
     from holdfast.engine.definitions.agent import Agent, agent
-    from holdfast.engine.definitions.call import Call, current_call, report_usage, sending
+    from holdfast.engine.definitions.call import Call, current_call, report_usage, sending, streaming
     from holdfast.engine.definitions.prices import Price
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.step import Step, step
@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
+    from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
     from holdfast.engine.workers.schedule import Schedule
@@ -118,11 +119,12 @@ _PLACES = {
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.step": ("Step", "step"),
     "engine.definitions.tool": ("Tool", "tool"),
-    "engine.definitions.call": ("Call", "current_call", "report_usage", "sending"),
+    "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
+    "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
     "engine.verbs.async_task": ("AsyncTask",),
     "engine.verbs.task": ("Task",),
     "engine.workers.schedule": ("Schedule",),
@@ -155,6 +157,9 @@ __all__ = [
     "BudgetExceeded",
     "Call",
     "Cancelled",
+    "Chunk",
+    "ChunksCut",
+    "ChunksDropped",
     "Conflict",
     "Connection",
     "DidNotHappen",
@@ -247,5 +252,6 @@ __all__ = [
     "report_usage",
     "sending",
     "step",
+    "streaming",
     "tool",
 ]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import DidNotHappen, Happened, InvalidValue, MissingExtra, Retry, agent, tool
+from holdfast import Chunk, ChunksDropped, DidNotHappen, Happened, InvalidValue, MissingExtra, Retry, agent, tool
 from holdfast.core import limits
 from holdfast.engine.reading import timeline
 from holdfast.llm import ModelError, OpenAIModel, ScriptedModel, loop_agent, say, tool_schema, use
@@ -339,9 +340,9 @@ def test_a_listener_that_fails_spoils_nothing(app, caplog):
 # The real SDK
 
 
-def real(server, tools=TOOLS, *, retry=AT_ONCE, answer_type=str, on_token=None, **options):
+def real(server, tools=TOOLS, *, retry=AT_ONCE, answer_type=str, on_token=None, watched=False, **options):
     model = OpenAIModel("fake-1", base_url=server.base_url, api_key=KEY, **options)
-    told = {"retry": retry, "answer_type": answer_type, "on_token": on_token}
+    told = {"retry": retry, "answer_type": answer_type, "on_token": on_token, "stream": watched}
     return loop_agent("weather", model, tools, "You know the weather.", **told)
 
 
@@ -393,6 +394,48 @@ def test_a_listener_makes_the_sdk_stream(app):
         done = run(app, real(server, on_token=heard.append))
     assert (done.result, heard) == ("It is warm.", ["It ", "is ", "warm."])
     assert server.requests[0].body["stream"] is True
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_replies_can_be_watched_as_chunks(app, listens):
+    heard = []
+    more = {"on_token": heard.append} if listens else {}
+    with FakeOpenAI([use("look_up", city="Rome"), say("It is warm.")]) as server:
+        talker = real(server, watched=True, **more)
+        app.start(talker, {"goal": "Is Rome warmer than Oslo?"}, id="t")
+        seen = []
+        watching = threading.Thread(target=lambda: seen.extend(app.follow("t", chunks=True, seconds=20)))
+        watching.start()
+        assert run(app, talker).result == "It is warm."
+        watching.join()
+        assert all(request.body["stream"] for request in server.requests)
+    chunks = [one for one in seen if isinstance(one, Chunk)]
+    assert [(one.step, one.number, one.data) for one in chunks] == [
+        ("model#1", 1, "It "),
+        ("model#1", 2, "is "),
+        ("model#1", 3, "warm."),
+    ]
+    assert heard == (["It ", "is ", "warm."] if listens else [])
+
+
+def test_a_reply_that_breaks_off_is_dropped_for_watchers(app):
+    whole = say("It is warm.")
+    with FakeOpenAI([Cut(whole), whole]) as server:
+        talker = real(server, watched=True)
+        app.start(talker, {"goal": "Is Rome warmer than Oslo?"}, id="t")
+        seen = []
+        watching = threading.Thread(target=lambda: seen.extend(app.follow("t", chunks=True, seconds=20)))
+        watching.start()
+        assert run(app, talker).result == "It is warm."
+        watching.join()
+    assert "".join(one.data for one in seen if isinstance(one, Chunk) and one.attempt == 2) == "It is warm."
+    first = [one for one in seen if isinstance(one, Chunk | ChunksDropped) and one.attempt == 1]
+    assert not first or isinstance(first[-1], ChunksDropped), "what was seen of the first attempt is void"
+
+
+def test_a_loop_that_streams_says_so_with_true_or_false():
+    with pytest.raises(InvalidValue, match="neither True nor False"):
+        loop_agent("weather", ScriptedModel([]), stream="yes")
 
 
 def test_options_reach_the_endpoint_and_the_environment_is_read(app, monkeypatch):

@@ -7,7 +7,7 @@ ORDER = (
     *("core/errors", "core", "core/events", "core/codec", "core/state", "core/messages", "core/context", "core/flows"),
     "failpoints",
     *("store", "store/sqlite", "store/memory", "store/postgres"),
-    *("engine/system", "engine/logs", "engine/definitions", "engine/reading", "engine/lists"),
+    *("engine/system", "engine/logs", "engine/definitions", "engine/reading", "engine/lists", "engine/streams"),
     *("engine/maintenance", "engine/records"),
     *("engine/control", "engine/notices"),
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
@@ -70,7 +70,10 @@ LATE = {
 """What functions may import when they are called, and why. The command line may import anything so."""
 
 MOST_MODULES = 12
-LARGE_ROOMS = {"cli/commands": "one module a command"}
+LARGE_ROOMS = {
+    "cli/commands": "one module a command",
+    "store/postgres": "a server has more sides than a file: connections, statements, presence, liveness",
+}
 
 MOST_LINES = 600
 LARGE_MODULES = {

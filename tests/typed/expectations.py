@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict, assert_type
 
 import holdfast
-from holdfast import Agent, App, AsyncTask, Step, Task, TaskState, Tool, agent, step, tool
+from holdfast import (
+    Agent,
+    App,
+    AsyncTask,
+    Chunk,
+    ChunksCut,
+    ChunksDropped,
+    Step,
+    Task,
+    TaskState,
+    Tool,
+    agent,
+    step,
+    tool,
+)
+from holdfast.core.codec import LoggedEvent
 
 
 @dataclass
@@ -54,6 +69,23 @@ async def send(to: str) -> bytes:
     raise NotImplementedError
 
 
+def texts(notes: str) -> Iterator[str]:
+    yield notes
+
+
+def counted(notes: str) -> Generator[str, None, int]:
+    yield notes
+    return 1
+
+
+def told(notes: str) -> Generator[str, None, None]:
+    yield notes
+
+
+async def texts_later(notes: str) -> AsyncIterator[str]:
+    yield notes
+
+
 @agent
 def recap(task: Task, to: str, notes: str) -> str:
     assert_type(draft(notes), Draft)
@@ -63,6 +95,10 @@ def recap(task: Task, to: str, notes: str) -> str:
     assert_type(task.step(draft, notes), Draft)
     assert_type(task.step(undecorated, notes, loud=True, name="again", retry=2), list[Draft])
     assert_type(task.step(undecorated_async, notes), Draft)
+    assert_type(task.stream(texts, notes), str)
+    assert_type(task.stream(told, notes), str)
+    assert_type(task.stream(counted, notes, name="again", retry=2), int)
+    assert_type(task.stream(texts_later, notes), str)
     assert_type(task.call(look_up, city=to), int)
     assert_type(task.call(charge, {"order": "order-7", "euros": 3}, key="charge"), Receipt)
     assert_type(task.map(draft, [notes]), list[Draft])
@@ -86,6 +122,8 @@ async def greet(task: AsyncTask, name: str) -> Draft:
     assert_type(task.step(draft, name), Awaitable[Draft])
     assert_type(await task.step(draft, name), Draft)
     assert_type(await task.step(undecorated_async, name), Draft)
+    assert_type(await task.stream(texts_later, name), str)
+    assert_type(task.stream(counted, name), Awaitable[int])
     assert_type(await task.call(send, to=name), bytes)
     assert_type(await task.call(look_up, city=name), int)
     assert_type(await task.map(undecorated_async, [name]), list[Draft])
@@ -124,3 +162,17 @@ async def awaited(app: App) -> None:
 
 def opened() -> App:
     return holdfast.open("memory:")
+
+
+def watched(app: App) -> None:
+    for event in app.follow("t"):
+        assert_type(event, LoggedEvent)
+    for one in app.follow("t", chunks=True):
+        assert_type(one, LoggedEvent | Chunk | ChunksDropped | ChunksCut)
+
+
+async def watched_later(app: App) -> None:
+    async for event in app.aio.follow("t"):
+        assert_type(event, LoggedEvent)
+    async for one in app.aio.follow("t", chunks=True):
+        assert_type(one, LoggedEvent | Chunk | ChunksDropped | ChunksCut)

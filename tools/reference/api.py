@@ -35,6 +35,7 @@ _CALLS = (
     "sending",
     "current_call",
     "report_usage",
+    "streaming",
     "Call",
     "Happened",
     "DidNotHappen",
@@ -43,7 +44,7 @@ _CALLS = (
     "Connection",
 )
 _RECORDS = ("Record", "RecordWrite", "RecordChanges")
-_DATA = ("StatePatch", "Usage", "Failure", "pack")
+_DATA = ("StatePatch", "Usage", "Failure", "pack", "Chunk", "ChunksDropped", "ChunksCut")
 _CHOICES: dict[str, Any] = {
     "CheckpointStrategy": CheckpointStrategy,
     "OnChange": OnChange,
@@ -53,7 +54,10 @@ _CHOICES: dict[str, Any] = {
 }
 """Names for a choice of texts, which are shown as the texts."""
 
-_WAITING = ("step", "call", "call_tools", "map", "ask", "approve", "wait", "sleep", "spawn", "summarise", "checkpoint")
+_WAITING = (
+    *("step", "stream", "call", "call_tools", "map", "ask", "approve", "wait", "sleep", "spawn", "summarise"),
+    "checkpoint",
+)
 
 
 def api_page() -> str:

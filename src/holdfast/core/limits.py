@@ -249,6 +249,24 @@ KEY_SPACE_LENGTH = 16
 FOLLOW_SECONDS = 0.05
 """How often somebody who follows a task looks for new events."""
 
+CHUNK_SECONDS = 0.08
+"""How often chunks that a step streams are written, at most."""
+
+CHUNK_FLUSH_SECONDS = 0.5
+"""How long the end of a step that streamed waits until its last chunks are written, at most."""
+
+CHUNKS_KEPT_SECONDS = 1.0
+"""How long chunks stay when their step has ended, for watchers that have not seen the last of them."""
+
+CHUNKS_STALE_SECONDS = 3_600.0
+"""How old a stream must be for `gc` to delete it: it was left over by a process that died."""
+
+MAX_STREAM_BYTES = 1024 * 1024
+"""How many bytes of chunks an attempt of a step publishes; watchers are told that the rest is left out."""
+
+MAX_STREAM_CHUNKS = 100_000
+"""How many chunks an attempt of a step publishes."""
+
 CACHE_BYTES = 32 * 1024 * 1024
 """How many bytes an app keeps of states, of what was said in threads and of messages that were read, about."""
 

@@ -59,6 +59,7 @@ from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, s
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.verify import Verification
+from holdfast.engine.streams.watching import ChunkFollow
 from holdfast.engine.system.clock import Clock, SystemClock
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.block import Block
@@ -919,10 +920,26 @@ class App:
         self.logs.segments(name)
         return timeline.records(self.logs, name, after=after, limit=limit)
 
-    def follow(self, id: str, *, after: int = 0, seconds: Duration | None = None) -> Follow:
-        """A task's events as they come, until it ends; at most for so long. Also `async for`."""
+    @overload
+    def follow(
+        self, id: str, *, after: int = 0, seconds: Duration | None = None, chunks: Literal[False] = False
+    ) -> Follow: ...
+    @overload
+    def follow(
+        self, id: str, *, after: int = 0, seconds: Duration | None = None, chunks: Literal[True]
+    ) -> ChunkFollow: ...
+    def follow(
+        self, id: str, *, after: int = 0, seconds: Duration | None = None, chunks: bool = False
+    ) -> Follow | ChunkFollow:
+        """A task's events as they come, until it ends; at most for so long. Also `async for`.
+
+        `chunks`: also what its steps stream, between the events, from any process: Chunk, and ChunksDropped when the
+        attempt they came from is void. Default: events only.
+        """
+        if not isinstance(chunks, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"chunks={chunks!r} is neither True nor False", hint="give chunks=True to get chunks")
         limit = None if seconds is None else durations.seconds(seconds)
-        return Follow(self.logs, names.task_log(id), after, limit)
+        return (ChunkFollow if chunks else Follow)(self.logs, names.task_log(id), after, limit)
 
     def steps(self, id: str, *, turn: int | None = None) -> list[StepState]:
         """The steps of one turn, or of all; each knows the seq before and after it."""
@@ -1068,6 +1085,7 @@ class App:
             self._dispatcher.notices.close()
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
+        self._dispatcher.stop_publishing()
         if self._feed is not None:
             self._feed.close()
         self.logs.committer.close()

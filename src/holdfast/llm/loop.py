@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast import Agent, AsyncTask, Retry, Tool, agent
+from holdfast import Agent, AsyncTask, Retry, Tool, agent, streaming
 from holdfast.core.context.window import STRATEGIES, Strategy, check_kept
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import Usage
@@ -35,6 +35,7 @@ def loop_agent(
     retry: Retry | int | None = None,
     timeout: Duration | None = None,
     on_token: OnToken | None = None,
+    stream: bool = False,
     max_tokens: int | None = None,
     strategy: Strategy = "drop_oldest",
     keep_last: int | None = None,
@@ -45,7 +46,8 @@ def loop_agent(
 
     `model` is anything that answers messages; a name stands for `OpenAIModel(name)`. `retry` and `timeout` are for its
     calls. With `answer_type` the answer is JSON of that type, and the model is asked again until it is. `on_token` is
-    told the text of replies as it comes. With `max_tokens` the model is shown a window of the conversation, tools
+    told the text of replies as it comes. With `stream=True`, watchers in any process get it as chunks:
+    `app.follow(id, chunks=True)`. With `max_tokens` the model is shown a window of the conversation, tools
     included, which keeps the last `keep_last` messages and `keep_turns` turns or fails with WindowTooSmall; by the
     strategy "summarise" it is asked for summaries of what does not fit, each of them a step. The other options are
     those of `@agent`.
@@ -56,7 +58,9 @@ def loop_agent(
     """
     answers = Answers(answer_type)
     loop = _Loop(OpenAIModel(model) if isinstance(model, str) else model, tools, instructions, answers)
-    loop.retry, loop.timeout, loop.on_token = retry, timeout, on_token
+    if not isinstance(stream, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"stream={stream!r} is neither True nor False", hint="give stream=True to publish replies")
+    loop.retry, loop.timeout, loop.on_token, loop.stream = retry, timeout, on_token, stream
     loop.limit(max_tokens, strategy, keep_last, keep_turns)
 
     async def turn(task: AsyncTask, goal: str) -> Any:
@@ -73,6 +77,7 @@ class _Loop:
     retry: Retry | int | None = None
     timeout: Duration | None = None
     on_token: OnToken | None = None
+    stream = False
     _strategy: Strategy = "drop_oldest"
 
     def __init__(self, model: Model, tools: Sequence[Tool], instructions: str, answers: Answers) -> None:
@@ -144,7 +149,9 @@ class _Loop:
         return await task.summarise(self._summary, **self._window, retry=self._retry, timeout=self.timeout)
 
     async def _ask(self, messages: Sent) -> dict[str, Any]:
-        listened = {} if self.on_token is None else {"on_token": _careful(self.on_token)}
+        listeners = [] if self.on_token is None else [_careful(self.on_token)]
+        listeners += [streaming().send] if self.stream else []
+        listened = {"on_token": _told_to(listeners)} if listeners else {}
         reply = await self._reply(messages, self._schemas, **listened)
         return chat.tidy(reply, messages.calls.seen, messages.ref.to)
 
@@ -178,6 +185,14 @@ def _count(task: AsyncTask, reply: chat.Message) -> None:
         for total, tokens in (("input_tokens", told.input), ("output_tokens", told.output)):
             if tokens:
                 task.state.increment(total, tokens)
+
+
+def _told_to(listeners: Sequence[OnToken]) -> OnToken:
+    def tell(text: str) -> None:
+        for listener in listeners:
+            listener(text)
+
+    return tell
 
 
 def _careful(on_token: OnToken) -> OnToken:

@@ -27,6 +27,7 @@ from holdfast.core.codec import (
     UniqueKey,
 )
 from holdfast.core.errors import Conflict, InvalidEvent, InvalidValue, KeyTaken
+from holdfast.store.chunks import Chunks
 from holdfast.store.queues import Loss, Queues
 
 
@@ -255,6 +256,11 @@ class Store(Protocol):
     @property
     def queues(self) -> Queues:
         """What it does for workers."""
+        ...
+
+    @property
+    def chunks(self) -> Chunks:
+        """What steps stream while they run, for those who watch."""
         ...
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:

@@ -6,7 +6,7 @@ begin with it is not shown. `!` is in no id, so no name of one tenant can pass f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from holdfast.core import names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import Conflict, InvalidValue, KeyTaken, StoreError
 from holdfast.core.names import NAMESPACE_END, namespaced
+from holdfast.store.chunks import ChunkBatch
 from holdfast.store.protocol import (
     ActPlace,
     ActQuery,
@@ -96,6 +97,27 @@ class TenantQueues:
         return self._queues.listen()
 
 
+class TenantChunks:
+    """What steps of a tenant's tasks stream."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._chunks = tenant.whole.chunks
+
+    def put(self, batches: Sequence[ChunkBatch]) -> None:
+        self._chunks.put([replace(one, log=self._tenant.inside(one.log)) for one in batches])
+
+    def read(self, log: str, seen: Mapping[str, int]) -> list[ChunkBatch]:
+        return [replace(one, log=log) for one in self._chunks.read(self._tenant.inside(log), seen)]
+
+    def drop(self, log: str, streams: Sequence[str]) -> None:
+        self._chunks.drop(self._tenant.inside(log), streams)
+
+    def drop_old(self, before_us: int) -> int:
+        """Delete old streams of all tenants: they count for none of them."""
+        return self._chunks.drop_old(before_us)
+
+
 class Tenant:
     """A view of one namespace."""
 
@@ -108,6 +130,7 @@ class Tenant:
         self.waits = store.waits
         self.lease_seconds = store.lease_seconds
         self.queues = TenantQueues(self)
+        self.chunks = TenantChunks(self)
 
     # Names
 

@@ -52,6 +52,14 @@ class Call:
         return f"<call {self.step} of {self.task_id}>"
 
 
+class ChunkSender(Protocol):
+    """Publishes what a step streams."""
+
+    def send(self, data: Any) -> None:
+        """Publish a chunk: text, or anything that JSON can hold. Returns at once."""
+        ...
+
+
 class Asking:
     """A destination being asked about a call: `reconcile` runs in it."""
 
@@ -64,6 +72,13 @@ class Asking:
         """What asking costs is nobody's spending."""
         return usage
 
+    def streaming(self) -> ChunkSender:
+        """Refuse: an answer of the destination is no step."""
+        raise InvalidValue(
+            f"streaming() was used while {self.call.step!r} was only asked about or changed",
+            hint="stream from the function that a step or a call runs",
+        )
+
 
 class Caller(Protocol):
     """A call of a user's function; what is known of it is put together when it is asked for."""
@@ -75,6 +90,8 @@ class Caller(Protocol):
     def call(self) -> Call: ...
 
     def priced(self, usage: Usage) -> Usage: ...
+
+    def streaming(self) -> ChunkSender: ...
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("holdfast_call", default=None)
@@ -156,6 +173,20 @@ def current_call() -> Call | None:
     """The call a tool is running in: its idempotency key, attempt and time left. None outside a step."""
     caller = CALLER.get()
     return None if caller is None else caller.call
+
+
+def streaming() -> ChunkSender:
+    """Return what publishes chunks of the step or tool this code runs in: `streaming().send("some text")`.
+
+    Watchers get them with `app.follow(id, chunks=True)`. Nothing of them is recorded: only the step's result is.
+    """
+    caller = CALLER.get()
+    if caller is None:
+        raise InvalidValue(
+            "streaming() was used outside a step",
+            hint="call it in the function that task.step or task.call runs, or use task.stream",
+        )
+    return caller.streaming()
 
 
 @contextmanager

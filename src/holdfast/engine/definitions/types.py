@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, Awaitable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -14,3 +15,6 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
     R_co = TypeVar("R_co", covariant=True)
+
+TextStream = Generator[str, Any, None] | AsyncIterable[str] | Awaitable[AsyncIterable[str]]
+"""What gives texts one after the other, and nothing in the end: its result is all of them, joined."""

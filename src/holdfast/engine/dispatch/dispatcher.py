@@ -42,6 +42,7 @@ from holdfast.engine.execution.watch import Watch
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
+from holdfast.engine.streams.publisher import Publisher
 from holdfast.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Dispatcher:
         self.tenants: dict[str, Dispatcher] = {}
         """The dispatchers of tenants: one for all workers of the process, which are one holder."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
-        self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), {})
+        self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), Publisher(logs), {})
         self.notices: Notices | None = None
         """Who is told when a task waits for a person."""
         self._loops = ClosedLoops()
@@ -183,6 +184,11 @@ class Dispatcher:
         dispatchers = [self, *self.tenants.values()]
         left = [one for one in dispatchers if not one.busy.stop(max(until - time.monotonic(), 0), when_idle)]
         return not left
+
+    def stop_publishing(self) -> None:
+        """Write the last chunks of steps that streamed, of tenants too."""
+        for one in (self, *self.tenants.values()):
+            one.services.publisher.close()
 
     def look_for_cancels(self) -> None:
         """Notice at once, where this process works on it, that a task was cancelled."""

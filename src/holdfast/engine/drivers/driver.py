@@ -81,6 +81,9 @@ def _act(asked: Invoke, execution: Execution) -> Outcome:
         return outcome if isinstance(outcome, Outcome) else _awaited(invocation, outcome)
     finally:
         watch.end(invocation)
+        if invocation.stream is not None:
+            invocation.stream.end()
+            invocation.stream.flush()
 
 
 def _within(invocation: Invocation, execution: Execution) -> Outcome:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Group, UniqueKey, failures
-from holdfast.core.errors import HoldfastError, LeaseLost, NotDone, TaskCollected, TimeLimit, ToolExited
+from holdfast.core.errors import HoldfastError, InvalidValue, LeaseLost, NotDone, TaskCollected, TimeLimit, ToolExited
 from holdfast.core.events import Usage
 from holdfast.core.flows.requests import (
     CheckResult,
@@ -35,13 +35,16 @@ from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
+from holdfast.engine.streams.publisher import ChunkStream
 from holdfast.failpoints import failpoint
 
 
 class Invocation:
     """One call of a user's function."""
 
-    __slots__ = ("_act", "_execution", "_turn", "fn", "given", "key", "request", "sent", "started_us", "usage")
+    __slots__ = (
+        *("_act", "_execution", "_turn", "fn", "given", "key", "request", "sent", "started_us", "stream", "usage"),
+    )
 
     def __init__(self, act: Invoke, execution: Execution, connection: Any = None) -> None:
         request = act.request
@@ -52,6 +55,7 @@ class Invocation:
         self._turn = execution.state.turn
         self.started_us = execution.logs.clock.now_us()
         self.usage: Usage | None = None
+        self.stream: ChunkStream | None = None
         self.sent = not request.marks_sending
         self.fn = request.fn
         self.given = self._given(connection) if request.tool else {}
@@ -105,6 +109,19 @@ class Invocation:
         """The same usage with what it cost, if anybody knows."""
         return self._execution.priced(usage)
 
+    def streaming(self) -> ChunkStream:
+        """Return what publishes its chunks. Of a call with secrets, none is: a secret may lie in several."""
+        if self.request.tool and self.request.effect in ev.TRANSACTIONAL:
+            raise InvalidValue(
+                f"{self.request.tool!r} runs in a transaction, and can't stream",
+                hint="stream from a step, or from a tool with another effect",
+            )
+        if self.stream is None:
+            execution, act = self._execution, self._act
+            place = (execution.log.name, act.key, act.attempt, execution.log.head.seq)
+            self.stream = execution.services.publisher.open(*place, hidden=bool(self.request.secrets))
+        return self.stream
+
     def make(self) -> Any:
         """Call the function, here and now; its value, or something to await."""
         caller = CALLER.set(self)
@@ -134,6 +151,8 @@ class Invocation:
         usage = None
         if self.usage is not None or may_report(value):
             usage = self._spent(codec.unpack(raw, self._execution.logs.blob) if self.usage is None else None)
+        if self.stream is not None:
+            self.stream.is_whole = True
         kept = codec.hidden_value(raw, self.request.secrets) if self.request.secrets else raw
         return Outcome(kept, None, False, usage, self.started_us)
 

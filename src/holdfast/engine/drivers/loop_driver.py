@@ -103,15 +103,21 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
     execution.acting[invocation] = asyncio.current_task()
     try:
         if not request.is_async:
-            return await _in_thread(invocation, execution)
-        return await _on_loop(invocation, request.timeout)
+            outcome = await _in_thread(invocation, execution)
+        else:
+            outcome = await _on_loop(invocation, request.timeout)
     except asyncio.CancelledError:
         if not _was_cut(invocation, execution):
             raise
-        return invocation.in_doubt(cut=True)
+        outcome = invocation.in_doubt(cut=True)
     finally:
         del execution.acting[invocation]
         watch.end(invocation)
+        if invocation.stream is not None:
+            invocation.stream.end()
+    if invocation.stream is not None:
+        await asyncio.to_thread(invocation.stream.flush)
+    return outcome
 
 
 def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:

@@ -55,6 +55,7 @@ from holdfast.engine.execution.watch import Announced, Watch
 from holdfast.engine.logs.committer import Resolve, Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.streams.publisher import Publisher
 from holdfast.engine.system.clock import HeldSleeps
 from holdfast.store.protocol import Placed
 
@@ -66,12 +67,13 @@ _ENDINGS = (ev.TaskCompleted, ev.TaskFailed, ev.TaskCancelled)
 
 
 class Services(Struct, frozen=True):
-    """What an execution needs of its process: children worked on, prices of models, a look at what takes long."""
+    """What an execution needs of its process: children worked on, prices, a look at what takes long, chunks."""
 
     run_child: Callable[[RunChild, Any], None]
     run_child_async: Callable[[RunChild, Any], Coroutine[Any, Any, None]]
     priced: Callable[[Usage], Usage]
     watch: Watch
+    publisher: Publisher
     tools: dict[str, Tool]
     """Tools that can be called once only, as far as this process has met them: what a settlement must fit."""
 

@@ -42,6 +42,7 @@ def collect(
     dropped = 0
     if snapshots_before_us is not None:
         dropped = logs.store.drop_snapshots(before_us=snapshots_before_us)
+    logs.store.chunks.drop_old(logs.clock.now_us() - int(limits.CHUNKS_STALE_SECONDS * 1_000_000))
     return Collected(removed, dropped, spared)
 
 

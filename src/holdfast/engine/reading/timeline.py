@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from holdfast.core import limits
 from holdfast.core.codec import LoggedEvent
@@ -15,6 +15,8 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import steps
 from holdfast.engine.reading.task_state import TaskState
+
+T = TypeVar("T")
 
 
 def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
@@ -62,7 +64,36 @@ def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> in
     return done[-back][1]
 
 
-class Follow:
+class Polling(Generic[T]):
+    """Looks again and again, and gives what is new; with `for`, or with `async for` in a thread."""
+
+    def look(self) -> tuple[list[T], bool]:
+        """Return what is new, and whether there will be no more."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            found, over = self.look()
+            yield from found
+            if over:
+                return
+            if not found:
+                time.sleep(limits.FOLLOW_SECONDS)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        import asyncio
+
+        while True:
+            found, over = await asyncio.to_thread(self.look)
+            for record in found:
+                yield record
+            if over:
+                return
+            if not found:
+                await asyncio.sleep(limits.FOLLOW_SECONDS)
+
+
+class Follow(Polling[LoggedEvent]):
     """Gives each event once, and ends with the task, or when the time is up."""
 
     def __init__(self, logs: Logs, id: str, after: int, seconds: float | None) -> None:
@@ -72,29 +103,7 @@ class Follow:
         self._after = after
         self._until = None if seconds is None else time.monotonic() + seconds
 
-    def __iter__(self) -> Iterator[LoggedEvent]:
-        while True:
-            found, over = self._look()
-            yield from found
-            if over:
-                return
-            if not found:
-                time.sleep(limits.FOLLOW_SECONDS)
-
-    async def __aiter__(self) -> AsyncIterator[LoggedEvent]:
-        import asyncio
-
-        while True:
-            found, over = await asyncio.to_thread(self._look)
-            for record in found:
-                yield record
-            if over:
-                return
-            if not found:
-                await asyncio.sleep(limits.FOLLOW_SECONDS)
-
-    def _look(self) -> tuple[list[LoggedEvent], bool]:
-        """What is new, and whether there will be no more."""
+    def look(self) -> tuple[list[LoggedEvent], bool]:
         summary = self._logs.store.summary(self._id)
         found = list(timeline.records(self._logs, self._id, after=self._after))
         if found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from holdfast.core import events as ev, limits
@@ -16,7 +16,7 @@ from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.step import Step
 from holdfast.engine.definitions.tool import Tool
-from holdfast.engine.definitions.types import R
+from holdfast.engine.definitions.types import R, TextStream
 from holdfast.engine.drivers import parallel
 from holdfast.engine.execution import races
 from holdfast.engine.execution.awaitable import Verb
@@ -61,6 +61,59 @@ class AsyncTask(Task):
             **kwargs: Any,
         ) -> Awaitable[R]: ...
         def step(self, *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def stream(
+            self,
+            fn: Callable[..., TextStream],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[str]: ...
+        @overload
+        def stream(
+            self,
+            fn: Callable[..., Generator[Any, Any, R]],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[R]: ...
+        @overload
+        def stream(
+            self,
+            fn: Callable[..., Iterable[str]],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[str]: ...
+        @overload
+        def stream(
+            self,
+            fn: Callable[..., Iterable[Any] | AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
+            *args: Any,
+            name: str | None = None,
+            key: str | None = None,
+            retry: Retry | int | None = None,
+            retry_on: Sequence[type[BaseException]] = (),
+            timeout: Duration | None = None,
+            estimate: Usage | int | None = None,
+            **kwargs: Any,
+        ) -> Awaitable[Any]: ...
+        def stream(self, *args: Any, **kwargs: Any) -> Any: ...
         @overload
         def call(
             self, tool: Tool[..., Coroutine[Any, Any, R]], /, *unnamed: Any, key: str | None = None, **arguments: Any

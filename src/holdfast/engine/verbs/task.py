@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
 
@@ -27,13 +37,14 @@ from holdfast.engine.definitions.agent import Agent, is_agent
 from holdfast.engine.definitions.signature import Parameters, parameters_of
 from holdfast.engine.definitions.step import Step
 from holdfast.engine.definitions.tool import Tool, is_tool, undo_name
-from holdfast.engine.definitions.types import R
+from holdfast.engine.definitions.types import R, TextStream
 from holdfast.engine.drivers import parallel
 from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_threads
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
 from holdfast.engine.reading.task_state import render as render_template
+from holdfast.engine.streams.draining import streamed
 from holdfast.engine.system.unwinding import STOPPED, Refusals
 from holdfast.engine.verbs.bag import Verbs, bag_of, fitting
 
@@ -134,6 +145,90 @@ class Task:
             estimate=None if estimate is None else self._execution.priced(as_usage(estimate)),
         )
         return self._drive("step", parameters.result, flows.step, request, name=key or name, is_key=key is not None)
+
+    @overload
+    def stream(
+        self,
+        fn: Callable[..., TextStream],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> str: ...
+    @overload
+    def stream(
+        self,
+        fn: Callable[..., Generator[Any, Any, R]],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> R: ...
+    @overload
+    def stream(
+        self,
+        fn: Callable[..., Iterable[str]],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> str: ...
+    @overload
+    def stream(
+        self,
+        fn: Callable[..., Iterable[Any] | AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> Any: ...
+    def stream(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        name: str | None = None,
+        key: str | None = None,
+        retry: Retry | int | None = None,
+        retry_on: Sequence[type[BaseException]] = (),
+        timeout: Duration | None = None,
+        estimate: Usage | int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do a step whose function yields: watchers get each chunk while it runs (`app.follow(id, chunks=True)`).
+
+        The step's result is what a generator returns; without that, its chunks: texts joined, anything else as a list.
+        Chunks are not recorded. An attempt that fails or is cut off begins anew, and watchers are told that its chunks
+        are void. `fn` may also return an iterator, or be async. The other parameters are those of `step`.
+        """
+        request, parameters = self._step_request(
+            fn,
+            args,
+            kwargs,
+            name=name,
+            key=key,
+            retry=retry,
+            retry_on=retry_on,
+            timeout=timeout,
+            estimate=None if estimate is None else self._execution.priced(as_usage(estimate)),
+        )
+        request = streamed(request, parameters)
+        return self._drive("stream", request.result, flows.step, request, name=key or name, is_key=key is not None)
 
     @overload
     def call(

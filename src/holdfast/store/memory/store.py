@@ -19,6 +19,7 @@ from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, Snapsh
 from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.state.shapes import ENDED
 from holdfast.failpoints import failpoint
+from holdfast.store.memory.chunks import MemoryChunks
 from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.protocol import (
     TO_THE_END,
@@ -83,6 +84,7 @@ class MemoryStore:
         self._closed = False
         self._tables: apsw.Connection | None = None
         self._shut = False
+        self.chunks = MemoryChunks(self._lock, self._logs.__contains__)
         self.queues = MemoryQueues(self._lock, self._unended, self.append, self.holder)
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
@@ -440,6 +442,7 @@ class MemoryStore:
         log.erasures.append(replace(one, blobs=()))
         log.rows = [replace(row, body=None) if row.seq == one.seq else row for row in log.rows]
         log.snapshots = []
+        self.chunks.drop_log(one.log)
         self._release(log, one.blobs)
 
     def _cut(self, cut: LogCut) -> None:
@@ -468,6 +471,7 @@ class MemoryStore:
         if self.head(stone.log) != Head(stone.seq, stone.digest) or self.forks(stone.log):
             return False
         gone = self._logs.pop(stone.log)
+        self.chunks.drop_log(stone.log)
         self._places[stone.log] = gone.number
         self._tombstones[stone.log] = stone
         used = {hash for log in self._logs.values() for hash in log.blobs & gone.blobs}

@@ -456,11 +456,12 @@ REMOVE_BLOBS = "delete from {s}.blobs where hash = any(%(hashes)s)"
 REMOVE_EVENTS = "delete from {s}.events where log = %(log)s"
 REMOVE_SNAPSHOTS = "delete from {s}.snapshots where log = %(log)s"
 REMOVE_ERASURES = "delete from {s}.erasures where log = %(log)s"
+REMOVE_CHUNKS = "delete from {s}.chunks where log = %(log)s"
 REMOVE_TASK = "delete from {s}.tasks where log = %(log)s"
 REMOVE_LOG = "delete from {s}.logs where log = %(log)s"
 
 # In this order: what a statement needs is removed after it.
-REMOVE = (REMOVE_EVENTS, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG)
+REMOVE = (REMOVE_EVENTS, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_CHUNKS, REMOVE_TASK, REMOVE_LOG)
 
 # What goes together with a group, after its events are in. Its logs are locked, and known by name.
 _LOG = "(select log from {s}.logs where name = %(name)s)"
@@ -915,4 +916,39 @@ select count(*) from (
   where namespace = %(namespace)s and queue = %(queue)s and status = 'pending' and wake is null
   order by agent, version, priority desc, log limit %(most)s
 ) as ready
+"""
+
+
+# Chunks: what steps stream while they run.
+
+# A batch; one of a log that is not there is forgotten.
+PUT_CHUNKS = """
+insert into {s}.chunks (log, stream, part, step, attempt, after, at, data)
+select log, %(stream)s, %(part)s, %(step)s, %(attempt)s, %(after)s, %(at)s, %(data)b from {s}.logs where name = %(name)s
+on conflict do nothing
+"""
+
+# What other attempts of a step left.
+DROP_OTHER_CHUNKS = """
+delete from {s}.chunks
+where log = (select log from {s}.logs where name = %(name)s) and step = %(step)s and stream <> %(stream)s
+"""
+
+# A log's batches, but for those that were seen: `parts` has the last part of each of these streams.
+CHUNKS = """
+select chunks.stream, chunks.part, step, attempt, after, at, data
+from {s}.chunks left join unnest(%(streams)s, %(parts)s) as seen (stream, part) on seen.stream = chunks.stream
+where log = (select log from {s}.logs where name = %(name)s) and chunks.part > coalesce(seen.part, 0)
+order by after, chunks.stream, chunks.part
+"""
+
+DROP_CHUNKS = """
+delete from {s}.chunks where log = (select log from {s}.logs where name = %(name)s) and stream = any(%(streams)s)
+"""
+
+# Streams whose newest batch is old.
+DROP_OLD_CHUNKS = """
+delete from {s}.chunks where (log, stream) in (
+  select log, stream from {s}.chunks group by log, stream having max(at) < %(before)s
+)
 """

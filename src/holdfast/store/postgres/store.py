@@ -14,6 +14,7 @@ from holdfast.core import limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
 from holdfast.core.errors import Conflict, StoreError, TaskNotFound
 from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.chunks import PostgresChunks
 from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.queues import PostgresQueues
@@ -65,6 +66,7 @@ class PostgresStore:
         self.lease_seconds = address.lease_seconds
         self._liveness = Liveness(self._links)
         self.queues = PostgresQueues(self._links, self._liveness, snapshots_kept)
+        self.chunks = PostgresChunks(self._links)
 
     # Writing
 
@@ -240,6 +242,7 @@ class PostgresStore:
         run(link, q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": Int8(one.at_us)})
         run(link, q.ERASE_BODY, place)
         run(link, q.REMOVE_SNAPSHOTS, place)
+        run(link, q.REMOVE_CHUNKS, place)
         for hash in map(bytes.fromhex, sorted(one.blobs)):
             run(link, q.DROP_BLOB_USE, {**place, "hash": hash})
             run(link, q.LOCK_BLOB, {"hash": hash})

@@ -474,11 +474,15 @@ delete from blobs where hash in (
 REMOVE_BLOB_USES = "delete from blob_uses where log = :log"
 REMOVE_SNAPSHOTS = "delete from snapshots where log = :log"
 REMOVE_ERASURES = "delete from erasures where log = :log"
+REMOVE_CHUNKS = "delete from chunks where log = :log"
 REMOVE_TASK = "delete from tasks where log = :log"
 REMOVE_LOG = "delete from logs where log = :log"
 
 # In this order: what a statement needs is removed after it.
-REMOVE = (*(REMOVE_EVENTS, REMOVE_BLOBS, REMOVE_BLOB_USES, REMOVE_SNAPSHOTS, REMOVE_ERASURES, REMOVE_TASK, REMOVE_LOG),)
+REMOVE = (
+    *(REMOVE_EVENTS, REMOVE_BLOBS, REMOVE_BLOB_USES, REMOVE_SNAPSHOTS, REMOVE_ERASURES),
+    *(REMOVE_CHUNKS, REMOVE_TASK, REMOVE_LOG),
+)
 
 # The beginning of a log, as far as its tombstone says: events, who erased them, and where the rest begins.
 CUT_EVENTS = "delete from events where log = :log and seq <= :seq"
@@ -514,3 +518,35 @@ group by tbl_name order by tbl_name
 """
 
 COPY_TO = "vacuum into ?"
+
+# Chunks: what steps stream while they run.
+
+# A batch; one of a log that is not there is forgotten.
+PUT_CHUNKS = """
+insert into chunks (log, stream, part, step, attempt, after, at, data)
+select log, :stream, :part, :step, :attempt, :after, :at_us, :data from logs where name = :log
+on conflict do nothing
+"""
+
+# What other attempts of a step left.
+DROP_OTHER_CHUNKS = """
+delete from chunks where log = (select log from logs where name = :log) and step = :step and stream <> :stream
+"""
+
+# A log's batches, but for those that were seen: `seen` has the last part of each stream.
+CHUNKS = """
+select chunks.stream, part, step, attempt, after, at, data
+from chunks left join json_each(:seen) as seen on seen.key = chunks.stream
+where log = (select log from logs where name = :log) and part > coalesce(seen.value, 0)
+order by after, chunks.stream, part
+"""
+
+DROP_CHUNKS = """
+delete from chunks where log = (select log from logs where name = :log)
+  and stream in (select value from json_each(:streams))
+"""
+
+# Streams whose newest batch is old.
+DROP_OLD_CHUNKS = """
+delete from chunks where (log, stream) in (select log, stream from chunks group by log, stream having max(at) < :before)
+"""

@@ -213,6 +213,7 @@ def erase_body(writer: apsw.Connection, number: int | None, one: Erasure) -> Non
     writer.execute(q.INSERT_ERASURE, {**place, "by": one.by, "why": one.why, "at": one.at_us})
     writer.execute(q.ERASE_BODY, place)
     writer.execute(q.REMOVE_SNAPSHOTS, {"log": number})
+    writer.execute(q.REMOVE_CHUNKS, {"log": number})
     _release(writer, number, one.blobs)
 
 

@@ -23,6 +23,7 @@ from holdfast.store import protocol
 from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
 from holdfast.store.queues import Loss
 from holdfast.store.sqlite import queries as q, rows as shapes
+from holdfast.store.sqlite.chunks import SqliteChunks
 from holdfast.store.sqlite.file import Durability, connect, copy_to, fetch_all, fetch_one, prepare, translated
 from holdfast.store.sqlite.file_guard import FileGuard, GuardedReader, NoGuard, UnguardedReader
 from holdfast.store.sqlite.guard import run_guarded
@@ -71,6 +72,7 @@ class SqliteStore:
         self._cursor = opened.writer.cursor()
         ways = (self._changing, self._reading, self._append_group)
         self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
+        self.chunks = SqliteChunks(self._changing, self._reading)
 
     # Writing
 

@@ -23,6 +23,7 @@ from holdfast.core.errors import Conflict, KeyTaken, StoreError, TaskNotFound
 from holdfast.core.state.summary import summarise
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Opening, Query, Since, Store, Tombstone
+from holdfast.testing.conformance.chunks import ChunkConformance
 from holdfast.testing.conformance.queues import QueueConformance, TenantsConformance
 from holdfast.testing.conformance.reading import ReadingConformance
 from holdfast.testing.conformance.records import RecordConformance
@@ -42,7 +43,7 @@ from holdfast.testing.conformance.transact import TransactConformance
 
 
 class StoreConformance(
-    QueueConformance, TenantsConformance, TransactConformance, RecordConformance, ReadingConformance
+    QueueConformance, TenantsConformance, TransactConformance, RecordConformance, ReadingConformance, ChunkConformance
 ):
     """The contract of a store: what it keeps, what it refuses, what a race or a crash leaves behind."""
 
