@@ -607,12 +607,20 @@ class App:
         A step under way ends at once: an `async def` function is cancelled, the thread of a `def` function is abandoned
         and can't write any more. A `once` call under way is in doubt, and is settled before the task ends.
         """
-        alone = True
-        for wait in self._load(id).state.waits.values():
-            if wait.kind == "child" and self.store.origin(wait.name) is not None:
+        state, alone = self._load(id).state, True
+        children = [wait.name for wait in state.waits.values() if wait.kind == "child"]
+        is_held = bool(children) and state.summary.status == "running"
+        if is_held:  # else it could fail of its child's end before it knows that it is cancelled itself
+            self._change(id, lifecycle.cancel(by, why, alone=False))
+        for child in children:
+            if self.store.origin(child) is not None:
                 with contextlib.suppress(TaskFinished):
-                    alone &= self.cancel(wait.name, why=why, by=by).status == "cancelled"
-        cancelled = self._change(id, lifecycle.cancel(by, why, alone=alone))
+                    alone &= self.cancel(child, why=why, by=by).status == "cancelled"
+        cancelled = (
+            TaskState(self._load(id), self.logs)
+            if is_held
+            else self._change(id, lifecycle.cancel(by, why, alone=alone))
+        )
         self._dispatcher.look_for_cancels()
         return cancelled
 

@@ -906,6 +906,9 @@ def test_cancel_reaches_a_step_of_a_child(app, either, late, child_kind):
     app.cancel("p")
     for id in ("p", "p/child#1"):
         until(lambda id=id: app.get(id).status == "cancelled", LONG / 3)
+    kinds = [one.kind for one in app.events("p")]
+    told = kinds.index("wait_ended") if "wait_ended" in kinds else len(kinds)
+    assert kinds.index("cancel_requested") < told, "it knows that it is cancelled before its child's end reaches it"
 
 
 @pytest.mark.parametrize("ended_by", ["itself", "another"])
