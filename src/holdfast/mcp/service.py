@@ -163,7 +163,7 @@ class Handlers:
             return _tool_error(resources.refusal(error), error.code)
         except MCPError:
             raise
-        except Exception:
+        except Exception:  # a bug of ours: the client gets an error without a traceback, and the server lives on
             logger.exception("tool %r failed", params.name)
             return _tool_error(f"{params.name} failed. The server's stderr has the reason.", "unexpected")
 
@@ -245,7 +245,7 @@ async def _asked(function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(function, *arguments)
     except HoldfastError as error:
         _refuse(error)
-    except Exception:
+    except Exception:  # a bug of ours: the client gets an error without a traceback, and the server lives on
         logger.exception("a request failed")
         raise MCPError(types.INTERNAL_ERROR, "The request failed. The server's stderr has the reason.") from None
 

@@ -91,7 +91,7 @@ _SCALARS = _FLAT | {float}
 def _restored(found: Any, restore: Restore | None) -> Any:
     try:
         return found if restore is None else restore(found)
-    except Exception:  # noqa: BLE001 — a value that does not fit its type is told to whoever reads it
+    except Exception:  # noqa: BLE001 — a value that does not fit its type is an error for its reader
         return found
 
 

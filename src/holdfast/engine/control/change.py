@@ -55,7 +55,7 @@ def _refuse_no_text(events: Sequence[Event]) -> None:
 
 
 def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Event, ...]:
-    """What asks a task to stop. One that nobody holds ends at once, unless it has children that still do something."""
+    """What asks a task to stop. One that no worker holds ends at once, unless children of it still do something."""
     open_calls = any(step.unsettled for step in state.steps.values())
     at_rest = state.summary.status in ("pending", "waiting") and not open_calls and not state.undo and alone
     if not at_rest:

@@ -1,4 +1,4 @@
-"""Arguments checked against a JSON Schema: tools whose parameters somebody else declares, such as an MCP server."""
+"""Arguments checked against a JSON Schema: tools that another program declares, such as an MCP server."""
 
 from __future__ import annotations
 

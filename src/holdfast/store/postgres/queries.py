@@ -342,7 +342,7 @@ RENUMBER_CHANGES = """
 update {s}.tasks set change = 0 where change >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 
-# What somebody may have to answer for: exactly the condition of the index.
+# Acts, for the audit: exactly the condition of the index.
 _IS_ACT = r"""case kind
   when 'step_completed' then position('\x22746f6f6c223a22'::bytea in body) > 0
   when 'step_started' then position('\x22746f6f6c223a22'::bytea in body) > 0

@@ -324,7 +324,7 @@ class FileGuard:
         try:
             with self.looking(descriptor):
                 connection = connect()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nothing else closes the descriptor; it is raised again
             close_file(descriptor)
             self.close()
             raise
@@ -418,7 +418,7 @@ class GuardedReader:
             if not (guard.index_is_whole() and self._opened_without_recovery()):
                 with guard.without_writers(self._descriptor):
                     self._open()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nothing else lets go of the file; it is raised again
             self.end()
             raise
 

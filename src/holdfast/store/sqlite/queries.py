@@ -244,7 +244,7 @@ CHANGES = (
 )  # fmt: skip
 LAST_CHANGE = "select max((select coalesce(max(change), 0) from tasks), (select highest from task_feed))"
 
-# What somebody may have to answer for: exactly the condition of the index.
+# Acts, for the audit: exactly the condition of the index.
 _IS_ACT = """case kind
   when 'step_completed' then instr(body, x'22746f6f6c223a22') > 0
   when 'step_started' then instr(body, x'22746f6f6c223a22') > 0
