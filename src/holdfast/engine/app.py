@@ -6,7 +6,6 @@ import builtins
 import contextlib
 import inspect
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -22,13 +21,12 @@ from holdfast.core import (
 )
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound, TimeLimit
+from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound
 from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.core.state.shapes import ENDED
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
@@ -41,6 +39,7 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
+from holdfast.engine.lists.feed import Feed
 from holdfast.engine.lists.query import TaskRows, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
@@ -70,7 +69,6 @@ from holdfast.store.tenants import Tenant
 if TYPE_CHECKING:
     from holdfast.engine.aio import AsyncApp
     from holdfast.engine.lists.deltas import Delta
-    from holdfast.engine.lists.feed import Feed
     from holdfast.engine.lists.watch import TaskWatch
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.notices.notices import OnWait
@@ -190,7 +188,7 @@ class App:
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, prices)
-        self._feed: Feed | None = None
+        self.feed = Feed(self.store)
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
@@ -688,17 +686,9 @@ class App:
 
         `timeout`: how long to wait. Default: for ever. A task that has not ended by then raises TimeLimit.
         """
-        refuse_own(self.logs, id, "wait")
-        until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
-        while True:
-            row = self.row(id)
-            if row is None or row.status in ENDED:
-                return self.get(id)  # if there is none, this says so
-            if until is not None and time.monotonic() >= until:
-                raise TimeLimit(
-                    f"task {id!r} is {row.status} and has not ended in time", hint="wait again: app.wait(id, timeout=…)"
-                )
-            time.sleep(limits.FOLLOW_SECONDS)
+        from holdfast.engine.lists.end import TaskEnd
+
+        return TaskEnd(self.logs, self.feed, id, timeout).wait()
 
     def at(self, id: str, seq: int) -> TaskState:
         """A task as it was just after an event."""
@@ -819,13 +809,11 @@ class App:
         many watch. `after`: the cursor of the last change seen. Default: from when you begin, or read `.cursor`. A task
         that changed several times meanwhile may be given once, as it is. `seconds`: how long. Default: until you stop.
         """
-        from holdfast.engine.lists.feed import Feed
         from holdfast.engine.lists.watch import watch_tasks
 
-        self._feed = self._feed or Feed(self.store)
         return watch_tasks(
             self.logs,
-            self._feed,
+            self.feed,
             after=after,
             seconds=seconds,
             status=status,
@@ -1094,8 +1082,7 @@ class App:
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self._dispatcher.stop_publishing()
-        if self._feed is not None:
-            self._feed.close()
+        self.feed.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

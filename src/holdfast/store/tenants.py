@@ -286,10 +286,14 @@ class Tenant:
     def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
         found: list[RowChange] = []
         while len(found) < limit and (page := self.whole.changes(after, limit=1000)):
-            own = (one for one in page if one.summary.namespace == self.namespace)
-            found += [replace(one, summary=self.shown(one.summary)) for one in own]
+            found += self.own_changes(page)
             after = page[-1].cursor
         return found[:limit]
+
+    def own_changes(self, found: Sequence[RowChange]) -> list[RowChange]:
+        """Those of some changes that are of this namespace, as the tenant knows them."""
+        own = (one for one in found if one.summary.namespace == self.namespace)
+        return [replace(one, summary=self.shown(one.summary)) for one in own]
 
     def last_change(self) -> str:
         return self.whole.last_change()
