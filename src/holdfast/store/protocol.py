@@ -135,7 +135,7 @@ class ActPlace(Struct, frozen=True, gc=False):
 
 
 class ActQuery(Struct, frozen=True, kw_only=True):
-    """Which events of a store are wanted that somebody may have to answer for: before a place, between two times."""
+    """A query for the audit: which events of a store, before a place, between two times."""
 
     before: ActPlace | None = None
     since_us: int = -TO_THE_END
@@ -319,7 +319,7 @@ class Store(Protocol):
     def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
         """`origin` and `snapshot` in one question, and how many bodies were erased; None if there is no such log.
 
-        What is read after that is at least as new as the number of erasures: whoever folds it may keep it under that
+        What is read after that is at least as new as the number of erasures: its fold may be kept under that
         number.
         """
         ...
@@ -329,7 +329,7 @@ class Store(Protocol):
     ) -> Since:
         """A log's own events from `seq` on, at most so many, and how many bodies of it and of `past` were erased.
 
-        One question, so that somebody who has folded up to `seq` learns whether that still holds, and what came then.
+        One question, so that a reader that has folded up to `seq` learns whether that still holds, and what came then.
         """
         ...
 
@@ -362,7 +362,7 @@ class Store(Protocol):
         ...
 
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
-        """Events that somebody may have to answer for, with their logs, newest first, by index.
+        """Return the events for the audit, with their logs, newest first, by index.
 
         Calls of tools, what people did, what was decided; some others may be among them.
         """

@@ -12,11 +12,11 @@ class Stopped(BaseException):
 
 
 class Cancelled(BaseException):
-    """Somebody asked the task to stop, and it stops before its next step."""
+    """The task was asked to stop, and stops before its next step."""
 
 
 class LeaseLost(BaseException):
-    """Somebody else has taken the task; nothing more is written here."""
+    """Another worker has taken the task; nothing more is written here."""
 
 
 class UnrecordedCall(UserWarning):

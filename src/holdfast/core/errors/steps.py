@@ -38,7 +38,7 @@ class StepFailed(HoldfastError):
 
 
 class ApprovalDenied(StepFailed):
-    """A person refused the call, or nobody answered in time."""
+    """A person refused the call, or no answer came in time."""
 
     code = "approval-denied"
 
@@ -76,7 +76,7 @@ class UnnamedThread(HoldfastError):
 
 
 class NotRecorded(HoldfastError):
-    """A fork that only replays came to a call nobody made."""
+    """A fork that only replays came to a call that was not recorded."""
 
     code = "not-recorded"
 

@@ -139,7 +139,7 @@ def next_turn(work: Work, most: int | None, name: str) -> Subflow:
 
 
 def end(work: Work, ending: Event) -> Subflow:
-    """Write the last event, once no call is open: a task whose effects nobody knows has not ended."""
+    """Write the last event, once no call is open: a task whose effects are unknown has not ended."""
     while True:
         yield from settle_all(work, work.called)
         if (yield Append((ending,), decided=True)):

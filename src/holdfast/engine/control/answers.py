@@ -49,7 +49,7 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
         if state.ended:
             raise TaskFinished(state.summary.id, state.summary.status, "app.answer")
         if len(keys) != 1:
-            wrong = f"{question!r} may be one of {keys}" if keys else f"nobody asked {question!r}"
+            wrong = f"{question!r} may be one of {keys}" if keys else f"no open question is named {question!r}"
             still = f"open questions: {', '.join(sorted(asked)) or 'none'}"
             raise InvalidEvent(wrong, hint=_other_verb(state, question) or still)
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)

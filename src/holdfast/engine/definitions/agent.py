@@ -67,7 +67,7 @@ class Agent(Generic[P, R_co]):
 
         `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
         Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
-        `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
+        `approve_within`. A task without an event for `resume_within` is not resumed. `tools` is what a resumed task
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
         msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
         `version` of the agent began, unless this one `accepts` it.
@@ -247,7 +247,7 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def a_machine(given: Machine | None) -> Machine | None:
-    """The phases somebody declares, if they are a machine."""
+    """The declared phases, if they are a machine."""
     if given is not None and not isinstance(given, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(
             f"phases={given!r} is no machine", hint='write phases=Machine({"draft": ["done"], "done": []})'

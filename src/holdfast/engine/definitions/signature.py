@@ -175,7 +175,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 
 def convert(value: Any, wanted: Any, path: str) -> Any:
-    """A JSON value as the type somebody wrote down, or an error that says where it does not fit."""
+    """A JSON value as the declared type, or an error that names the place where it does not fit."""
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and _mentions_pydantic(wanted, pydantic):
         try:

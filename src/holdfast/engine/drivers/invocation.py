@@ -172,7 +172,7 @@ class Invocation:
         return error
 
     def late(self, result: Any) -> None:
-        """An answer that came after nobody waited any more."""
+        """An answer that came after the wait was over."""
         if isinstance(result, Outcome):
             failure = None if result.error is None else failures.failure(result.error, secrets=self.request.secrets)
             late_results.observe(self._execution.logs, self._execution.log.name, self._place, result.value, failure)

@@ -1,4 +1,4 @@
-"""What an async task's waiting verbs give: something to await, that notices when nobody does."""
+"""What an async task's waiting verbs give: something to await, that notices when it is not awaited."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verb(Coroutine[Any, Any, Any]):
         return self._inner.throw(*error)
 
     def close(self) -> None:
-        """As a coroutine: whoever gives it up on purpose has not forgotten it."""
+        """As a coroutine: code that drops it on purpose has not forgotten it."""
         self._unawaited.pop(self._number, None)
         self._inner.close()
 

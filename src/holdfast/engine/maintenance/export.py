@@ -381,7 +381,7 @@ def _check_rows(one: _Incoming) -> None:
         if digest != row.digest:
             raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
         wanted.update(_check_blobs(one.name, row, blobs, wanted))
-    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # others are of nobody knows what
+    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # the others belong to no log of this file
     first = "task_created" if one.origin.parent is None else "task_forked"
     if one.rows[0].kind != first and not one.name.startswith("@"):
         raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")

@@ -25,7 +25,7 @@ _OF_A_CALL = ("step_doubted", "step_settled", "approval_given", "approval_refuse
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
-    """Something somebody did: an agent through a tool, a person, or an agent that decided."""
+    """One act: an agent's tool call, a person's act, or an agent's decision."""
 
     task: str
     seq: int

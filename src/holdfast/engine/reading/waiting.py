@@ -99,7 +99,7 @@ def _raised(step: Step) -> str | None:
 
 
 def waiting(state: State, logs: Logs) -> Waiting | None:
-    """Why a task does not go on, if so: what the log says, or that it is not time yet, or that nobody serves it."""
+    """Why a task does not continue: its log's reason, a time that has not come, or that no worker serves it."""
     summary = state.summary
     if summary.waiting is not None:
         return Waiting(state, logs, summary.waiting, state.wait_note)

@@ -100,7 +100,7 @@ class ChunkFollow(Polling[Watched]):
         self._streams: dict[str, _Stream] = {}
 
     def look(self) -> tuple[list[Watched], bool]:
-        # Events first: a step's last chunks are written before its end, so whoever sees that finds them too. Chunks
+        # Events first: a step's last chunks are written before its end, so who sees the end finds them too. Chunks
         # that follow an event which was not seen yet wait for the next look.
         found, over = self._events.look()
         last = found[-1].seq if found else self._after
