@@ -30,7 +30,7 @@ def plain(value: object) -> object:
         return list(cast("Any", value))
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
-        return cast("Any", value).model_dump(mode="json")
+        return cast("Any", value).model_dump(mode="json", round_trip=True)
     raise NotImplementedError  # how msgspec learns that the type is unknown
 
 

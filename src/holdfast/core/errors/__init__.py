@@ -72,6 +72,7 @@ from holdfast.core.errors.control import (
     Stopped as Stopped,
     Suspended as Suspended,
     UnrecordedCall as UnrecordedCall,
+    UnresolvedType as UnresolvedType,
 )
 from holdfast.core.errors.logs import (
     Conflict as Conflict,

@@ -21,3 +21,7 @@ class LeaseLost(BaseException):
 
 class UnrecordedCall(UserWarning):
     """A tool with an effect was called outside the agent that is running: nothing records the call."""
+
+
+class UnresolvedType(UserWarning):
+    """A declared type can't be looked up, so its values are neither checked nor restored."""

@@ -60,7 +60,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield from until((known.announced_us or known.started_us) + int(request.reconcile_after * 1_000_000))
         answer = yield Reconcile(known, request)
         if isinstance(answer, Happened):
-            result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
+            result = codec.pack(answer.result, f"the reconciled result of {known.key!r}", restore=request.result)
             yield Append((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):

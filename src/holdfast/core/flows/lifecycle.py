@@ -88,7 +88,7 @@ def life(work: Work, agent: Rules) -> Subflow:
             raise Cancelled
         if is_limited(work.state):
             yield from in_time(work)  # what comes after the deadline is no result
-        packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result)
+        packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result, must_fit=True)
         ending: Event = ev.TaskCompleted(result=packed)
     except Cancelled:
         ending = yield from unwind(work, work.state.failure)

@@ -367,7 +367,7 @@ class Branch:
 
     __slots__ = (
         *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "past", "path", "seen", "sketch"),
-        *("turn", "unsettled"),
+        *("turn", "unsettled", "verbs"),
     )
 
     def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None, *, is_old: bool = False) -> None:
@@ -379,6 +379,7 @@ class Branch:
         self.own = own
         self.owner: Any = None
         self.branches = 0
+        self.verbs = 0
         self.immediates: dict[str, int] = {}
         self.last: tuple[str, Raw] | None = None
         self.sketch: State | None = None

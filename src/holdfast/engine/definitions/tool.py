@@ -14,7 +14,7 @@ from holdfast.core.errors import InvalidValue, NestedStep
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Effect
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
-from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
+from holdfast.engine.definitions.call import BODY, CALLER, in_hook, warn_unrecorded
 from holdfast.engine.definitions.json_schema import SchemaParameters
 from holdfast.engine.definitions.queue import as_rate
 from holdfast.engine.definitions.signature import Parameters, name_of
@@ -256,7 +256,12 @@ def error_test(given: Any, what: str) -> ErrorTest | None:
     They are given as exception classes, or as a function of the exception.
     """
     if callable(given) and not isinstance(given, type):
-        return lambda error: bool(given(error))
+
+        def test(error: BaseException) -> bool:
+            with in_hook(what):
+                return bool(given(error))
+
+        return test
     listed: tuple[Any, ...] = (given,) if isinstance(given, type) else tuple(given)
     for one in listed:
         if not (isinstance(one, type) and issubclass(one, BaseException)):

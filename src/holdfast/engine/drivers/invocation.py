@@ -291,9 +291,7 @@ def answer(given: Any, request: StepRequest) -> Happened | DidNotHappen | Unknow
     """Read the answer of `reconcile`. Anything else counts as Unknown; a result of another type is Unfit."""
     if isinstance(given, Happened):
         try:
-            value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
-            if request.result is not None:
-                request.result(value)
+            codec.pack(given.result, "its result", restore=request.result, must_fit=True)
         except HoldfastError as error:
             return Unfit(f"reconcile says it happened, but {error.message}")
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()
