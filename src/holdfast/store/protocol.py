@@ -120,6 +120,10 @@ class TaskCounts(Struct, frozen=True):
     by_status: dict[str, int]
     in_doubt: int
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump({"by_status": self.by_status, "in_doubt": self.in_doubt, "tasks": self.tasks}).decode()
+
     @property
     def tasks(self) -> int:
         """The number of tasks."""
@@ -187,6 +191,10 @@ class Stats(Struct, frozen=True):
     snapshots: int
     bytes: int
     bytes_by_table: dict[str, int]
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 Bindings = Sequence[Any] | Mapping[str, Any]
@@ -512,6 +520,8 @@ def change_place(cursor: str | None) -> tuple[int, int]:
     """
     if cursor is None:
         return -1, 0
+    if not isinstance(cursor, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{cursor!r} is not a place in the feed", hint="give the cursor of a change")
     change, dot, log = cursor.partition(".")
     if not (dot and change.isascii() and change.isdigit() and log.isascii() and log.isdigit() and len(cursor) < 40):
         raise InvalidValue(

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
 Loss = Literal["proven", "presumed"]
@@ -88,6 +88,10 @@ class QueueDepth(Struct, frozen=True, gc=False):
     ready: int
     running: int
     timed: int
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 class ServedRow(Struct, frozen=True, gc=False):

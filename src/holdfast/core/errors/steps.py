@@ -69,7 +69,7 @@ class UnnamedThread(HoldfastError):
 
     def __init__(self, verb: str, why: str, hint: str = "") -> None:
         super().__init__(
-            f"{verb} was used in a thread of its own {why}",
+            f"{verb} was used in a thread of its own {why}".rstrip(),
             hint=hint or "threads have no order a replay could repeat: give each step its own name=, or use task.map",
             verb=verb,
         )

@@ -142,6 +142,7 @@ class Agent(Generic[P, R_co]):
         """A task's result as what this agent declares to return: `recap.read_result(app.wait(id))`."""
         if not hasattr(task, "stored_result"):
             raise InvalidValue(f"{task!r} is not a task's state", hint="write agent.read_result(app.get(id))")
+        task.unwrap()
         return cast("R_co", self.parameters.result(task.stored_result))
 
     def read_state(self, task: Any) -> Any:
@@ -173,7 +174,7 @@ def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
 def block_agent(name: str) -> Agent:
     """Stands in for the agent of a task that lives in a block of code."""
 
-    def body(task: Any) -> None:
+    def body(task: Any) -> Any:
         raise AssertionError("a block is entered, not called")
 
     return Agent(body, name=name)
@@ -186,6 +187,8 @@ if TYPE_CHECKING:
 
         @property
         def stored_result(self) -> Any: ...
+
+        def unwrap(self) -> Any: ...
 
     class AgentOptions(TypedDict, total=False):
         """What `@agent(…)` takes: the parameters of `Agent`."""

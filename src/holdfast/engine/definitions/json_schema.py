@@ -222,15 +222,14 @@ def _of_text(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], path
 def _of_number(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], path: str) -> str:
     if not _TYPES["number"](value):
         return ""
-    too_low = value < rules.get("minimum", value) or (
-        "exclusiveMinimum" in rules and value <= rules["exclusiveMinimum"]
-    )
-    too_high = value > rules.get("maximum", value) or (
-        "exclusiveMaximum" in rules and value >= rules["exclusiveMaximum"]
-    )
+    above, below = rules.get("exclusiveMinimum"), rules.get("exclusiveMaximum")
+    too_low = value < rules.get("minimum", value) or (above is not None and value <= above)
+    too_high = value > rules.get("maximum", value) or (below is not None and value >= below)
     return f"{path} is {value}, which is out of range" if too_low or too_high else ""
 
 
 def _shown(value: Any) -> str:
-    text = codec.text(value) if value is None or isinstance(value, str | int | float | bool) else type(value).__name__
+    if isinstance(value, float):
+        return str(value)
+    text = codec.text(value) if value is None or isinstance(value, str | int | bool) else type(value).__name__
     return text if len(text) < 60 else f"{text[:57]}…"

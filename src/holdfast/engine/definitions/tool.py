@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeGuard, Unpack, get_args, overload
@@ -144,6 +145,19 @@ class Tool(Generic[P, R_co]):
             warn_unrecorded(self.name)
         return self.fn(*args, **kwargs)
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Refuse a method, unless it is static: a tool's arguments are recorded, and its object can't be."""
+        if isinstance(self.parameters, SchemaParameters) or not self._takes_self():
+            return
+        raise InvalidValue(
+            f"@tool on the method {owner.__name__}.{name}: its object can't be recorded as an argument",
+            hint="declare a function, and reach the object in it; or use @step, which takes methods",
+        )
+
+    def _takes_self(self) -> bool:
+        first = next(iter(inspect.signature(self.fn).parameters), "")
+        return inspect.isfunction(self.fn) and first in ("self", "cls")
+
     def __repr__(self) -> str:
         return f"<tool {self.name} {self.effect}>"
 
@@ -233,10 +247,13 @@ def _fields_of(unique: str) -> set[str]:
     return {field.split(".")[0].split("[")[0] for field in named}
 
 
-def declared_function(fn: Any) -> Any:
+def declared_function(fn: Any, decorator: str = "tool") -> Any:
     """Refuse what a decorator was given that is not a function."""
+    if isinstance(fn, Tool):
+        raise InvalidValue(f"{fn!r} is a tool already", hint="declare a function once")
     if not callable(fn):
-        raise InvalidValue(f"{fn!r} is not a function", hint="options are given by name: @tool(effect=…)")
+        example = "effect=…" if decorator == "tool" else "retry=3"
+        raise InvalidValue(f"{fn!r} is not a function", hint=f"options are given by name: @{decorator}({example})")
     return fn
 
 

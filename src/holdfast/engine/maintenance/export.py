@@ -36,6 +36,10 @@ class Copied(Struct, frozen=True):
     events: int
     skipped: int
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
 
 class _Header(Struct, frozen=True, tag="log", tag_field="is"):
     """The first line of an exported log."""

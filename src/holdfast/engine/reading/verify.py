@@ -34,6 +34,10 @@ class Verification(Struct, frozen=True):
     erased: int
     problems: list[Problem]
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
     @property
     def ok(self) -> bool:
         """Everything is as it was written."""

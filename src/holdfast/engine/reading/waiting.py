@@ -44,6 +44,10 @@ class Waiting:
         doubts = [self._doubt(step) for step in self._state.steps.values() if step.status == "doubt"]
         return [*waits, *approvals, *doubts, *self._blockers()]
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump({"kind": self.kind, "why": self.why, "wake_at": self.wake_at, "on": self.on}).decode()
+
     def _doubt(self, step: Step) -> dict[str, Any]:
         told = {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
         return told | {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}

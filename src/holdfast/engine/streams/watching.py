@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.events import Event
 from holdfast.engine.logs.logs import Logs
@@ -95,7 +95,7 @@ class ChunkFollow(Polling[Watched]):
     def __init__(self, logs: Logs, id: str, after: int, seconds: float | None) -> None:
         self._logs = logs
         self._id = id
-        self._after = after
+        self._after = names.whole(after, "after")
         self._events = Follow(logs, id, after, seconds)
         self._streams: dict[str, _Stream] = {}
 
