@@ -37,6 +37,7 @@ from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.definitions.types import R
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
+from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.lists.feed import Feed
@@ -450,8 +451,6 @@ class App:
         The call is a small task of its own, `call.<tool>.<key>`: made again with the same key, it gives the recorded
         result; with other arguments it raises StepChanged. A call in doubt raises Suspended, and is in the inbox.
         """
-        from holdfast.engine.dispatch.calls import DurableCall
-
         return DurableCall(self._dispatcher, tool, arguments, named, key=key, by=by).make()
 
     async def acall(
@@ -459,8 +458,6 @@ class App:
     ) -> Any:
         """`call`, to be awaited: an async tool runs on this event loop, a def tool in a thread of its own."""
         import asyncio
-
-        from holdfast.engine.dispatch.calls import DurableCall
 
         call = await asyncio.to_thread(DurableCall, self._dispatcher, tool, arguments, named, key=key, by=by)
         return await call.make_async()

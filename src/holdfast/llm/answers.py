@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.definitions import signature
-from holdfast.engine.definitions.convert import convert
+from holdfast.engine.definitions.declared.convert import convert
 from holdfast.engine.reading import values
 from holdfast.llm import chat
 

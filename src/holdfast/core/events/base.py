@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-import msgspec
 from msgspec import Raw, Struct, field
 
 from holdfast.core.wording import shown
@@ -25,10 +24,6 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     notes: tuple[str, ...] = ()
     cause: Failure | None = None
     group: tuple[Failure, ...] = ()
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return msgspec.json.encode(self).decode()
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -18,8 +18,8 @@ import msgspec
 
 from holdfast.core import codec, names
 from holdfast.core.errors import InvalidInput, InvalidValue
-from holdfast.engine.definitions.annotations import Annotations
-from holdfast.engine.definitions.convert import convert, mentions_pydantic
+from holdfast.engine.definitions.declared.annotations import Annotations
+from holdfast.engine.definitions.declared.convert import convert, mentions_pydantic
 
 GIVEN = ("idempotency_key", "connection")
 """Parameters that Holdfast fills in itself."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -42,6 +41,8 @@ class DurableCall:
 
     async def make_async(self) -> Any:
         """`make` on the running event loop: an async tool runs on it, a def tool in a thread of its own."""
+        import asyncio
+
         log = await asyncio.to_thread(block.entered, self._dispatcher, self._id, *self._first)
         if log.state.ended:
             return await asyncio.to_thread(self.make)  # which only replays

@@ -133,13 +133,6 @@ class LoopExecution(Execution):
         self._own(branch)
         return branch
 
-    def next_verb(self) -> int:
-        """Count the verbs that the branch here has called."""
-        here = current_place.get()
-        branch = self.root if here is None or here.execution is not self else here.branch
-        branch.verbs += 1
-        return branch.verbs
-
     def born(self, here: BranchPlace) -> BranchPlace:
         """Return the start of an asyncio task: in a branch of its own, numbered in the order of starts."""
         parent, seen, own = here.branch, here.seen, here.own

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import StepRequest
 from holdfast.engine.definitions.call import streaming
-from holdfast.engine.definitions.convert import convert
+from holdfast.engine.definitions.declared.convert import convert
 from holdfast.engine.definitions.signature import Parameters
 
 _WHOLE = (str, bytes, bytearray, Mapping)

@@ -20,6 +20,7 @@ from holdfast.engine.definitions.types import R, TextStream
 from holdfast.engine.drivers import parallel
 from holdfast.engine.execution import races
 from holdfast.engine.execution.awaitable import Verb
+from holdfast.engine.execution.branches import current_place
 from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.verbs.task import Task, in_other_thread
 
@@ -180,7 +181,10 @@ class AsyncTask(Task):
         return self._verb(self._driven(verb, finish, flow, args), verb)
 
     def _verb(self, inner: Coroutine[Any, Any, Any], verb: str) -> Verb:
-        return Verb(inner, verb, self._execution.unawaited, self._execution.next_verb())
+        here, execution = current_place.get(), self._execution
+        branch = execution.root if here is None or here.execution is not execution else here.branch
+        branch.verbs += 1
+        return Verb(inner, verb, execution.unawaited, branch.verbs)
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
         execution = self._execution

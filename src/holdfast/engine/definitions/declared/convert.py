@@ -7,7 +7,6 @@ unions of several classes, enums of mixed values, and whatever contains them.
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import enum
 import functools
 import sys
@@ -168,7 +167,9 @@ def _instance(value: Any, kind: Any, path: str) -> Any:
 
 def _fields(kind: Any) -> Mapping[str, Any] | None:
     """Return the types of a class's fields; None if it is neither a dataclass nor a TypedDict."""
-    if dataclasses.is_dataclass(kind):
+    if hasattr(kind, "__dataclass_fields__"):
+        import dataclasses  # which is loaded where there is such a class
+
         hints = typing.get_type_hints(kind, include_extras=True)
         return {one.name: hints.get(one.name, Any) for one in dataclasses.fields(kind) if one.init}
     return typing.get_type_hints(kind, include_extras=True) if typing.is_typeddict(kind) else None
