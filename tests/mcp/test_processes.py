@@ -213,20 +213,22 @@ def test_a_thousand_subscriptions_cost_one_watcher(tmp_path):
 
         async def check(address, pid):
             async with Client(address) as client, client.listen(resource_subscriptions=uris) as events:
-                begun, cpu = time.monotonic(), cpu_seconds(pid)
-                await asyncio.sleep(4)
-                share = (cpu_seconds(pid) - cpu) / (time.monotonic() - begun)
+                shares = []
+                while not shares or (min(shares) > 0.01 and len(shares) < 3):  # a busy machine makes all work dearer
+                    begun, cpu = time.monotonic(), cpu_seconds(pid)
+                    await asyncio.sleep(4)
+                    shares.append((cpu_seconds(pid) - cpu) / (time.monotonic() - begun))
                 await app.aio.patch("t500", StatePatch(set={"x": 1}))
                 with anyio.fail_after(10):
                     async for event in events:
                         assert event.uri == uris[500]
                         break
-            return share
+            return min(shares)
 
         with http_server(tmp_path / "store.db") as (address, process):
             share = asyncio.run(check(address, process.pid))
         print(f"{share:.1%} CPU")
-        assert share < 0.02  # 1 % for looking; the rest is what a busy machine and a coarse clock add
+        assert share <= 0.01
 
 
 def cpu_seconds(pid):
