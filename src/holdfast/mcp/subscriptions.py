@@ -16,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from holdfast.mcp.changes import LISTED, ChangeFeed
 from holdfast.mcp.reading.scope import Scope
+from holdfast.mcp.task_handles import require_declared
 
 MOST = 10_000
 """How many URIs one connection may subscribe to."""
@@ -55,6 +56,8 @@ class Subscriptions:
     ) -> types.SubscriptionsListenResult:
         """Serve one stream of a modern client. A URI that is not served is accepted and never changes."""
         wanted = params.notifications
+        if "taskIds" in (wanted.model_extra or {}):
+            require_declared(ctx)  # it is told that none is agreed to: handles are polled, and tasks are resources
         names = [*(wanted.resource_subscriptions or ()), *([LISTED[0]] if wanted.resources_list_changed else [])]
         watched = await self._changes.watch(names[:MOST])
         try:
