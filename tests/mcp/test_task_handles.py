@@ -228,7 +228,8 @@ def test_each_method_does_for_each_role_what_it_may_and_nothing_else(app, role):
                 before = app.head(task)
                 shown = await about(client, "tasks/get", task)
                 allowed = "decisions" in may and (task != "mails" or "trust_elicitation" in may)
-                assert shown["status"] == "input_required" and bool(shown["inputRequests"]) == allowed, task
+                assert shown["status"] == ("input_required" if allowed else "working"), task
+                assert ("inputRequests" in shown) == allowed and "holdfast " in shown["statusMessage"], task
                 answer = accepted({"inputRequests": keys[task]}, content)
                 if "decisions" in may:
                     await about(client, "tasks/update", task, inputResponses=answer)
@@ -255,7 +256,7 @@ def test_a_client_that_shows_no_forms_is_told_the_command_and_decides_nothing(ap
             keys = (await about(client, "tasks/get", "pays"))["inputRequests"]
         async with knowing(app, **ROLES["trusted"]) as client:
             shown = await about(client, "tasks/get", "pays")
-            assert (shown["status"], shown["inputRequests"]) == ("input_required", {})
+            assert shown["status"] == "working" and "inputRequests" not in shown
             assert "holdfast approve pays" in shown["statusMessage"]
             before = app.head("pays")
             await about(
@@ -269,32 +270,54 @@ def test_a_client_that_shows_no_forms_is_told_the_command_and_decides_nothing(ap
     asyncio.run(check())
 
 
-def test_what_does_not_decide_decides_nothing(app):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "decline"},
+        {"action": "cancel", "content": {"decision": "approve"}},
+        *({"action": "accept", "content": odd} for odd in ({"decision": "yes"}, {"decision": True}, {"approve": True})),
+        {"action": "accept"},
+    ],
+)
+def test_a_form_that_is_answered_and_decides_nothing_is_not_asked_again(app, answer):
+    """A client that asks its person whenever it sees a form must not ask for ever."""
     fill(app)
-    odd = ({"decision": "yes"}, {"decision": True}, {"decision": None}, {"approve": True}, {}, None)
 
     async def check():
         async with knowing(app, forms=answering(), **ROLES["trusted"]) as client:
             shown = await about(client, "tasks/get", "pays")
             (key,) = shown["inputRequests"]
             before = app.head("pays")
-            for content in odd:
-                await about(
-                    client, "tasks/update", "pays", inputResponses={key: {"action": "accept", "content": content}}
-                )
-            for action in ("decline", "cancel"):
-                answer = {key: {"action": action, "content": {"decision": "approve"}}}
-                await about(client, "tasks/update", "pays", inputResponses=answer)
-            yes = {"action": "accept", "content": {"decision": "approve"}}
+            await about(client, "tasks/update", "pays", inputResponses={key: answer})
+            later = await about(client, "tasks/get", "pays")
+            assert later["status"] == "working" and "holdfast approve pays" in later["statusMessage"]
+            yes = accepted(shown, {"decision": "approve"})
+            await about(client, "tasks/update", "pays", inputResponses=yes)
+            assert app.head("pays") == before
+        async with knowing(app, forms=answering({"approve": True}), **ROLES["trusted"]) as client:
+            assert (await about(client, "tasks/get", "pays"))["inputRequests"].keys() == {key}  # another server
+            assert (await said(client, "approve", task="pays", call="pay#1"))["decided"]
+
+    asyncio.run(check())
+
+
+def test_what_is_not_asked_for_is_ignored_and_what_is_malformed_is_refused(app):
+    fill(app)
+    yes = {"action": "accept", "content": {"decision": "approve"}}
+
+    async def check():
+        async with knowing(app, forms=answering(), **ROLES["trusted"]) as client:
+            (key,) = (await about(client, "tasks/get", "pays"))["inputRequests"]
+            before = app.head("pays")
             for forged in ("approval:pay#1", key[:-1], f"{key}0", "decision"):
                 await about(client, "tasks/update", "pays", inputResponses={forged: yes})
             await about(client, "tasks/update", "mails", inputResponses={key: yes})
-            assert app.head("pays") == before and app.get("mails").status == "waiting"
-            assert (await about(client, "tasks/get", "pays"))["inputRequests"].keys() == {key}
             for wrong in ({"inputResponses": [key]}, {"inputResponses": {key: 7}}, {}):
                 with pytest.raises(MCPError) as told:
                     await about(client, "tasks/update", "pays", **wrong)
                 assert told.value.error.code == -32602
+            assert app.head("pays") == before and app.get("mails").status == "waiting"
+            assert (await about(client, "tasks/get", "pays"))["inputRequests"].keys() == {key}
             unsure = await about(client, "tasks/get", "lost")
             bad = accepted(unsure, {"happened": True, "result": "not JSON"})
             with pytest.raises(MCPError, match="is not JSON"):

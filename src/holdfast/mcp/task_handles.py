@@ -6,7 +6,7 @@ The handle is the task's id in the store. So it is durable before it is given, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mcp_types as types
@@ -24,7 +24,7 @@ from holdfast.mcp.reading.scope import Scope
 from holdfast.mcp.reading.uris import task_uri
 from holdfast.mcp.results import Context, asked, client_of, shows_forms, tool_result
 from holdfast.mcp.verbs.decisions import carry_out
-from holdfast.mcp.verbs.inputs import outstanding
+from holdfast.mcp.verbs.inputs import InputRequest, outstanding
 from holdfast.mcp.verbs.toolbox import refuse_unless
 from holdfast.mcp.verbs.writes import WRITES
 
@@ -38,6 +38,12 @@ MESSAGE_LENGTH = 500
 
 STARTING = frozenset(verb.name for verb in WRITES if verb.starts)
 """The tools that give a handle."""
+
+MOST_DECLINED = 10_000
+"""How many declined forms a server remembers. One that it forgets is asked again."""
+
+_HANDLE = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs", "_meta")
+"""What a handle has when it is given. The rest is asked for."""
 
 _ENDED = {"completed": "completed", "failed": "completed", "cancelled": "cancelled"}
 """The protocol's word for each end. An agent that failed is a tool's error, and `failed` is kept for the protocol's."""
@@ -62,6 +68,7 @@ class TaskHandles(Extension):
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+        self._declined: dict[str, None] = {}
 
     def methods(self) -> Sequence[MethodBinding]:
         """Return the methods that the extension adds."""
@@ -80,7 +87,9 @@ class TaskHandles(Extension):
             return result
         if not isinstance(result, types.CallToolResult) or result.is_error:
             return result
-        return await asked(self._given, (result.structured_content or {})["task_id"])
+        document: dict[str, Any] = result.structured_content or {}
+        shown = await asked(self._shown, document["task_id"], shows_forms(ctx))
+        return {"resultType": "task", **{name: shown[name] for name in _HANDLE}}
 
     async def get(self, ctx: Context, params: TaskParams) -> HandlerResult:
         """Return where a task stands, and its result or what it asks for."""
@@ -88,7 +97,10 @@ class TaskHandles(Extension):
         return await asked(self._shown, params.task_id, shows_forms(ctx))
 
     async def update(self, ctx: Context, params: TaskUpdateParams) -> HandlerResult:
-        """Do what the host's person filled in. What is not asked for, or no longer, is ignored."""
+        """Do what the host's person filled in. What is not asked for, or no longer, is ignored.
+
+        A form that was answered and decides nothing is not asked again here: people have the tools and the commands.
+        """
         require_declared(ctx)
         responses = params.input_responses if shows_forms(ctx) else {}
         await asked(self._update, params.task_id, responses, self._scope.by(client_of(ctx)))
@@ -100,32 +112,40 @@ class TaskHandles(Extension):
         await asked(self._cancel, params.task_id, self._scope.by(client_of(ctx)))
         return {}
 
-    def _given(self, id: str) -> dict[str, Any]:
-        task = self._scope.task(id)
-        meta = {**documents.META, "holdfast/uri": task_uri(task.agent, task.id)}
-        return {"resultType": "task", **_handle(task, self._asking(task)), "_meta": meta}
-
     def _shown(self, id: str, with_forms: bool) -> dict[str, Any]:
+        """What a handle gives. It asks for input only if there is a form that this client can be sent."""
         task = self._scope.task(id)
-        items = self._asking(task)
-        shown: dict[str, Any] = {**_handle(task, items), "_meta": dict(documents.META)}
+        items = [] if task.status in _ENDED else list(self._scope.app.inbox(task.id))
+        forms = self._forms(items) if with_forms else {}
+        shown: dict[str, Any] = {
+            "taskId": task.id,
+            "status": _ENDED.get(task.status) or ("input_required" if forms else "working"),
+            "statusMessage": _message(task, items)[:MESSAGE_LENGTH],
+            "createdAt": task.created_at.isoformat(),
+            "lastUpdatedAt": task.updated_at.isoformat(),
+            "ttlMs": None,
+            "pollIntervalMs": POLL_MILLISECONDS,
+            "_meta": {**documents.META, "holdfast/uri": task_uri(task.agent, task.id)},
+        }
         if shown["status"] == "completed":
             shown["result"] = _wire(_result(task))
-        if shown["status"] == "input_required":
-            forms = outstanding(self._scope, items) if with_forms else {}
+        if forms:
             shown["inputRequests"] = {key: _wire(one.form().request()) for key, one in forms.items()}
         return shown
 
-    def _asking(self, task: TaskState) -> list[InboxItem]:
-        return [] if task.status in _ENDED else list(self._scope.app.inbox(task.id))
+    def _forms(self, items: Iterable[InboxItem]) -> dict[str, InputRequest]:
+        asked_for = outstanding(self._scope, items)
+        return {key: one for key, one in asked_for.items() if key not in self._declined}
 
     def _update(self, id: str, responses: types.InputResponses, by: str) -> None:
         refuse_unless(self._scope, "decide", "decide for a task")
         app, task = self._scope.app, self._scope.row(id).id
-        for key, one in outstanding(self._scope, app.inbox(task)).items():
+        for key, one in self._forms(app.inbox(task)).items():
             answer = responses.get(key)
-            if isinstance(answer, types.ElicitResult):
-                carry_out(app, one.item, one.decision, answer, by)
+            if isinstance(answer, types.ElicitResult) and not carry_out(app, one.item, one.decision, answer, by):
+                self._declined[key] = None
+        while len(self._declined) > MOST_DECLINED:
+            del self._declined[next(iter(self._declined))]
 
     def _cancel(self, id: str, by: str) -> None:
         refuse_unless(self._scope, "write", "cancel a task")
@@ -148,20 +168,6 @@ def require_declared(ctx: Context) -> None:
         missing: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
         told = f"{ctx.method} is for clients that declare the extension {IDENTIFIER}"
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, told, missing)
-
-
-def _handle(task: TaskState, items: Sequence[InboxItem]) -> dict[str, Any]:
-    """Return what every handle has. A task that needs a person is `input_required`, also if this client can't help."""
-    needs_person = any(one.kind != "no_worker" for one in items)
-    return {
-        "taskId": task.id,
-        "status": _ENDED.get(task.status) or ("input_required" if needs_person else "working"),
-        "statusMessage": _message(task, items)[:MESSAGE_LENGTH],
-        "createdAt": task.created_at.isoformat(),
-        "lastUpdatedAt": task.updated_at.isoformat(),
-        "ttlMs": None,
-        "pollIntervalMs": POLL_MILLISECONDS,
-    }
 
 
 def _message(task: TaskState, items: Sequence[InboxItem]) -> str:
