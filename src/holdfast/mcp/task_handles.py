@@ -103,7 +103,10 @@ class TaskHandles(Extension):
         """
         require_declared(ctx)
         responses = params.input_responses if shows_forms(ctx) else {}
-        await asked(self._update, params.task_id, responses, self._scope.by(client_of(ctx)))
+        declined = await asked(self._update, params.task_id, responses, self._scope.by(client_of(ctx)))
+        self._declined |= dict.fromkeys(declined)
+        while len(self._declined) > MOST_DECLINED:
+            del self._declined[next(iter(self._declined))]
         return {}
 
     async def cancel(self, ctx: Context, params: TaskParams) -> HandlerResult:
@@ -137,15 +140,17 @@ class TaskHandles(Extension):
         asked_for = outstanding(self._scope, items)
         return {key: one for key, one in asked_for.items() if key not in self._declined}
 
-    def _update(self, id: str, responses: types.InputResponses, by: str) -> None:
+    def _update(self, id: str, responses: types.InputResponses, by: str) -> list[str]:
+        """Carry out what was filled in; gives the keys of forms that decide nothing."""
         refuse_unless(self._scope, "decide", "decide for a task")
-        app, task = self._scope.app, self._scope.row(id).id
-        for key, one in self._forms(app.inbox(task)).items():
+        app, declined = self._scope.app, list[str]()
+        for key, one in self._forms(app.inbox(self._scope.row(id).id)).items():
             answer = responses.get(key)
-            if isinstance(answer, types.ElicitResult) and not carry_out(app, one.item, one.decision, answer, by):
-                self._declined[key] = None
-        while len(self._declined) > MOST_DECLINED:
-            del self._declined[next(iter(self._declined))]
+            if not isinstance(answer, types.ElicitResult):
+                continue
+            if carry_out(app, one.item, one.decision, answer, by) is None:
+                declined.append(key)
+        return declined
 
     def _cancel(self, id: str, by: str) -> None:
         refuse_unless(self._scope, "write", "cancel a task")
