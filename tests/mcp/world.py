@@ -34,6 +34,11 @@ def lose(euros: int) -> str:
     raise OSError("connection lost")
 
 
+@tool(effect="once", risk="external_action")
+def post(to: str) -> str:
+    raise OSError("connection lost")
+
+
 @agent
 def payer(task: Task, euros: int) -> str:
     return task.call(pay, euros=euros)
@@ -47,6 +52,11 @@ def mailer(task: Task, to: str) -> str:
 @agent
 def loser(task: Task, euros: int) -> str:
     return task.call(lose, euros=euros)
+
+
+@agent
+def poster(task: Task, to: str) -> str:
+    return task.call(post, to=to)
 
 
 @agent
