@@ -157,6 +157,22 @@ def test_the_same_id_on_many_connections_at_once(address):
         assert all(pool.map(ask, range(50)))
 
 
+def test_a_request_about_a_handle_names_it_in_its_header_too(address):
+    """Proxies route by the header, so what they saw must be what is answered."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    }
+    params = {"taskId": "t1", "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/get", "params": params}
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tasks/get"}
+    status, text = post(address, body, {**headers, "mcp-name": "t1"})
+    assert status == 200 and b'"taskId":"t1"' in text
+    for wrong in ({}, {"mcp-name": "t2"}, {"mcp-name": ""}):
+        status, text = post(address, body, {**headers, **wrong})
+        assert status == 400 and b"-32020" in text
+
+
 def test_off_loopback_a_token_is_required(store):
     with holdfast.open(store) as app:
         made = server(app)

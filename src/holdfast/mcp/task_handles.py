@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.extension import Extension, MethodBinding
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdfast import TaskState
@@ -93,7 +94,7 @@ class TaskHandles(Extension):
 
     async def get(self, ctx: Context, params: TaskParams) -> HandlerResult:
         """Return where a task stands, and its result or what it asks for."""
-        require_declared(ctx)
+        _checked(ctx, params)
         return await asked(self._shown, params.task_id, shows_forms(ctx))
 
     async def update(self, ctx: Context, params: TaskUpdateParams) -> HandlerResult:
@@ -101,7 +102,7 @@ class TaskHandles(Extension):
 
         A form that was answered and decides nothing is not asked again here: people have the tools and the commands.
         """
-        require_declared(ctx)
+        _checked(ctx, params)
         responses = params.input_responses if shows_forms(ctx) else {}
         declined = await asked(self._update, params.task_id, responses, self._scope.by(client_of(ctx)))
         self._declined |= dict.fromkeys(declined)
@@ -111,7 +112,7 @@ class TaskHandles(Extension):
 
     async def cancel(self, ctx: Context, params: TaskParams) -> HandlerResult:
         """Cancel a task. One that has ended stays as it is."""
-        require_declared(ctx)
+        _checked(ctx, params)
         await asked(self._cancel, params.task_id, self._scope.by(client_of(ctx)))
         return {}
 
@@ -173,6 +174,14 @@ def require_declared(ctx: Context) -> None:
         missing: dict[str, Any] = {"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}}
         told = f"{ctx.method} is for clients that declare the extension {IDENTIFIER}"
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, told, missing)
+
+
+def _checked(ctx: Context, params: TaskParams) -> None:
+    """Refuse a request about a handle that is not declared or not routed as the extension says."""
+    require_declared(ctx)
+    headers = getattr(ctx.request, "headers", None)  # none over stdin and stdout
+    if headers is not None and decode_header_value(headers.get(MCP_NAME_HEADER)) != params.task_id:
+        raise MCPError(types.HEADER_MISMATCH, f"the header {MCP_NAME_HEADER} is not the request's taskId")
 
 
 def _message(task: TaskState, items: Sequence[InboxItem]) -> str:
