@@ -178,6 +178,7 @@ class AsyncApp(_Awaited[App]):
     counts = _awaited(App.counts)
     row = _awaited(App.row)
     head = _awaited(App.head)
+    heads = _awaited(App.heads)
     inbox = _iterated(App.inbox)
     audit = _iterated(App.audit)
     describe = _iterated(App.describe)

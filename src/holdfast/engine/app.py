@@ -864,6 +864,15 @@ class App:
         found = self.store.head(names.task_log(id))
         return 0 if found is None else found.seq
 
+    def heads(self, ids: Iterable[str], *, of: Literal["tasks", "threads"] = "tasks") -> dict[str, int]:
+        """Return the seq of the last event of many tasks, or of many threads, by id; 0 for one that is not there.
+
+        One question to the store, however many: cheap enough to ask again and again which of them have changed.
+        """
+        from holdfast.engine.lists.heads import heads_of
+
+        return heads_of(self.store, ids, of)
+
     def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
         """Return the entries that wait for a person, newest first: of all tasks, or of one."""
         return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
