@@ -1,0 +1,15 @@
+"""LangGraph and LangChain agents on a Holdfast store: checkpoints, long-term memory, and tool calls made once.
+
+    graph = builder.compile(checkpointer=HoldfastSaver(app), store=HoldfastStore(app))
+"""
+
+from __future__ import annotations
+
+from holdfast.adapters.extras import need
+
+need("langgraph", "langgraph", at_least="1.2", below="2")
+need("langgraph", "langgraph-checkpoint", at_least="4.1", below="5")
+
+from holdfast.adapters.langgraph.saver import HoldfastSaver
+
+__all__ = ["HoldfastSaver"]
