@@ -8,18 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from holdfast.core.errors import MissingExtra
 
 
-def need(extra: str, package: str, *, at_least: str, below: str) -> None:
-    """Refuse to go on unless `package` is installed in a version that the adapter supports."""
+def unsupported(extra: str, package: str, *, at_least: str, below: str) -> MissingExtra | None:
+    """Return what to raise if `package` is not installed, or in a version that the adapter does not support."""
     hint = f"from a checkout: pip install 'path/to/holdfast[{extra}]'"
     try:
         found = version(package)
     except PackageNotFoundError:
-        raise MissingExtra(f"{package} is not installed", hint=hint) from None
-    if not _numbers(at_least) <= _numbers(found) < _numbers(below):
-        raise MissingExtra(
-            f"{package} {found} is installed, and holdfast.adapters.{extra} supports {package}>={at_least},<{below}",
-            hint=hint,
-        )
+        return MissingExtra(f"{package} is not installed", hint=hint)
+    if _numbers(at_least) <= _numbers(found) < _numbers(below):
+        return None
+    wanted = f"{package}>={at_least},<{below}"
+    return MissingExtra(f"{package} {found} is installed; the extra {extra!r} needs {wanted}", hint=hint)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,15 +1,18 @@
 """LangGraph and LangChain agents on a Holdfast store: checkpoints, long-term memory, and tool calls made once.
 
-    graph = builder.compile(checkpointer=HoldfastSaver(app), store=HoldfastStore(app))
+graph = builder.compile(checkpointer=HoldfastSaver(app), store=HoldfastStore(app))
 """
 
 from __future__ import annotations
 
-from holdfast.adapters.extras import need
+from holdfast.adapters.extras import unsupported
 
-need("langgraph", "langgraph", at_least="1.2", below="2")
-need("langgraph", "langgraph-checkpoint", at_least="4.1", below="5")
+if refusal := unsupported("langgraph", "langgraph", at_least="1.2", below="2"):
+    raise refusal
+if refusal := unsupported("langgraph", "langgraph-checkpoint", at_least="4.1", below="5"):
+    raise refusal
 
+from holdfast.adapters.langgraph.calls import OnceCalls, once_calls
 from holdfast.adapters.langgraph.saver import HoldfastSaver
 
-__all__ = ["HoldfastSaver"]
+__all__ = ["HoldfastSaver", "OnceCalls", "once_calls"]

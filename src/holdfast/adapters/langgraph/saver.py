@@ -26,7 +26,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from holdfast import App, InvalidValue
 from holdfast.adapters.langgraph.strict import refuse_lossy, strict_serializer
-from holdfast.adapters.langgraph.thread import Content, PendingWrite, Saved, TaskWrites, Thread
+from holdfast.adapters.langgraph.thread import Content, Saved, SavedThread, TaskWrite, TaskWrites
 from holdfast.adapters.langgraph.values import Packed, pack, typed
 
 SPACE = "langgraph"
@@ -56,7 +56,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde or strict_serializer())
         self._is_strict = serde is None
         self._records = app.records(SPACE)
-        self._threads = _Threads(lambda id: Thread(self._records, id))
+        self._threads = _Threads(lambda id: SavedThread(self._records, id))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version after `current`. Its tail is random, so that two forks never have the same one."""
@@ -128,6 +128,11 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             gathered = None if saved is None else self._gather(thread, saved)
         return None if gathered is None else self._tuple(id, *gathered)
 
+    def has(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str) -> bool:
+        """Whether a checkpoint is saved."""
+        with self._threads.get(thread_id) as thread:
+            return thread.refresh().find(checkpoint_ns, checkpoint_id) is not None
+
     def list(
         self,
         config: RunnableConfig | None,
@@ -146,9 +151,9 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         for id in self._ids() if config is None else (_place(config)[0],):
             with self._threads.get(id) as thread:
                 thread.refresh()
-                for saved in _of_namespace(thread, config):
-                    if (upto is None or saved.id < upto) and wanted in (None, saved.id) and self._fits(saved, filter):
-                        found.append((saved.id, id, saved.ns))
+                of_id = [one for one in _of_namespace(thread, config) if wanted in (None, one.id)]
+                older = [one for one in of_id if upto is None or one.id < upto]
+                found += [(one.id, id, one.ns) for one in older if self._fits(one, filter)]
         for saved_id, id, ns in sorted(found, reverse=True)[:limit]:
             one = self.get_tuple(_config(id, ns, saved_id))
             if one is not None:  # it may have been deleted meanwhile
@@ -160,7 +165,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """Return what was written to channels since their last stored value, and that value, along the parents."""
         id, ns = _place(config)
         wanted = get_checkpoint_id(config)
-        writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
+        writes: dict[str, list[list[TaskWrite]]] = {channel: [] for channel in channels}
         seeds: Content = {}
         with self._threads.get(id) as thread:
             thread.refresh()
@@ -173,12 +178,10 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
                 pending = thread.pending(at)
                 for channel in missing:
                     writes[channel].append([one for one in pending if one.channel == channel])
-                seeds = {**seeds, **thread.content(at, self._body(at)["channel_versions"], missing)}
+                seeds = {**seeds, **thread.content(at, self._versions(at), missing)}
         return {channel: self._history(steps, seeds.get(channel)) for channel, steps in writes.items()}
 
-    def _history(
-        self, steps: Sequence[Sequence[PendingWrite]], seed: Packed | list[Packed] | None
-    ) -> DeltaChannelHistory:
+    def _history(self, steps: Sequence[Sequence[TaskWrite]], seed: Packed | list[Packed] | None) -> DeltaChannelHistory:
         """The writes of steps, the newest of which is first, from the oldest on."""
         writes = [(one.task, one.channel, self._load(one.value)) for step in reversed(steps) for one in step]
         return {"writes": writes} if seed is None else {"writes": writes, "seed": self._value(seed)}
@@ -206,13 +209,13 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     def _value(self, value: Packed | list[Packed]) -> Any:
         return [self._load(one) for one in value] if isinstance(value, list) else self._load(value)
 
-    def _gather(self, thread: Thread, saved: Saved) -> tuple[Saved, Checkpoint, Content, list[PendingWrite]]:
+    def _gather(self, thread: SavedThread, saved: Saved) -> tuple[Saved, Checkpoint, Content, list[TaskWrite]]:
         """All there is of a checkpoint; values are unpacked later, when the thread is free again."""
         body = self._body(saved)
         return saved, body, thread.content(saved, body["channel_versions"]), thread.pending(saved)
 
     def _tuple(
-        self, id: str, saved: Saved, body: Checkpoint, content: Content, pending: list[PendingWrite]
+        self, id: str, saved: Saved, body: Checkpoint, content: Content, pending: list[TaskWrite]
     ) -> CheckpointTuple:
         values = {channel: self._value(value) for channel, value in content.items()}
         return CheckpointTuple(
@@ -234,11 +237,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         gone = {str(id) for id in run_ids}
         for id in self._ids() if gone else ():
             with self._threads.get(id) as thread:
-                thread.refresh()
-                every = _every(thread)
-                kept = [one for one in every if str(self._load(one.metadata).get("run_id")) not in gone]
-                if len(kept) < len(every):
-                    self._keep(thread, kept)
+                thread.keep(lambda: [one for one in _every(thread) if self._run(one) not in gone], self._versions)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints, writes and values; what the target has already stays as it is."""
@@ -246,7 +245,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         with self._threads.get(source) as thread:
             thread.refresh()
             every = _every(thread)
-            copies = thread.copies(every, self._versions(every))
+            copies = thread.copies(every, self._versions)
         with self._threads.get(target) as thread:
             thread.refresh()
             thread.append([one for one in copies if not isinstance(one, Saved) or not thread.find(one.ns, one.id)])
@@ -263,29 +262,29 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
                 self.delete_thread(id)
                 continue
             with self._threads.get(id) as thread:
-                thread.refresh()
-                kept = [one for ns in thread.checkpoints for one in self._needed(thread, ns)]
-                if len(kept) < len(_every(thread)):
-                    self._keep(thread, kept)
+                thread.keep(
+                    lambda: [one for ns in thread.checkpoints for one in self._needed(thread, ns)], self._versions
+                )
 
-    def _needed(self, thread: Thread, ns: str) -> Iterator[Saved]:
+    def _needed(self, thread: SavedThread, ns: str) -> Iterator[Saved]:
         """The newest checkpoint, and its ancestors as far as delta channels are made of their writes."""
         at = thread.newest(ns)
         assert at is not None
         yield at
         open = set(self._load(at.metadata).get("counters_since_delta_snapshot") or ())
         while True:
-            open -= set(thread.content(at, self._body(at)["channel_versions"], open))
+            open -= set(thread.content(at, self._versions(at), open))
             at = thread.find(ns, at.parent) if open and at.parent is not None else None
             if at is None:
                 return
             yield at
 
-    def _keep(self, thread: Thread, kept: Sequence[Saved]) -> None:
-        thread.rewrite(kept, self._versions(kept))
+    def _versions(self, saved: Saved) -> Mapping[str, Any]:
+        return self._body(saved)["channel_versions"]
 
-    def _versions(self, every: Sequence[Saved]) -> dict[tuple[str, str], Mapping[str, Any]]:
-        return {(one.ns, one.id): self._body(one)["channel_versions"] for one in every}
+    def _run(self, saved: Saved) -> str:
+        """The run that made a checkpoint."""
+        return str(self._load(saved.metadata).get("run_id"))
 
     # The same, to be awaited: the event loop goes on while a thread waits for the store.
 
@@ -348,14 +347,14 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 class _Threads:
     """The threads that a saver has in memory, those not used for longest first."""
 
-    def __init__(self, make: Callable[[str], Thread]) -> None:
+    def __init__(self, make: Callable[[str], SavedThread]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Thread] = OrderedDict()
+        self._kept: OrderedDict[str, SavedThread] = OrderedDict()
         self._bytes = 0
 
     @contextmanager
-    def get(self, id: str) -> Generator[Thread, None, None]:
+    def get(self, id: str) -> Generator[SavedThread, None, None]:
         """A thread that nothing else of this process reads or writes meanwhile."""
         with self._lock:
             thread = self._kept.get(id) or self._make(id)
@@ -385,11 +384,11 @@ def _config(id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-def _every(thread: Thread) -> Sequence[Saved]:
+def _every(thread: SavedThread) -> Sequence[Saved]:
     return [one for of_namespace in thread.checkpoints.values() for one in of_namespace.values()]
 
 
-def _of_namespace(thread: Thread, config: RunnableConfig | None) -> Sequence[Saved]:
+def _of_namespace(thread: SavedThread, config: RunnableConfig | None) -> Sequence[Saved]:
     """The checkpoints of the namespace that a config names; of all, if it names none."""
     given = {} if config is None else config.get("configurable", {})
     if given.get("checkpoint_ns") is None:

@@ -1,14 +1,14 @@
 """A LangGraph thread in memory, folded from the records it is kept in and brought up to date with one question.
 
-A thread is one key of records. Each `put` and each `put_writes` is one record. A "rewritten" record says that the thread
-begins anew with what follows it: what pruning leaves is written again, and all before it is trimmed.
+A thread is one key of records. Each `put` and each `put_writes` is one record. A "rewritten" record says that the
+thread begins anew with what follows it: what pruning leaves is written again, and all before it is trimmed.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple
 
 import ormsgpack
 
@@ -27,6 +27,9 @@ Content = Mapping[str, Packed | list[Packed]]
 
 Check = Callable[[str, Packed], None]
 """Refuses the value of a channel."""
+
+VersionsOf = Callable[["Saved"], Mapping[str, Any]]
+"""The versions of a checkpoint's channels."""
 
 
 class Saved(NamedTuple):
@@ -51,7 +54,7 @@ class TaskWrites(NamedTuple):
     writes: list[tuple[int, str, Packed]]
 
 
-class PendingWrite(NamedTuple):
+class TaskWrite(NamedTuple):
     """One write. Its order among others of its checkpoint is that of LangGraph: path, task, place."""
 
     path: str
@@ -64,7 +67,7 @@ class PendingWrite(NamedTuple):
 Entry = Saved | TaskWrites | Literal["rewritten"]
 
 
-class Thread:
+class SavedThread:
     """The checkpoints of a thread, their values and pending writes. Its lock is held around everything below."""
 
     def __init__(self, records: Records, key: str) -> None:
@@ -74,18 +77,19 @@ class Thread:
         self._key = key
         self._cursor: str | None = None
         self._head = -1  # the seq up to which everything is folded; -1 before the first look
+        self._first = self._begins = 0  # the seq of the oldest record there is, and of the last rewriting
         self._clear()
 
     def _clear(self) -> None:
         self.bytes = 0
         self.checkpoints: dict[str, dict[str, Saved]] = {}
-        self._writes: dict[tuple[str, str], dict[tuple[str, int], PendingWrite]] = {}
+        self._writes: dict[tuple[str, str], dict[tuple[str, int], TaskWrite]] = {}
         self._versions: dict[tuple[str, str, str], Version] = {}
         self._newest: dict[tuple[str, str], Version] = {}
 
     # Reading
 
-    def refresh(self) -> Thread:
+    def refresh(self) -> SavedThread:
         """Fold in what was written since the last time, by this process or another."""
         changes = self._records.changes(self._key, self._cursor)
         if changes.erased:  # a person's data was erased from the middle: what is left is folded anew
@@ -95,8 +99,10 @@ class Thread:
             self._head = -1
         for record in changes.records:
             if record.seq > self._head:  # what this process wrote itself is folded already
-                self._fold(_entry(record), len(record.data))
-        self._cursor, self._head = changes.cursor, changes.head
+                entry = _entry(record)
+                self._fold(entry, len(record.data))
+                self._begins = record.seq if entry == REWRITTEN else self._begins
+        self._cursor, self._head, self._first = changes.cursor, changes.head, changes.first
         return self
 
     def newest(self, ns: str) -> Saved | None:
@@ -120,7 +126,7 @@ class Thread:
                 found[channel] = self._elements(saved.ns, version) if version.whole is None else version.whole
         return found
 
-    def pending(self, saved: Saved) -> list[PendingWrite]:
+    def pending(self, saved: Saved) -> list[TaskWrite]:
         """The writes of tasks that follow a checkpoint, in LangGraph's order."""
         return sorted(self._writes.get((saved.ns, saved.id), {}).values(), key=lambda one: one[:3])
 
@@ -128,18 +134,17 @@ class Thread:
         """All elements of a list, from the versions that it builds on."""
         if version.elements is not None:
             return version.elements
-        chain: list[Version] = []
-        at: Version | None = version
-        while at is not None and at.elements is None:
-            chain.append(at)
-            if at.base is None:
-                break
+        chain, at = [version], version
+        while at.base is not None and at.elements is None:
             holder = self.find(ns, at.base)
-            at = None if holder is None else holder.own.get(version.channel)
-            if at is None:
-                raise ValueDamaged("", f"of channel {version.channel!r} is incomplete: records of its thread were erased")
-        elements = list(at.elements or ()) if at is not None else []
-        for one in reversed(chain):
+            if holder is None or version.channel not in holder.own:
+                raise ValueDamaged(
+                    "", f"of channel {version.channel!r} is incomplete: records of its thread were erased"
+                )
+            at = holder.own[version.channel]
+            chain.append(at)
+        elements = list(at.elements or ())
+        for one in reversed(chain if at.elements is None else chain[:-1]):
             elements[one.kept :] = one.tail
         if self._newest.get((ns, version.channel)) is version:
             version.elements = elements
@@ -152,7 +157,9 @@ class Thread:
         if self._head < 0:
             self.refresh()
         for _ in range(MOST_TRIES):
-            made = saved._replace(own={name: self._next(saved, name, str(versions[name]), content[name]) for name in content})
+            made = saved._replace(
+                own={name: self._next(saved, name, str(versions[name]), content[name]) for name in content}
+            )
             for channel, version in made.own.items():
                 for value in version.tail if version.whole is None else (version.whole,):
                     check(channel, value)
@@ -182,29 +189,45 @@ class Thread:
             self._head = seq
             self._fold(given, len(data))
 
-    def rewrite(self, kept: Sequence[Saved], versions: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-        """Keep these checkpoints with their writes and values, and nothing else of the thread."""
-        if not kept:
-            self._records.drop(self._key)
-            return
-        writes = [self._to_write(one) for one in self.copies(kept, versions)]
-        marker = RecordWrite(key=self._key, data=_written(REWRITTEN)[0], expect=self._head)
-        first = self._records.write([marker, *writes])[0][0]
-        while True:
-            self.refresh()
-            try:
-                self._records.trim(self._key, keep=len(self._records.read(self._key, after=first - 1)), expect=self._head)
-                return
-            except Conflict:  # another process wrote meanwhile, and that stays too
-                continue
+    def keep(self, choose: Callable[[], Sequence[Saved]], versions: VersionsOf) -> None:
+        """Keep the checkpoints that `choose` chooses, with their writes and values, and nothing else of the thread.
 
-    def copies(self, kept: Sequence[Saved], versions: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[Entry]:
+        If another process writes meanwhile, it chooses again.
+        """
+        for _ in range(MOST_TRIES):
+            self.refresh()
+            kept = choose()
+            is_less = len(kept) < sum(map(len, self.checkpoints.values()))
+            try:
+                if is_less and not kept:
+                    self._records.drop(self._key, expect=self._head)
+                    return
+                if is_less:
+                    self._rewrite(self.copies(kept, versions))
+                self._trim()
+                return
+            except Conflict:
+                continue
+        raise StoreBusy(f"others kept writing to thread {self._key!r}; nothing was deleted", hint="try again")
+
+    def _rewrite(self, entries: Sequence[Entry]) -> None:
+        marker = RecordWrite(key=self._key, data=_written(REWRITTEN)[0], expect=self._head)
+        self._records.write([marker, *(self._to_write(one) for one in entries)])
+        self.refresh()
+
+    def _trim(self) -> None:
+        """Take away what is before the last rewriting, also one that a killed process did not come to trim."""
+        if self._first < self._begins:
+            kept = len(self._records.read(self._key, after=self._begins - 1))
+            self._records.trim(self._key, keep=kept, expect=self._head)
+
+    def copies(self, kept: Sequence[Saved], versions: VersionsOf) -> list[Entry]:
         """Return entries that hold all of these checkpoints, so that they need nothing else of this thread."""
         made: list[Entry] = []
         newest: dict[tuple[str, str], Version] = {}
         done: set[tuple[str, str, str]] = set()
         for saved in sorted(kept, key=lambda one: one.id):
-            named = versions[saved.ns, saved.id]
+            named = versions(saved)
             own: dict[str, Version] = {}
             for channel, value in self.content(saved, named).items():
                 place, name = (saved.ns, channel), str(named[channel])
@@ -232,11 +255,10 @@ class Thread:
         elif isinstance(entry, Saved):
             self._fold_checkpoint(entry)
         else:
-            entry = cast("TaskWrites", entry)
             kept = self._writes.setdefault((entry.ns, entry.id), {})
             for place, channel, value in entry.writes:
                 if entry.replaces or (entry.task, place) not in kept:
-                    kept[entry.task, place] = PendingWrite(entry.path, entry.task, place, channel, value)
+                    kept[entry.task, place] = TaskWrite(entry.path, entry.task, place, channel, value)
         self.bytes += size
 
     def _fold_checkpoint(self, saved: Saved) -> None:
@@ -249,7 +271,7 @@ class Thread:
             self._newest[saved.ns, channel] = version
 
 
-def _by_task(saved: Saved, pending: Iterable[PendingWrite]) -> list[TaskWrites]:
+def _by_task(saved: Saved, pending: Iterable[TaskWrite]) -> list[TaskWrites]:
     """The writes of a checkpoint, each task's together."""
     tasks: dict[str, TaskWrites] = {}
     for one in pending:
@@ -283,5 +305,6 @@ def _entry(record: Record) -> Entry:
         return Saved(ns, id, parent, from_record(body, record.blobs), from_record(metadata, record.blobs), versions)
     if kind == WRITES:
         writes = [(place, channel, from_record(value, record.blobs)) for place, channel, value in given[5]]
-        return TaskWrites(*given[:5], writes)
+        ns, id, task, path, replaces, _ = given
+        return TaskWrites(ns, id, task, path, replaces, writes)
     return REWRITTEN

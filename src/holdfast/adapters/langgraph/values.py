@@ -30,7 +30,8 @@ class Large:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Large) and (self.type, self.digest) == (other.type, other.digest)
 
-    __hash__ = None
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
 Packed = tuple[str, bytes] | Large
@@ -72,8 +73,8 @@ def from_record(written: Any, blobs: Mapping[str, bytes]) -> Packed:
 class Version:
     """The value of a channel at one version: whole, or a list that begins as an earlier one does.
 
-    `holder` is the checkpoint that brought it, `base` the one that brought what it builds on. A version's name may occur
-    twice, in two forks; a checkpoint's id does not.
+    `holder` is the checkpoint that brought it, `base` the one that brought what it builds on. A version's name may
+    occur twice, in two forks; a checkpoint's id does not.
     """
 
     __slots__ = ("base", "channel", "elements", "holder", "kept", "name", "tail", "whole")
@@ -99,9 +100,7 @@ class Version:
         self.elements: list[Packed] | None = None  # all of a list; kept of the newest version of a channel only
 
     @classmethod
-    def of(
-        cls, holder: str, channel: str, name: str, value: Packed | list[Packed], before: Version | None
-    ) -> Version:
+    def of(cls, holder: str, channel: str, name: str, value: Packed | list[Packed], before: Version | None) -> Version:
         """A new version. A list is stored as what it adds to the version before, as far as the two begin alike."""
         if not isinstance(value, list):
             return cls(holder, channel, name, whole=value)
