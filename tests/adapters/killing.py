@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +15,16 @@ import traceback
 from pathlib import Path
 
 MOST_LIVES = 60
+
+
+def trials(program, mode, *, seed, count, kills):
+    """Run so many trials of a program in a process of its own, which is not this one: it forks."""
+    command = [sys.executable, "-m", program, mode, str(seed), str(count), str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == count and not [one for one in found if "failed" in one], (found, done.stderr[-3000:])
+    return found
 
 
 def life(work, log, rng, kills):

@@ -133,12 +133,14 @@ class OnceCalls(_Middleware):
     def _declared(
         self, name: str, fn: Callable[..., Any], definite: Callable[[BaseException], bool] = lambda error: False
     ) -> Tool[..., Any]:
-        undeclared: Effect | None = None if self._default == "once" else self._default
+        effect: Effect | None = self._effects.get(name)
+        if effect is None and self._default != "once":
+            effect = self._default
         return Tool(
             fn,
             name=name,
             schema={"type": "object"},  # LangChain checks the arguments
-            effect=self._effects.get(name, undeclared),
+            effect=effect,
             risk=self._risks.get(name, ""),
             unique=self._unique.get(name, ""),
             definite=definite,
