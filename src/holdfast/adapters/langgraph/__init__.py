@@ -12,7 +12,9 @@ if refusal := unsupported("langgraph", "langgraph", at_least="1.2", below="2"):
 if refusal := unsupported("langgraph", "langgraph-checkpoint", at_least="4.1", below="5"):
     raise refusal
 
+from holdfast.adapters.langgraph.adoption import Adopted, adopt
 from holdfast.adapters.langgraph.calls import OnceCalls, once_calls
 from holdfast.adapters.langgraph.saver import HoldfastSaver
+from holdfast.adapters.langgraph.store import HoldfastStore
 
-__all__ = ["HoldfastSaver", "OnceCalls", "once_calls"]
+__all__ = ["Adopted", "HoldfastSaver", "HoldfastStore", "OnceCalls", "adopt", "once_calls"]
