@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 
+import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -28,6 +29,9 @@ def refuse_lossy(serde: SerializerProtocol, packed: Packed, what: str) -> None:
     type, data = typed(packed)
     if type != "msgpack" or len(data.translate(None, _EXTENSIONS)) == len(data):
         return
+    names = _names_in(data)
+    if names <= _restored:
+        return
     _blocked.names = blocked = list[str]()
     try:
         serde.loads_typed((type, data))
@@ -40,6 +44,26 @@ def refuse_lossy(serde: SerializerProtocol, packed: Packed, what: str) -> None:
             f"holds a {blocked[0]}, which would come back as a dict; nothing was saved",
             hint=f"allow it: HoldfastSaver(app, serde=JsonPlusSerializer(allowed_msgpack_modules=[{name}]))",
         )
+    _restored.update(names)
+
+
+_restored: set[tuple[str, str]] = set()
+"""Types that the strict serializer was seen to restore. To look for them is much cheaper than to restore a value."""
+
+
+def _names_in(data: bytes) -> set[tuple[str, str]]:
+    """The module and name of each type that a packed value holds, at any depth."""
+    found: set[tuple[str, str]] = set()
+
+    def note(code: int, inner: bytes) -> None:
+        match ormsgpack.unpackb(inner, ext_hook=note, option=ormsgpack.OPT_NON_STR_KEYS):
+            case [str(module), str(name), *_]:
+                found.add((module, name))
+            case _:
+                pass
+
+    ormsgpack.unpackb(data, ext_hook=note, option=ormsgpack.OPT_NON_STR_KEYS)
+    return found
 
 
 class _Blocked(threading.local):
