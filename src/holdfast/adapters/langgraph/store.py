@@ -24,8 +24,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast import App, InvalidValue, Record, RecordWrite
+from holdfast.adapters.langgraph.embedder import Embedder, Vectors
 from holdfast.adapters.langgraph.matching import fits, matches
-from holdfast.adapters.langgraph.meaning import Meaning, Vectors
 from holdfast.adapters.langgraph.strict import refuse_lossy, strict_serializer
 from holdfast.adapters.langgraph.values import Packed, from_record, pack, to_record, typed
 from holdfast.engine.reading.values import moment
@@ -61,19 +61,19 @@ class HoldfastStore(BaseStore):
         self._clock = app.clock
         self._records = app.records(SPACE)
         self._serde = strict_serializer()
-        self._meaning = None if index is None else Meaning(index)
+        self._embedder = None if index is None else Embedder(index)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations: first what reads, then what writes, which is all or nothing. Results are in their order."""
         given = list(ops)
         self._refuse_queries(given)
-        return self._done(given, {} if self._meaning is None else self._meaning.vectors(given))
+        return self._done(given, {} if self._embedder is None else self._embedder.vectors(given))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, to be awaited."""
         given = list(ops)
         self._refuse_queries(given)
-        vectors: Vectors = {} if self._meaning is None else await self._meaning.avectors(given)
+        vectors: Vectors = {} if self._embedder is None else await self._embedder.avectors(given)
         return await asyncio.to_thread(self._done, given, vectors)
 
     def sweep_ttl(self) -> int:
@@ -84,7 +84,7 @@ class HoldfastStore(BaseStore):
 
     def _refuse_queries(self, ops: Sequence[Op]) -> None:
         asked = next((op.query for op in ops if isinstance(op, SearchOp) and op.query), None)
-        if asked is not None and self._meaning is None:
+        if asked is not None and self._embedder is None:
             raise InvalidValue(
                 f"query={asked!r} searches by meaning, and this store has no embedder",
                 hint='give one, HoldfastStore(app, index={"dims": …, "embed": …}), or search with filter=',
@@ -124,8 +124,8 @@ class HoldfastStore(BaseStore):
         alive = self._alive("".join(f"{_escape(label)}/" for label in op.namespace_prefix))
         fitting = [one for one in alive if not op.filter or fits(self._value(one), op.filter)]
         scores: Mapping[str, float] = {}
-        if op.query and self._meaning is not None:
-            scores = self._meaning.scores(vectors[op.query], {one.place: one.vectors for one in fitting})
+        if op.query and self._embedder is not None:
+            scores = self._embedder.scores(vectors[op.query], {one.place: one.vectors for one in fitting})
         ordered = sorted(fitting, key=lambda one: (-scores.get(one.place, -2.0), -one.updated_us, one.place))
         page = ordered[op.offset : op.offset + op.limit]
         self._refresh(page, op.refresh_ttl)
@@ -136,24 +136,24 @@ class HoldfastStore(BaseStore):
         wanted = [one for one in every if all(matches(condition, one) for condition in op.match_conditions or ())]
         return sorted({one[: op.max_depth] for one in wanted})[op.offset : op.offset + op.limit]
 
-    def _alive(self, prefix: str) -> list[Memory]:
+    def _alive(self, prefix: str) -> list[StoredItem]:
         now = self._clock.now_us()
         return [one for one in self._memories(prefix) if one.lives(now)]
 
-    def _memories(self, prefix: str) -> Iterator[Memory]:
+    def _memories(self, prefix: str) -> Iterator[StoredItem]:
         after: str | None = None
         while page := self._records.latest(prefix, after=after, limit=PAGE):
             yield from map(_memory, page)
             after = page[-1].key
 
-    def _memory(self, place: str) -> Memory | None:
+    def _memory(self, place: str) -> StoredItem | None:
         found = self._records.read(place, last=1)
         return _memory(found[0]) if found else None
 
-    def _value(self, memory: Memory) -> dict[str, Any]:
+    def _value(self, memory: StoredItem) -> dict[str, Any]:
         return self._serde.loads_typed(typed(memory.value))
 
-    def _fields(self, memory: Memory) -> dict[str, Any]:
+    def _fields(self, memory: StoredItem) -> dict[str, Any]:
         namespace, key = _names(memory.place)
         created, updated = moment(memory.created_us), moment(memory.updated_us)
         return {
@@ -172,10 +172,10 @@ class HoldfastStore(BaseStore):
         now, before = self._clock.now_us(), self._memory(place)
         created = before.created_us if before is not None and before.lives(now) else now
         ttl_us = None if op.ttl is None else int(op.ttl * MINUTE_US)
-        found = [] if self._meaning is None else self._meaning.of(op, vectors)
-        return _written(Memory(place, created, now, ttl_us, None if ttl_us is None else now + ttl_us, value, found))
+        found = [] if self._embedder is None else self._embedder.of(op, vectors)
+        return _written(StoredItem(place, created, now, ttl_us, None if ttl_us is None else now + ttl_us, value, found))
 
-    def _refresh(self, memories: Sequence[Memory], wanted: bool) -> None:
+    def _refresh(self, memories: Sequence[StoredItem], wanted: bool) -> None:
         """Let memories that are read live as long again."""
         now = self._clock.now_us()
         self._records.write(
@@ -183,7 +183,7 @@ class HoldfastStore(BaseStore):
         )
 
 
-class Memory(Struct, frozen=True):
+class StoredItem(Struct, frozen=True):
     """A memory as it is kept."""
 
     place: str
@@ -199,16 +199,16 @@ class Memory(Struct, frozen=True):
         return self.until_us is None or now_us < self.until_us
 
 
-def _written(memory: Memory) -> RecordWrite:
+def _written(memory: StoredItem) -> RecordWrite:
     blobs: dict[str, bytes] = {}
     times = [memory.created_us, memory.updated_us, memory.ttl_us, memory.until_us]
     data = ormsgpack.packb([*times, to_record(memory.value, blobs), memory.vectors])
     return RecordWrite(key=memory.place, data=data, blobs=blobs or None)
 
 
-def _memory(record: Record) -> Memory:
+def _memory(record: Record) -> StoredItem:
     created, updated, ttl, until, value, vectors = ormsgpack.unpackb(record.data)
-    return Memory(record.key, created, updated, ttl, until, from_record(value, record.blobs), vectors)
+    return StoredItem(record.key, created, updated, ttl, until, from_record(value, record.blobs), vectors)
 
 
 def _escape(text: str) -> str:

@@ -13,7 +13,7 @@ Vectors = Mapping[str, Sequence[float]]
 """Vectors of texts."""
 
 
-class Meaning:
+class Embedder:
     """An embedder, and which parts of a value it is given."""
 
     def __init__(self, index: IndexConfig) -> None:
