@@ -194,8 +194,7 @@ class App:
             from holdfast.engine.notices.notices import Notices
 
             self._dispatcher.notices = Notices(self.logs, on_wait, webhook, self._dispatcher.is_at_work)
-        for agent in agents:
-            self._dispatcher.register(agent)
+        self._dispatcher.register_all(agents)
 
     def __enter__(self) -> Self:
         return self
@@ -1127,4 +1126,6 @@ class App:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
+        if seq is not None:
+            names.whole(seq, "seq", least=1)
         return self.logs.load(names.task_log(id), upto=seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
@@ -105,6 +105,12 @@ class Dispatcher:
         self.agents[agent.name] = agent
         self.services.tools.update({one.name: one for one in agent.tools if is_tool(one)})
         return agent
+
+    def register_all(self, agents: Sequence[Agent]) -> list[Agent]:
+        """Remember agents; refuse what is not a list of them."""
+        if isinstance(agents, Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
+        return [self.register(one) for one in agents]
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
         """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
