@@ -6,7 +6,6 @@ done = HoldfastAgent(agent, app).run_sync("One book, please.", id="order-7")
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -46,6 +45,7 @@ from holdfast import (
     report_usage,
 )
 from holdfast.adapters.names import step_key
+from holdfast.adapters.run import Run
 from holdfast.core.events import Effect
 
 __all__ = ["HoldfastAgent", "HoldfastDurability", "durable"]
@@ -64,20 +64,7 @@ RESULTS = frozenset(
 """What Pydantic AI calls outcomes of tool calls. A result that a person has settled is none of them yet."""
 
 
-class _Run:
-    """A task that a Pydantic AI agent works in, and how often it has come to each kind of step."""
-
-    def __init__(self, task: AsyncTask) -> None:
-        self.task = task
-        self._counts: Counter[str] = Counter()
-
-    def next_key(self, name: str) -> str:
-        """The key of the next step of that name, counted over the whole task, whatever asyncio task it is in."""
-        self._counts[name] += 1
-        return step_key(name, str(self._counts[name]))
-
-
-_RUN: ContextVar[_Run | None] = ContextVar("holdfast.adapters.pydantic_ai", default=None)
+_RUN: ContextVar[Run | None] = ContextVar("holdfast.adapters.pydantic_ai", default=None)
 
 
 @contextmanager
@@ -95,7 +82,7 @@ def durable(task: AsyncTask) -> Generator[None, None, None]:
         raise InvalidValue(
             f"{task!r} is not the task of an `async def` agent", hint="write async def …(task: AsyncTask)"
         )
-    token = _RUN.set(_Run(task))
+    token = _RUN.set(Run(task))
     try:
         yield
     finally:
