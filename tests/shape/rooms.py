@@ -15,7 +15,7 @@ ORDER = (
     *("engine/people", "engine/workers", "engine"),
     "",
     *("llm", "mcp/reading", "mcp/verbs", "mcp"),
-    *("adapters", "adapters/langgraph"),
+    *("adapters", "adapters/langgraph", "adapters/openai_agents"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
