@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         UnnamedThread,
         UnrecordedCall,
         ValueDamaged,
+        WebOpen,
         WindowTooSmall,
     )
     from holdfast.core.events import Failure, Usage
@@ -240,6 +241,7 @@ __all__ = [
     "UnrecordedCall",
     "Usage",
     "ValueDamaged",
+    "WebOpen",
     "Webhook",
     "WindowTooSmall",
     "Worker",
