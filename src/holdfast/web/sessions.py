@@ -28,7 +28,7 @@ class Sessions:
     """Codes that were given out, and the tokens they became. Safe from several threads."""
 
     def __init__(self, person: Person, *, fixed: str = "") -> None:
-        """`fixed` is a token that people were given otherwise: it logs in any number of times."""
+        """`fixed` is a token that people were given otherwise: it is a session of its own, also after a restart."""
         self._person, self._fixed = person, fixed
         self._lock = threading.Lock()
         self._codes: dict[str, float] = {}
@@ -47,9 +47,9 @@ class Sessions:
     def exchange(self, code: str) -> str | None:
         """Use a code up; return a token, or None if the code is none, was used, or is too old."""
         with self._lock:
-            until = self._codes.pop(_hash(code), 0.0)
-            fixed = bool(self._fixed) and hmac.compare_digest(_hash(code), _hash(self._fixed))
-            if until <= time.monotonic() and not fixed:
+            if self._is_fixed(code):
+                return code
+            if self._codes.pop(_hash(code), 0.0) <= time.monotonic():
                 return None
             token = secrets.token_urlsafe(32)
             _forget(self._tokens, MOST_TOKENS - 1)
@@ -60,7 +60,10 @@ class Sessions:
         """Return whose token it is; None if it is no one's, or has ended."""
         with self._lock:
             until = self._tokens.get(_hash(token), 0.0)
-        return self._person if until > time.monotonic() else None
+        return self._person if until > time.monotonic() or self._is_fixed(token) else None
+
+    def _is_fixed(self, given: str) -> bool:
+        return bool(self._fixed) and hmac.compare_digest(_hash(given), _hash(self._fixed))
 
     def has_key(self, key: str) -> bool:
         """Whether it is the key that lies beside the store."""

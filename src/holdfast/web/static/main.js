@@ -21,6 +21,7 @@ let feed = null;
 let drawing = false;
 let session = false;
 let refused = null;
+let ready = false;
 
 function draw() {
   if (drawing) return;
@@ -79,9 +80,26 @@ function bottom() {
 function banner() {
   if (connection.state !== "lost") return null;
   const error = connection.error;
+  if (error && error.status === 401) return ended();
   const when = connection.at ? `What you see is from ${new Date(connection.at).toLocaleTimeString()}.` : "";
   const told = error && error.status ? `${error.message} ${error.hint}` : "The page's server does not answer. Tasks are safe: workers continue without this page.";
   return h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, told, " ", when), h("span", { class: "grow" }), h("button", { class: "btn", type: "button", onclick: () => feed && feed.now() }, "Try now"));
+}
+
+/** The session is over while a screen is shown: it stays, and continues with a new link. */
+function ended() {
+  const enter = async (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target).get("code").trim();
+    try {
+      await exchange(given.split("#code=").pop());
+      feed.now();
+    } catch (error) {
+      page.notice = error.message;
+      draw();
+    }
+  };
+  return h("form", { class: "notice bad", role: "alert", onsubmit: enter }, h("span", null, "This session has ended: the page was started again, or 12 hours have passed. What you see stays. Print a new link with ", h("code", null, "holdfast ui --link")), h("span", { class: "grow" }), h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link" }), h("button", { class: "btn pri", type: "submit" }, "Continue"));
 }
 
 function problem(error) {
@@ -158,8 +176,10 @@ function show() {
   page.problem = null;
   const to = route();
   screen = SCREENS[to.screen](page, to);
-  feed = screen.stream ? screen.stream((path, after, hear) => stream(path, after, (kind, data, id) => heard(kind, data, id, hear), lost)) : null;
-  screen.start(listen).catch(failed);
+  feed = null;
+  ready = false;
+  const shown1 = screen;
+  screen.start(listen).then(() => { ready = ready || screen === shown1; }, failed);
   draw();
   window.scrollTo(0, 0);
 }
@@ -167,7 +187,7 @@ function show() {
 /** A screen begins to listen once it knows from where. */
 function listen(path, after, hear) {
   if (feed) feed.close();
-  feed = stream(path, after, (kind, data, id) => heard(kind, data, id, hear), lost);
+  feed = stream(path, after, (kind, data, id) => heard(kind, data, id, hear), draw);
 }
 
 function heard(kind, data, id, hear) {
@@ -176,13 +196,15 @@ function heard(kind, data, id, hear) {
   draw();
 }
 
-function lost() {
-  if (connection.error && connection.error.status === 401) failed(connection.error);
-  draw();
-}
-
+/** Something could not be read or done. What is on screen stays while the server, or the store, is away. */
 function failed(error) {
   if (!(error instanceof Problem)) throw error;
+  const away = error.status === 0 || error.status === 503;
+  if (ready && (away || error.status === 401)) {
+    setTimeout(draw, 1000);
+    return;
+  }
+  if (away) setTimeout(() => page.problem === error && show(), 2000);
   if (error.status === 401) {
     forget();
     session = false;
