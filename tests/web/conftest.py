@@ -1,10 +1,21 @@
 """Fixtures of the page's tests."""
 
+import os
+
 import pytest
 
 import holdfast
 from tests.web.browser import started
 from tests.web.world import fill, page_of
+
+WHOLE = "1" in (os.environ.get("HOLDFAST_TEST_ALL"), os.environ.get("HOLDFAST_TEST_PAGE"))
+
+
+def pytest_collection_modifyitems(items):
+    """What takes a browser long is left to make test-page; a few tests of it are in make test too."""
+    for item in items:
+        if item.get_closest_marker("page") and not WHOLE:
+            item.add_marker(pytest.mark.skip(reason="only in make test-page and make test-all"))
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,6 @@ def ids(route):
     return f"{route.method} {route.path}"
 
 
-@pytest.mark.parametrize("route", PRIVATE, ids=ids)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -54,38 +53,40 @@ def ids(route):
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
     ],
-    ids=lambda one: str(one) if isinstance(one, int) else "-".join(f"{k}={v}" for k, v in one.items())[:40],
+    ids=str,
 )
-def test_no_handler_is_reached_by_what_is_not_allowed(page, route, headers, status):
-    given, told = page.ask(route.method, path_of(route), sample(route), headers)
-    assert given == status
-    assert set(told) >= {"type", "code", "title", "detail", "hint", "status"}
+def test_no_handler_is_reached_by_what_is_not_allowed(page, headers, status):
+    for route in PRIVATE:
+        given, told = page.ask(route.method, path_of(route), sample(route), headers)
+        assert given == status, route
+        assert set(told) >= {"type", "code", "title", "detail", "hint", "status"}
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if route.method == "POST"], ids=ids)
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None])
-def test_what_a_form_can_send_is_not_taken(page, route, kind):
-    status, told = page.ask("POST", path_of(route), b"{}", {"Content-Type": kind})
-    assert (status, told["code"]) == (415, "not-json")
+def test_what_a_form_can_send_is_not_taken(page, kind):
+    for route in ROUTES:
+        if route.method == "POST":
+            status, told = page.ask("POST", path_of(route), b"{}", {"Content-Type": kind})
+            assert (status, told["code"]) == (415, "not-json"), route
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=ids)
 @pytest.mark.parametrize("name", ["Host", "Origin", "Authorization"])
-def test_a_doubled_header_is_refused(page, route, name):
+def test_a_doubled_header_is_refused(page, name):
     value = {"Host": f"127.0.0.1:{page.port}", "Origin": page.url, "Authorization": f"Bearer {page.token}"}[name]
     twice = [(name, value)] if name != "Origin" else [(name, value), (name, value)]
-    body = None if name == "Host" else sample(route)  # the server's parser refuses it, and reads no body
-    status, _, text = page.raw(route.method, path_of(route), body, twice)
-    assert status == 400 and (not text or "there twice" in text or name == "Host")
+    for route in ROUTES:
+        body = None if name == "Host" else sample(route)  # the server's parser refuses it, and reads no body
+        status, _, text = page.raw(route.method, path_of(route), body, twice)
+        assert status == 400 and (not text or "there twice" in text or name == "Host"), route
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=ids)
-def test_every_route_refuses_other_methods_and_carries_the_policy(page, route):
-    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_every_route_refuses_other_methods_and_carries_the_policy(page, method):
+    for route in ROUTES:
         status, headers, _ = page.raw(method, path_of(route), {})
-        assert status == 405
+        assert status == 405, route
         assert headers["content-security-policy"] == POLICY and headers["x-content-type-options"] == "nosniff"
-        assert not [name for name in headers if name.lower().startswith("access-control")]
+        assert not [one for one in headers if one.lower().startswith("access-control")]
 
 
 def test_the_public_routes_are_the_shell_files_health_and_logging_in():

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 import holdfast
 from holdfast import Task, agent
 from holdfast.cli.demo import agent as demo_agent
@@ -90,6 +92,7 @@ with holdfast.open(sys.argv[1]) as app:
 """
 
 
+@pytest.mark.page
 def test_a_server_that_is_killed_during_a_tail_is_resumed_and_nothing_is_missed_or_doubled(tmp_path, browser):
     kills, events = (20, 1000) if os.environ.get("HOLDFAST_TEST_ALL") == "1" else (3, 300)
     store = tmp_path / "store.db"

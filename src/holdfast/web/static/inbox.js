@@ -97,6 +97,8 @@ async function act(page, entry, verb, body, told) {
     follow(page, key);
   } catch (error) {
     drafts.set(key, { ...draft, busy: false, error, armed: null });
+    const late = error.status === 409 && error.code !== "approval-changed";
+    if (late) done.set(key, { entry, at: Date.now(), error });
   }
   page.draw();
 }
@@ -256,6 +258,7 @@ const CONTROLS = {
 CONTROLS.blocked = CONTROLS.doubt;
 
 function outcome(one) {
+  if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
   const took = one.after !== undefined && one.holder ? `; process ${one.holder.pid} took it after ${duration(one.after)}` : "";
   const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";
   return h("p", { class: "outcome", role: "status" }, h("span", { class: "st completed" }, icon("completed"), one.told), h("span", { class: "muted" }, ` · the task is ${one.status}${took}`), unserved ? h("span", { class: "risk" }, shown(unserved)) : null);

@@ -21,7 +21,7 @@ export function panel({ seq, now, before, since, event, whole, toggle, goTo, wri
 function differences(changes, event, writers, goTo) {
   const found = [];
   let section = "";
-  if (event) found.push(h("span", { class: "sect", key: "s-event" }, "event"), h("div", { key: "event", class: "add" }, h("span", { class: "g" }, "·"), h("span", { class: "k" }, shown(event[3])), h("span", { class: "v" }, shown(event[4]), event[5] ? [" ", h("span", { class: "muted" }, shown(event[5]))] : null)));
+  if (event) found.push(h("span", { class: "sect", key: "s-event" }, "event"), h("div", { key: "event", class: "ev" }, h("span", { class: "g" }, "·"), h("span", { class: "k" }, shown(event[3])), h("span", { class: "v" }, shown(event[4]), event[5] ? [" ", h("span", { class: "muted" }, shown(event[5]))] : null)));
   for (const one of changes) {
     if (one.section !== section) {
       section = one.section;

@@ -77,9 +77,10 @@ export function tasks(page, at) {
 
   function move(by) {
     if (!known.rows || !known.rows.length) return;
+    document.activeElement?.blur(); // else Enter would press the button that was used last
     known.on = Math.max(0, Math.min(known.rows.length - 1, known.on + by));
     page.draw();
-    requestAnimationFrame(() => document.querySelector("tr.on")?.scrollIntoView({ block: "nearest" }));
+    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector("tr.on .id")?.focus()));
   }
 
   return {
