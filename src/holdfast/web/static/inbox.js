@@ -196,11 +196,11 @@ function question(entry) {
   const tool = h("span", { class: "m" }, shown(entry.tool || entry.name));
   if (entry.kind === "approval") {
     return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments),
-      h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`].filter(Boolean).join(" · "), ". If an argument changes, you are asked again.")];
+      h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again"].filter(Boolean).join(" · "))];
   }
   if (entry.kind === "doubt" || entry.kind === "blocked") {
     return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry.arguments),
-      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), `Announced ${clock(entry.since_ms)}; no outcome is recorded. `, entry.prompt ? shown(textOf(entry.prompt)) : "", " It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
+      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), `Announced ${clock(entry.since_ms)}; no outcome is recorded. `, entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
   }
   if (entry.kind === "question") return h("p", { class: "q" }, shown(textOf(entry.prompt) || entry.name));
   if (entry.kind === "budget") {
@@ -210,6 +210,8 @@ function question(entry) {
   if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
   return h("p", { class: "q" }, shown(textOf(entry.prompt) || WORDS[entry.kind]));
 }
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 function textOf(prompt) {
   if (prompt === null || prompt === undefined) return "";

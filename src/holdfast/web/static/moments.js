@@ -155,7 +155,7 @@ export function lines(document) {
   const found = [];
   for (const section of SECTIONS) {
     const value = document.get(section);
-    if (value === undefined || value === null || value === "") continue;
+    if (value === undefined || value === null || value === "" || (section === "turn" && value === 0)) continue;
     if (value instanceof Map) for (const [key, one] of value) found.push([section, key, one]);
     else if (section === "plan") value.forEach((step, index) => found.push([section, String(index + 1), step]));
     else if (Array.isArray(value)) value.forEach((one) => found.push([section, String(one), one]));
