@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         UnrecordedCall,
         UnresolvedType,
         ValueDamaged,
+        WebOpen,
         WindowTooSmall,
     )
     from holdfast.core.events import Failure, Usage
@@ -242,6 +243,7 @@ __all__ = [
     "UnresolvedType",
     "Usage",
     "ValueDamaged",
+    "WebOpen",
     "Webhook",
     "WindowTooSmall",
     "Worker",

@@ -14,7 +14,7 @@ ORDER = (
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
     "",
-    *("llm", "mcp/reading", "mcp/verbs", "mcp"),
+    *("llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
     *("adapters", "adapters/langgraph", "adapters/openai_agents"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
@@ -27,6 +27,7 @@ FACES = ("cli", "llm", "web", "mcp", "adapters")
 FACES_MAY_IMPORT = (
     "holdfast",
     "holdfast.mcp",
+    "holdfast.web",
     "holdfast.testing",
     "holdfast.engine.reading",
     "holdfast.engine.lists",

@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Go on with a task that was interrupted, waits or has failed.",
         "cancel": "Ask a task to stop, and its children.",
         "reopen": "Make a failed task, or one that workers have set aside, pending for workers.",
+        "ui": "See and steer tasks in a browser, on this machine.",
         "mcp": "Serve tasks to MCP clients: coding agents, desktop apps, other agents.",
     },
     "Look": {

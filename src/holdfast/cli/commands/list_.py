@@ -156,28 +156,6 @@ def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:
     """A row for programs."""
-    from holdfast.engine.reading.steps import iso
+    from holdfast.engine.lists.query import row_json
 
-    same = (
-        "id",
-        "agent",
-        "status",
-        "stage",
-        "user",
-        "thread",
-        "parent",
-        "waiting",
-        "holder",
-        "queue",
-        "priority",
-        "mock",
-    )
-    return {
-        **{name: getattr(row, name) for name in same},
-        "interrupted": status_of(app, row) == "interrupted",
-        "doubts": list(row.doubts),
-        "wake_at": None if row.wake_us is None else iso(row.wake_us),
-        "deadline": None if row.deadline_us is None else iso(row.deadline_us),
-        "created_at": iso(row.created_us),
-        "changed_at": iso(row.changed_us),
-    }
+    return row_json(row, interrupted=app.is_interrupted(row))

@@ -11,9 +11,11 @@ from holdfast.core.codec import (
     LoggedEvent as LoggedEvent,
     Summary as Summary,
     as_json as as_json,
+    dump as dump,
     load as load,
     moment as moment,
     parse as parse,
+    schema as schema,
     text as text,
     unpack as unpack,
 )
