@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.reading.task_state import TaskState
+    from holdfast.engine.people.thread import Thread
+    from holdfast.engine.people.thread_messages import ThreadMessage
+    from holdfast.engine.people.user import User
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
     from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
@@ -122,6 +125,9 @@ _PLACES = {
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
+    "engine.people.thread": ("Thread",),
+    "engine.people.thread_messages": ("ThreadMessage",),
+    "engine.people.user": ("User",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
@@ -228,6 +234,8 @@ __all__ = [
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
+    "Thread",
+    "ThreadMessage",
     "TimeLimit",
     "Tool",
     "ToolExited",
@@ -239,6 +247,7 @@ __all__ = [
     "UnnamedThread",
     "UnrecordedCall",
     "Usage",
+    "User",
     "ValueDamaged",
     "Webhook",
     "WindowTooSmall",

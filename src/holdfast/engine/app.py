@@ -991,11 +991,17 @@ class App:
 
         return User(self.logs, id)
 
-    def thread(self, id: str) -> Thread:
-        """A conversation that spans tasks."""
+    def thread(self, id: str | None = None) -> Thread:
+        """A conversation that spans tasks; without an id, a new one, which `create` or its first message begins."""
         from holdfast.engine.people.thread import Thread
 
-        return Thread(self.logs, id)
+        return Thread(self.logs, self.new_id() if id is None else id)
+
+    def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[Thread]:
+        """Return the threads there are, in the order of their ids. `after` is the id of the last one seen."""
+        from holdfast.engine.people.thread import threads
+
+        return threads(self.logs, after=after, limit=limit)
 
     def records(self, space: str) -> Records:
         """Opaque bytes in ordered, named logs: data that is not a task, such as checkpoints and sessions of others.

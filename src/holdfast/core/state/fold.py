@@ -357,7 +357,7 @@ def _pin(state: State, pins: ev.Pins | None) -> None:
     if pins is not None:
         state.pins = pins
         if not state.forked_from and not state.mock:  # else they are in no log but its own
-            state.user_changes = ()
+            state.user_changes = state.thread_changes = ()
 
 
 def address(turn: int, key: str) -> str:

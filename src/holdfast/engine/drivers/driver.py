@@ -25,8 +25,8 @@ from holdfast.core.flows.requests import (
     Outcome,
     Park,
     PinLinked,
+    ReadLinked,
     ReadPayers,
-    ReadUser,
     Recall,
     Reconcile,
     Reserve,
@@ -274,6 +274,6 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     AwaitIdle: lambda asked, execution: execution.idle(),
     ReadPayers: lambda asked, execution: invocation.payers(asked.ids, execution),
     PinLinked: lambda asked, execution: execution.linked_logs.pin(),
-    ReadUser: lambda asked, execution: execution.linked_logs.user_now(asked.after),
+    ReadLinked: lambda asked, execution: execution.linked_logs.now(asked.of, asked.after),
     Revise: _revise,
 }

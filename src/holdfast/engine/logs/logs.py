@@ -28,7 +28,7 @@ from holdfast.core.errors import (
     ValueDamaged,
 )
 from holdfast.core.events import Event, Pins, RolledBack, ThreadCreated, UserCreated
-from holdfast.core.names import is_record_log, namespaced, thread_log, user_log
+from holdfast.core.names import begins_again, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
@@ -157,8 +157,8 @@ class Logs:
         return found
 
     def missing(self, name: str) -> TaskNotFound | TaskCollected:
-        """Why there is no such log. Of records that were dropped, the name can be used again."""
-        gone = not is_record_log(name) and self.store.tombstone(name) is not None
+        """Why there is no such log. Of what is not a task, the name can be used again."""
+        gone = not begins_again(name) and self.store.tombstone(name) is not None
         return TaskCollected(name) if gone else TaskNotFound(name)
 
     @property
@@ -221,9 +221,12 @@ class Logs:
         ]
 
     def create(self, name: str, events: Sequence[Event]) -> Log:
-        """Begin a log. Conflict if there is one of that name, or was."""
+        """Begin a log. Conflict if there is one of that name; or was, unless it is one that may begin again."""
         log = Log(self, name)
-        log.append(events, origin=Origin())
+        stone = self.store.tombstone(name) if begins_again(name) else None
+        if stone is not None:
+            log.head = Head(stone.seq, stone.digest)
+        log.append(events, origin=Origin(None, log.head.seq))
         return log
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
@@ -302,6 +305,6 @@ class Logs:
 
     def salt(self, name: str) -> str:
         """What the large values of a user's or a thread's log are salted with: its first event says so."""
-        rows = self.store.read(name, upto=1)
+        rows = self.store.read(name, limit=1)
         first = decoded(name, rows[0]) if rows else None
         return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt

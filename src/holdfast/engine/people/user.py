@@ -9,27 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Raw
-
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.errors import InvalidEvent
 from holdfast.core.events import Changes
-from holdfast.core.state import paths, rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
-from holdfast.engine.control.change import Decide, change
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.people import fields
 from holdfast.engine.people.erasure import erase_logs, threads_of
+from holdfast.engine.people.fields import OutsideFields
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.records.removal import erase_of_user
 from holdfast.engine.system.entropy import random_hex
-from holdfast.engine.verbs.bag import Update, updated
-from holdfast.engine.verbs.user import UserBag
+from holdfast.engine.verbs.user import LinkedBag
 from holdfast.store.protocol import Query
+
+
+def _first() -> ev.UserCreated:
+    return ev.UserCreated(salt=random_hex(8))
 
 
 class UserState:
@@ -75,11 +76,11 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = UserBag(_Fields(logs, id))
+        self.state = LinkedBag(OutsideFields(logs, self._name, "user", id, _first))
 
     def get(self) -> UserState:
         """What is known now."""
-        return UserState(self.id, _known(self._logs, self._name), self._logs)
+        return UserState(self.id, fields.known(self._logs, self._name), self._logs)
 
     def at(self, seq: int) -> UserState:
         """What was known just after an event of the user's log."""
@@ -101,8 +102,8 @@ class User:
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
         decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
-        rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
-        return UserState(self.id, _changed(self._logs, self._name, decide), self._logs)
+        fields.check(ev.StatePatched(patch=changes, by=by, why=why))
+        return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""
@@ -141,48 +142,3 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
-
-
-def _known(logs: Logs, name: str) -> State | None:
-    """A user's state now; None if nothing was ever said of them."""
-    return None if logs.store.origin(name) is None else logs.load(name).state
-
-
-def _changed(logs: Logs, name: str, decide: Decide) -> State:
-    """A user's state as a decision about the present one makes it."""
-    logs.ensure(name, ev.UserCreated(salt=random_hex(8)))
-    return change(logs, name, decide, tries=limits.MAX_UPDATE_TRIES).state
-
-
-class _Fields:
-    """A user's state from outside: every change is durable when it returns."""
-
-    def __init__(self, logs: Logs, id: str) -> None:
-        self._logs = logs
-        self._name = names.user_log(id)
-        self._handed_out = codec.HandedOut(f"app.user({id!r}).state", logs.blob)
-
-    def bag(self) -> Mapping[str, Raw]:
-        known = _known(self._logs, self._name)
-        return {} if known is None else known.bag
-
-    def note(self, name: str | None) -> None:
-        """What is read here binds no writer: `expect=` says what a change counts on."""
-
-    def value(self, name: str, raw: Raw) -> Any:
-        return self._handed_out.value(name, raw)
-
-    def default(self, name: str, value: Any) -> Any:
-        return self._handed_out.default(name, value)
-
-    def change(self, changes: Changes) -> Mapping[str, Raw]:
-        rules.check_text(ev.StatePatched(patch=changes))  # before the log is begun
-        return self._decided(patches.patch(self._logs, self._name, changes, None, "", "", {}))
-
-    def update(self, name: str, fn: Update) -> Any:
-        rules.check_text(ev.StateDeleted(name=name))  # before the log is begun
-        decide = patches.update(self._logs, self._name, name, lambda found: updated(fn, found, name))
-        return paths.lookup(self._decided(decide), name, self.value)
-
-    def _decided(self, decide: Decide) -> Mapping[str, Raw]:
-        return _changed(self._logs, self._name, decide).bag

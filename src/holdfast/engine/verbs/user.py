@@ -1,4 +1,4 @@
-"""A task's user, from inside: their state as it was when the turn began, and what the task has changed since."""
+"""A task's user and its thread, from inside: their state when the turn began, and what the task has changed since."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Raw
 from holdfast.core import codec, events as ev
 from holdfast.core.events import Changes
 from holdfast.core.flows import writers
-from holdfast.core.flows.requests import Condition, Unsettled
+from holdfast.core.flows.requests import Condition, Linked, Unsettled
 from holdfast.core.state import merge, paths, rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.paths import is_path
@@ -20,8 +20,11 @@ from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.verbs.bag import Update, Verbs, lent, refuse_no_update, refuse_taken, updated
 
 
-class UserFields(Protocol):
-    """What a user's state is read from and written to."""
+class LinkedFields(Protocol):
+    """What a user's or a thread's state is read from and written to."""
+
+    whose: str
+    """Whose state it is, for errors: "user" or "thread"."""
 
     def bag(self) -> Mapping[str, Raw]:
         """What is there."""
@@ -48,12 +51,12 @@ class UserFields(Protocol):
         ...
 
 
-class UserBag:
-    """`app.user("u1").state.city = "Oslo"`, and `task.user.state.city`. A name with a dot is a path."""
+class LinkedBag:
+    """State that tasks share: `app.user("u1").state.city = "Oslo"`, `task.thread.state.topic`. A dot makes a path."""
 
-    _fields: UserFields
+    _fields: LinkedFields
 
-    def __init__(self, fields: UserFields) -> None:
+    def __init__(self, fields: LinkedFields) -> None:
         object.__setattr__(self, "_fields", fields)
 
     def __getitem__(self, name: str) -> Any:
@@ -67,7 +70,7 @@ class UserBag:
             return self[name]
         except KeyError:
             there = sorted(self._fields.bag())
-            raise AttributeError(f"the user's state has no {name!r}; there is {there}") from None
+            raise AttributeError(f"the {self._fields.whose}'s state has no {name!r}; there is {there}") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._fields.change(Changes(set={name: codec.pack(value, f"state.{name}")}, nested=_nested(name)))
@@ -126,7 +129,7 @@ class UserBag:
 
         >>> ana.state.update("trips", lambda trips: (trips or 0) + 1)  # doctest: +SKIP
         """
-        refuse_no_update("user.state", name, fn)
+        refuse_no_update(f"{self._fields.whose}.state", name, fn)
         return self._fields.update(name, fn)
 
     def __repr__(self) -> str:
@@ -148,7 +151,7 @@ class TaskUser:
     def __init__(self, id: str, verbs: Verbs) -> None:
         self.id = id
         self._fields = _Fields(verbs)
-        self.state = UserBag(self._fields)
+        self.state = LinkedBag(self._fields)
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -164,6 +167,26 @@ class TaskUser:
         return f"<user {self.id}>"
 
 
+class TaskThread:
+    """The conversation of a task: `task.thread.state.topic`, which all tasks of the thread share.
+
+    What is changed here is in the thread's log with the task's own event, under the same rules as a user's state. What
+    was said is `task.messages`.
+    """
+
+    def __init__(self, id: str, verbs: Verbs) -> None:
+        self.id = id
+        self._fields = _Fields(verbs, "thread")
+        self.state = LinkedBag(self._fields)
+
+    def patch(self, patch: StatePatch) -> None:
+        """Change several things at once, all or nothing."""
+        self._fields.change(changes_of(patch))
+
+    def __repr__(self) -> str:
+        return f"<thread {self.id}>"
+
+
 def user_root(user: TaskUser, template: object) -> Callable[[], dict[str, Any]]:
     """What `{user.…}` leads to in a template: a field that it names is read, and with `{user}` all of them."""
     fields = user.state._fields  # pyright: ignore[reportPrivateUsage]
@@ -175,7 +198,7 @@ def user_root(user: TaskUser, template: object) -> Callable[[], dict[str, Any]]:
 class _Noted(dict[str, Any]):
     """A user's state for a template: what is looked up is noted."""
 
-    def __init__(self, fields: UserFields) -> None:
+    def __init__(self, fields: LinkedFields) -> None:
         super().__init__({name: fields.value(name, raw) for name, raw in fields.bag().items()})
         self._fields = fields
 
@@ -185,15 +208,18 @@ class _Noted(dict[str, Any]):
 
 
 class _Fields:
-    """A user's state as a branch of a task sees it, and what the branch has looked at."""
+    """A user's or a thread's state as a branch of a task sees it, and what the branch has looked at."""
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: Verbs, of: Linked = "user") -> None:
         self._verbs = verbs
+        self._of: Linked = of
+        self.whose: str = of
+        self._patched = ev.UserPatched if of == "user" else ev.ThreadPatched
         self.execution = verbs.execution
-        self._handed_out = codec.HandedOut("task.user.state", verbs.execution.logs.blob)
+        self._handed_out = codec.HandedOut(f"task.{of}.state", verbs.execution.logs.blob)
 
     def seen(self) -> State:
-        return self.execution.user_state(self._verbs.here())
+        return self.execution.linked_state(self._of, self._verbs.here())
 
     def bag(self) -> Mapping[str, Raw]:
         return self.seen().bag
@@ -202,8 +228,9 @@ class _Fields:
         branch = self._verbs.here()
         if branch.unsettled is None:
             branch.unsettled = Unsettled({})
-        path = ("state",) if name is None else ("state", *paths.parts_of((), name))
-        branch.unsettled.reads[path] = self.execution.see(branch).pins.user
+        path = () if name is None else paths.parts_of((), name)
+        pins = self.execution.see(branch).pins
+        branch.unsettled.reads[self._of, "state", *path] = pins.user if self._of == "user" else pins.thread
 
     def value(self, name: str, raw: Raw) -> Any:
         return lent(self.execution, self._handed_out.value(name, raw), self._handed_out)
@@ -217,7 +244,7 @@ class _Fields:
             self._handed_out.written(name)
         seen, patched = self.seen(), ev.StatePatched(patch=changes)
         rules.check(paths.opened(seen, patched, self.execution.logs.blob), patched)
-        self._verbs.say(ev.UserPatched(patch=changes), self._condition(seen, changes))
+        self._verbs.say(self._patched(patch=changes), self._condition(seen, changes))
         return self.seen().bag
 
     def update(self, name: str, fn: Update) -> Any:
@@ -228,14 +255,14 @@ class _Fields:
             value = codec.pack(updated(fn, found, name), f"state.{name}")
             patched = ev.StatePatched(patch=Changes(set={name: value}, nested=_nested(name)))
             rules.check(paths.opened(state, patched, self.execution.logs.blob), patched)
-            return ev.UserPatched(patch=patched.patch, key=key)
+            return self._patched(patch=patched.patch, key=key)
 
         def made(_: Any) -> Any:
             self.note(name)
             return paths.lookup(self.bag(), name, self.value)
 
-        path = ("user", "state", *paths.parts_of((), name))
-        return self._verbs.drive("user.state.update", made, writers.update, path, make)
+        path = (self._of, "state", *paths.parts_of((), name))
+        return self._verbs.drive(f"{self._of}.state.update", made, writers.update, path, make)
 
     def _condition(self, seen: State, changes: Changes) -> Condition | None:
         """What must still be so when a change is written: what it requires, and what was read of what it sets."""
@@ -243,7 +270,7 @@ class _Fields:
         reads = {} if unsettled is None else unsettled.reads
         since: dict[paths.Path, int] = {}
         for touch in merge.patch_touches(changes):
-            found = [seq for path, seq in reads.items() if merge.overlap(path, touch.path)]
+            found = [seq for path, seq in reads.items() if merge.overlap(path, (self._of, *touch.path))]
             if found and touch.how in ("set", "delete"):
                 since[touch.path] = min(found)
         if not since and not changes.require:
