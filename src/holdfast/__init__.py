@@ -93,10 +93,10 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.notices.webhook import Webhook
-    from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.thread_messages import ThreadMessage
     from holdfast.engine.people.user import User
+    from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
     from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
