@@ -98,7 +98,7 @@ def _overtaken(state: State, of: Linked | None) -> Conflict:
 
 
 def unsettled(surroundings: Surroundings, branch: Branch) -> Unsettled:
-    """What a branch holds back: from now on something is to be settled before its next waiting verb, or at the end."""
+    """Hold something back in a branch: it is settled before the next waiting verb, or at the end."""
     if branch not in surroundings.unsettled:
         surroundings.unsettled.append(branch)
     branch.unsettled = branch.unsettled or Unsettled({})
@@ -168,7 +168,7 @@ def _since(held: Sequence[Held], of: Linked) -> list[int]:
 
 
 def _required(held: Sequence[Held]) -> list[Path]:
-    """What changes of the task's own state require to be as it is."""
+    """Return the values of the task's own state that these changes require."""
     patches = [one.event.patch for one in held if isinstance(one.event, ev.StatePatched)]
     return [("state", *paths.parts_of((), name)) for patch in patches for name in patch.require]
 

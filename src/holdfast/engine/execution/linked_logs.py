@@ -55,7 +55,7 @@ class LinkedLogs:
 
     @property
     def speaks(self) -> bool:
-        """Whether what the task says goes to its thread."""
+        """True if what the task says goes to its thread."""
         state = self._log.state
         return state.summary.thread is not None and not _apart(state)
 
@@ -82,7 +82,7 @@ class LinkedLogs:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the task has spoken since the thread was last read."""
+        """True if the task has spoken since the thread was last read."""
         return self._talk is not None and self._talk.is_stale
 
     def reread(self) -> None:
@@ -170,5 +170,5 @@ def _patches(events: Sequence[ev.Event], state: State) -> list[tuple[Linked, lis
 
 
 def _apart(state: State) -> bool:
-    """Whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
+    """Return whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
     return bool(state.forked_from) or state.mock

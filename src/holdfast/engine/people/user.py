@@ -48,12 +48,12 @@ class UserState:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What was set."""
+        """The values that were set."""
         return Values({} if self._hot is None else self._hot.bag, lambda raw: codec.unpack(raw, self._logs.blob))
 
     @property
     def facts(self) -> Mapping[str, FactState]:
-        """What was learned."""
+        """The facts that were learned."""
         return Values({} if self._hot is None else self._hot.facts, lambda fact: FactState(fact, self._logs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,11 +83,11 @@ class User:
         return UserState(self.id, fields.known(self._logs, self._name), self._logs)
 
     def at(self, seq: int) -> UserState:
-        """What was known just after an event of the user's log."""
+        """Return the state just after an event of the user's log."""
         return UserState(self.id, self._logs.load(self._name, upto=seq).state, self._logs)
 
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
-        """What was changed, when, by whom and why."""
+        """Return the changes: what, when, by whom and why."""
         if self._logs.store.origin(self._name) is None:
             return iter(())
         return timeline.records(self._logs, self._name, after=after, limit=limit)
