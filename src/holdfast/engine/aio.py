@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.core import limits
+from holdfast.core.durations import Duration
 from holdfast.engine.app import App
 from holdfast.engine.lists.end import TaskEnd
 from holdfast.engine.people.thread import Thread
