@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         TaskFailed,
         TaskFinished,
         TaskNotFound,
+        ThreadBusy,
+        ThreadNotFound,
         TimeLimit,
         ToolExited,
         TurnLimit,
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.thread_messages import ThreadMessage
     from holdfast.engine.people.user import User
+    from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
@@ -128,6 +131,7 @@ _PLACES = {
     "engine.people.thread": ("Thread",),
     "engine.people.thread_messages": ("ThreadMessage",),
     "engine.people.user": ("User",),
+    "engine.people.user_model": ("UserModel",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
@@ -235,7 +239,9 @@ __all__ = [
     "TaskNotFound",
     "TaskState",
     "Thread",
+    "ThreadBusy",
     "ThreadMessage",
+    "ThreadNotFound",
     "TimeLimit",
     "Tool",
     "ToolExited",
@@ -248,6 +254,7 @@ __all__ = [
     "UnrecordedCall",
     "Usage",
     "User",
+    "UserModel",
     "ValueDamaged",
     "Webhook",
     "WindowTooSmall",

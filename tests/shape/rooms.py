@@ -13,13 +13,13 @@ ORDER = (
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
     "",
-    *("llm", "mcp/reading", "mcp/verbs", "mcp"),
+    *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
 """Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""
 
-FACES = ("cli", "llm", "web", "mcp", "adapters")
+FACES = ("cli", "threads", "llm", "web", "mcp", "adapters")
 """What people and models meet. They use the public names, engine/reading, and errors and events of core."""
 
 FACES_MAY_IMPORT = (
@@ -79,6 +79,7 @@ MOST_LINES = 600
 LARGE_MODULES = {
     "engine/app": "the public face: a verb is a few lines, each into a package",
     "engine/execution/execution": "the one object that verbs, flows and drivers of a task share: its methods are short",
+    "engine/reading/task_state": "every property of a task, each a few lines",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
     "store/postgres/queries": "every statement of the store, and nothing else",
 }

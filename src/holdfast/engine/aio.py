@@ -116,6 +116,8 @@ class AsyncUser(_Awaited[User]):
     events = _iterated(User.events)
     patch = _awaited(User.patch)
     change = _awaited(User.change)
+    update = _awaited(User.update)
+    rollback = _awaited(User.rollback)
     tasks = _awaited(User.tasks)
     erase = _awaited(User.erase)
 
@@ -227,6 +229,7 @@ class AsyncApp(_Awaited[App]):
     depths = _awaited(App.depths)
     gc = _awaited(App.gc)
     collectable = _awaited(App.collectable)
+    expired = _awaited(App.expired)
     backup = _awaited(App.backup)
     copy_to = _awaited(App.copy_to)
     close = _awaited(App.close)

@@ -60,6 +60,7 @@ from holdfast.core.events.knowledge import (
     StatePatched as StatePatched,
     StateSet as StateSet,
     StateUpdated as StateUpdated,
+    TaskJoined as TaskJoined,
     ThreadCreated as ThreadCreated,
     ThreadPatched as ThreadPatched,
     UserCreated as UserCreated,

@@ -206,6 +206,12 @@ class ThreadCreated(Event, frozen=True):
     user: str | None = None
 
 
+class TaskJoined(Event, frozen=True):
+    """A task began on a thread on which no other was under way; in the same group as its first event."""
+
+    task: str
+
+
 class MetadataSet(Event, frozen=True):
     """What a program notes about a thread, by name; those in `delete` go."""
 

@@ -428,6 +428,7 @@ def _task_failed(state: State, event: ev.TaskFailed, seq: int, at_us: int) -> No
 
 def _cancel_requested(state: State, event: ev.CancelRequested, seq: int, at_us: int) -> None:
     state.cancel = event.by, event.why
+    state.expired = event.expired
     if not state.undoing:
         state.failure = event.failure
 

@@ -34,11 +34,12 @@ _OTHER_LOGS = {
     "@user/": {"user_created", "state_patched", "state_migrated", "expiry_set"},
     "@thread/": {
         *("thread_created", "message_added", "messages_removed", "state_patched", "metadata_set", "expiry_set"),
+        "task_joined",
     },
 }
 """What is written to logs that are no task's."""
 
-_ONLY_BESIDE = {"user_created", "thread_created", "messages_removed", "metadata_set", "expiry_set"}
+_ONLY_BESIDE = {"user_created", "thread_created", "messages_removed", "metadata_set", "expiry_set", "task_joined"}
 
 _ENDINGS = {"task_completed", "task_failed", "task_cancelled"}
 _REOPENING = {"task_reopened", "rolled_back", "task_forked"}

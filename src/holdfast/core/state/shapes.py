@@ -289,6 +289,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     """Who started, forked or patched the task through MCP: none of them may approve its calls."""
     metadata: dict[str, Raw] = {}
     expire_us: int = 0
+    expired: bool = False
     cleared: int = 0
     popped: tuple[int, ...] = ()
     """Of a thread: up to which seq no message counts any more, and which of those after it do not."""

@@ -108,6 +108,14 @@ class DeclaredQueues:
         if most is not None and store.queues.ready(namespace, name, most) >= most:
             raise QueueFull(name, most)
 
+    def refuse_several(self, name: str) -> None:
+        """Refuse a queue that lets several tasks of one key be worked on at a time."""
+        if self[name].per_key != 1:
+            raise InvalidValue(
+                f'when_busy="queue" needs a queue that works on one task of a thread at a time; {name!r} does not',
+                hint=f"declare it where the app is opened: open(…, queues=[Queue({name!r}, per_key=1)])",
+            )
+
     def named(self, wanted: Sequence[str | Queue] | None) -> list[Queue]:
         """Queues to serve: those named, or all that were declared and the default one, where tasks go unasked."""
         if isinstance(wanted, str):

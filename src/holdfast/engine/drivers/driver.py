@@ -42,11 +42,11 @@ from holdfast.core.flows.stops import earliest
 from holdfast.core.flows.waits import suspended, together
 from holdfast.engine.definitions.call import CALLER, Asking, Call
 from holdfast.engine.drivers import invocation
-from holdfast.engine.drivers.abandonable import ThreadCall, Threads
+from holdfast.engine.drivers.abandonable import BodyThreads, ThreadCall
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.execution.execution import Execution
 
-THREADS = Threads()
+THREADS = BodyThreads()
 """Where functions run that may have to be left behind."""
 
 

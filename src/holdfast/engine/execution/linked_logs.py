@@ -77,6 +77,9 @@ class LinkedLogs:
 
     def load(self) -> None:
         """Read what will be looked at: an event loop must not wait for it."""
+        user = self._log.state.summary.user
+        if user is not None and self._logs.users is not None:
+            self._logs.users.migrate(self._logs, user_log(user))
         if self.linked:
             self._read(self._log.state.pins)
 

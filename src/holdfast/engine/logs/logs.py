@@ -10,7 +10,7 @@ import functools
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -64,6 +64,17 @@ class RefuseLost:
         raise Diverged(log.name, known.head.seq, log.head.seq, frozen=False)
 
 
+class OnUser(Protocol):
+    """What a program declares of its users' state."""
+
+    states: Any
+    """The model and its versions, as `definitions` has them."""
+
+    def migrate(self, logs: Logs, name: str) -> None:
+        """Write a user's state anew if it was written under an older version."""
+        ...
+
+
 class Segment(Struct, frozen=True):
     """A stretch of a fork's past: one log's own events, after one seq up to another."""
 
@@ -92,6 +103,8 @@ class Logs:
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
         self.record_heads = RecordHeads()
+        self.users: OnUser | None = None
+        """The model of users' state, if the program declares one."""
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
@@ -220,13 +233,13 @@ class Logs:
             for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
         ]
 
-    def create(self, name: str, events: Sequence[Event]) -> Log:
+    def create(self, name: str, events: Sequence[Event], also: tuple[Write, ...] = ()) -> Log:
         """Begin a log. Conflict if there is one of that name; or was, unless it is one that may begin again."""
         log = Log(self, name)
         stone = self.store.tombstone(name) if begins_again(name) else None
         if stone is not None:
             log.head = Head(stone.seq, stone.digest)
-        log.append(events, origin=Origin(None, log.head.seq))
+        log.append(events, origin=Origin(None, log.head.seq), also=also)
         return log
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
@@ -283,6 +296,9 @@ class Logs:
         if user is None and thread is None:
             return None
         people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=random_hex(8)))
+        if user is not None and self.users is not None:
+            self.users.migrate(self, user_log(user))
+            people = self.head(user_log(user)).seq
         salt = "" if user is None else random_hex(8)
         talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user))
         return Pins(people, talk)

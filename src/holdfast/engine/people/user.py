@@ -7,17 +7,18 @@ same. What it changes is written to both logs in one group.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
-from holdfast.core.errors import InvalidEvent
+from holdfast.core.durations import Duration, seconds
+from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.shapes import State
-from holdfast.engine.control import patches
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.people import fields
+from holdfast.engine.people import fields, rollback
 from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.people.fields import OutsideFields
 from holdfast.engine.reading import timeline
@@ -25,7 +26,7 @@ from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.records.removal import erase_of_user
 from holdfast.engine.system.entropy import random_hex
-from holdfast.engine.verbs.user import LinkedBag
+from holdfast.engine.verbs.user import linked_bag
 from holdfast.store.protocol import Query
 
 
@@ -45,6 +46,17 @@ class UserState:
     def seq(self) -> int:
         """The position in the user's log; 0 if nothing was ever said."""
         return 0 if self._hot is None else self._hot.seq
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` may remove it, unless it changes before; None if it never expires."""
+        hot = self._hot
+        return None if hot is None or not hot.expire_us else codec.moment(hot.updated_us + hot.expire_us)
+
+    @property
+    def state_version(self) -> int:
+        """The version of the model that it was last written under; 0 if it has none."""
+        return 0 if self._hot is None else self._hot.state_version
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -76,7 +88,8 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = LinkedBag(OutsideFields(logs, self._name, "user", id, _first))
+        self._fields = OutsideFields(logs, self._name, "user", id, _first)
+        self.state = linked_bag(self._fields)
 
     def get(self) -> UserState:
         """What is known now."""
@@ -101,9 +114,34 @@ class User:
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
-        decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
+        states = self._fields.states
+        decide = fields.patched(self._logs, self._name, changes, states, expect=expect, by=by, why=why)
         fields.check(ev.StatePatched(patch=changes, by=by, why=why))
         return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
+
+    def rollback(self, *, to: int | None = None, versions: int | None = None, by: str = "", why: str = "") -> UserState:
+        """Set the user's state back to what it was at a seq, or before its last so many changes. The history stays.
+
+        `versions` beyond the first change goes back to no state at all. Facts stay: they were learned.
+        """
+        if (to is None) == (versions is None):
+            raise InvalidValue("rollback goes to a seq, or back by versions", hint="give to=seq, or versions=1")
+        found = fields.known(self._logs, self._name)
+        if found is None:
+            raise InvalidValue(
+                f"nothing is known of user {self.id!r}, so nothing can be rolled back", hint="app.user(id)"
+            )
+        target = to if to is not None else rollback.before(self._logs, self._name, versions)
+        reason = why or f"rolled back to {target}"
+        decide = rollback.restoring(self._logs, self._name, target, self._fields.states, by, reason)
+        return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
+
+    def update(self, *, expire: Duration, by: str = "") -> User:
+        """Set how long after the last change of their state `gc` removes what is kept of the user; 0: never."""
+        event = ev.ExpirySet(expire_us=int(seconds(expire, "expire") * 1_000_000), by=by)
+        fields.check(event)
+        fields.changed(self._logs, self._name, _first, lambda state: (event,))
+        return self
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""
@@ -127,8 +165,11 @@ class User:
         own = {one.id for one in tasks}
 
         def theirs(event: ev.Event) -> bool:
-            said = isinstance(event, ev.MessageAdded)
-            return said and (event.user == self.id or event.by == self.id or event.task in own)
+            if isinstance(event, ev.MessageAdded):
+                return event.user == self.id or event.by == self.id or event.task in own
+            if isinstance(event, ev.StatePatched):
+                return event.by == self.id or event.task in own
+            return isinstance(event, ev.MetadataSet) and event.by == self.id
 
         erased = erase_logs(self._logs, [self._name, *(one.id for one in tasks)], by=by, why=why)
         erased += erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)

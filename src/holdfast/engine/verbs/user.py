@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -15,9 +16,20 @@ from holdfast.core.state import merge, paths, rules
 from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.core.state.paths import is_path
 from holdfast.core.state.shapes import State
+from holdfast.engine.definitions.lent import USER
+from holdfast.engine.definitions.state_versions import States, fit_patch
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
-from holdfast.engine.verbs.bag import Update, Verbs, lent, refuse_no_update, refuse_taken, updated
+from holdfast.engine.verbs.bag import (
+    Update,
+    Verbs,
+    inside_of,
+    lend,
+    lent,
+    refuse_no_update,
+    refuse_taken,
+    updated,
+)
 
 
 class LinkedFields(Protocol):
@@ -48,6 +60,19 @@ class LinkedFields(Protocol):
 
     def update(self, name: str, fn: Update) -> Any:
         """Let a function make a new value."""
+        ...
+
+    @property
+    def states(self) -> States | None:
+        """The model and its versions."""
+        ...
+
+    def typed(self, name: str) -> Any:
+        """Return a field as the model has it; KeyError if it is neither set nor has a default."""
+        ...
+
+    def whole(self) -> Any:
+        """Return all of it as an instance of the model."""
         ...
 
 
@@ -137,6 +162,63 @@ class LinkedBag:
         return f"<state {shown!r}>"
 
 
+class TypedLinkedBag(LinkedBag):
+    """A user's state as its model has it: `task.user.state.address.city`."""
+
+    def __getitem__(self, name: str) -> Any:
+        self._fields.note(name)
+        top, *inside = paths.parts_of((), name)
+        assert self._fields.states is not None
+        if top not in self._fields.states.model.fields:
+            raise KeyError(name)
+        return functools.reduce(inside_of, inside, self._fields.typed(top))
+
+    def all(self) -> dict[str, Any]:
+        """Every field that has a value, set or by default."""
+        assert self._fields.states is not None
+        return {name: self[name] for name in self._fields.states.model.fields if name in self}
+
+    def increment(self, name: str, by: float = 1) -> Any:
+        """Add to a number; one that is not set begins at the model's default, or at 0."""
+        super().increment(name, by)
+        return self[name]
+
+    @property
+    def model(self) -> Any:
+        """The whole state as an instance of its model; InvalidState names what is missing."""
+        self._fields.note(None)
+        return self._fields.whole()
+
+
+def linked_bag(fields: LinkedFields) -> LinkedBag:
+    """Return the state of a user or a thread: typed, if a model is declared."""
+    return LinkedBag(fields) if fields.states is None else TypedLinkedBag(fields)
+
+
+def typed_field(states: States, state: State, name: str, fetch: codec.Fetch) -> Any:
+    """Return a field as the model has it; KeyError if it is neither set nor has a default."""
+    return states.model.value(_plain(states, state, fetch), name)
+
+
+def typed_whole(states: States, state: State, fetch: codec.Fetch) -> Any:
+    """Return a whole state as an instance of the model."""
+    return states.model.whole(_plain(states, state, fetch))
+
+
+def _plain(states: States, state: State, fetch: codec.Fetch) -> dict[str, Any]:
+    return {one: codec.unpack(raw, fetch) for one, raw in states.seen(state, fetch).bag.items()}
+
+
+def typed_found(states: States, state: State, name: str, fetch: codec.Fetch) -> Any:
+    """Return what a path leads to, as the model has it; None if nothing is there: what `update` gives its function."""
+    top, *inside = paths.parts_of((), name)
+    states.model.refuse_unknown([top])
+    try:
+        return functools.reduce(inside_of, inside, typed_field(states, state, top, fetch))
+    except KeyError:
+        return None
+
+
 def _nested(name: str) -> tuple[str, ...]:
     return (name,) if is_path(name) else ()
 
@@ -151,7 +233,7 @@ class TaskUser:
     def __init__(self, id: str, verbs: Verbs) -> None:
         self.id = id
         self._fields = _Fields(verbs)
-        self.state = LinkedBag(self._fields)
+        self.state = linked_bag(self._fields)
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -238,11 +320,37 @@ class _Fields:
     def default(self, name: str, value: Any) -> Any:
         return lent(self.execution, self._handed_out.default(name, value), self._handed_out)
 
+    @property
+    def states(self) -> States | None:
+        """The model of users' state; a thread's has none."""
+        users = self.execution.logs.users
+        return None if users is None or self._of != "user" else users.states
+
+    def typed(self, name: str) -> Any:
+        """Return a field as the model has it, which no one may change in place."""
+        states, seen = self.states, self.seen()
+        assert states is not None
+        key, source = USER + name, (seen.state_version, seen.bag.get(name))
+        loans = lend(self.execution)
+        handed = loans.known(key, source)
+        if handed is not None:
+            return handed[0]
+        return loans.lend(key, source, typed_field(states, seen, name, self.execution.logs.blob))
+
+    def whole(self) -> Any:
+        """Return all of it as an instance of the model."""
+        assert self.states is not None
+        return typed_whole(self.states, self.seen(), self.execution.logs.blob)
+
     def change(self, changes: Changes) -> Mapping[str, Raw]:
         """Change it with the task's own next write."""
         for name in (*changes.set, *changes.delete):
             self._handed_out.written(name)
+            if self.execution.lent is not None:
+                self.execution.lent.returned(USER + name)
         seen, patched = self.seen(), ev.StatePatched(patch=changes)
+        if self.states is not None:
+            changes = fit_patch(self.states, seen, patched, self.execution.logs.blob).patch
         rules.check(paths.opened(seen, patched, self.execution.logs.blob), patched)
         self._verbs.say(self._patched(patch=changes), self._condition(seen, changes))
         return self.seen().bag
@@ -251,15 +359,25 @@ class _Fields:
         """Let a function make a new value: a waiting verb."""
 
         def make(state: State, key: str) -> ev.Event:
-            found = paths.plain_lookup(state.bag, name, self.execution.value)
-            value = codec.pack(updated(fn, found, name), f"state.{name}")
+            states, blob = self.states, self.execution.logs.blob
+            if states is None:
+                found = paths.plain_lookup(state.bag, name, self.execution.value)
+                value = codec.pack(updated(fn, found, name), f"state.{name}")
+            else:
+                found = typed_found(states, state, name, blob)
+                value = codec.pack_typed(updated(fn, found, name), f"state.{name}")
             patched = ev.StatePatched(patch=Changes(set={name: value}, nested=_nested(name)))
+            if states is not None:
+                patched = fit_patch(states, state, patched, blob)
             rules.check(paths.opened(state, patched, self.execution.logs.blob), patched)
             return self._patched(patch=patched.patch, key=key)
 
         def made(_: Any) -> Any:
             self.note(name)
-            return paths.lookup(self.bag(), name, self.value)
+            if self.states is None:
+                return paths.lookup(self.bag(), name, self.value)
+            top, *inside = paths.parts_of((), name)
+            return functools.reduce(inside_of, inside, self.typed(top))
 
         path = (self._of, "state", *paths.parts_of((), name))
         return self._verbs.drive(f"{self._of}.state.update", made, writers.update, path, make)
