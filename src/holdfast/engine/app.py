@@ -265,10 +265,8 @@ class App:
 
         A task of that `id` with the same input is found as it is; with other input it is InputConflict. A queue may
         limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract` is what it
-        is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
-        `when_busy`: what is done if another task of the thread has not ended. "allow", the default: both work.
-        "refuse": ThreadBusy. "queue": workers take it after the other one; its queue needs `per_key=1`.
-        `expire`: how long it may wait, or be pending, with nothing happening to it, before `gc` cancels it.
+        is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it. While another task of its
+        thread has not ended, `when_busy` lets it begin, refuses or queues it. `gc` cancels one that waits for `expire`.
         """
         options = TaskOptions(
             user=user,
@@ -288,11 +286,8 @@ class App:
             when_busy=when_busy,
             expire=expire,
         )
-        name = self._name(id)
-        if when_busy == "queue":
-            self.queues.refuse_several(queue)
-        self.queues.admit(self.store, self.namespace, queue)
-        first = self._dispatcher.first_events(name, agent, input, options)
+        self.queues.admit(self.store, self.namespace, queue, one_at_a_time=when_busy == "queue")
+        first = self._dispatcher.first_events(name := self._name(id), agent, input, options)
         return TaskState(self._dispatcher.begin_or_find(name, *first), self.logs, _typed_result(agent))
 
     def run(

@@ -102,19 +102,16 @@ class DeclaredQueues:
             hint=f"did you mean {close[0]!r}?" if close else "declare it: open(…, queues=[Queue(…)])",
         )
 
-    def admit(self, store: Store, namespace: str, name: str) -> None:
-        """Refuse a task for a queue that has as many as it may."""
-        most = self[name].max_ready
-        if most is not None and store.queues.ready(namespace, name, most) >= most:
-            raise QueueFull(name, most)
-
-    def refuse_several(self, name: str) -> None:
-        """Refuse a queue that lets several tasks of one key be worked on at a time."""
-        if self[name].per_key != 1:
+    def admit(self, store: Store, namespace: str, name: str, *, one_at_a_time: bool = False) -> None:
+        """Refuse a task for a queue that has as many as it may; or that works on several of a thread at a time."""
+        if one_at_a_time and self[name].per_key != 1:
             raise InvalidValue(
                 f'when_busy="queue" needs a queue that works on one task of a thread at a time; {name!r} does not',
                 hint=f"declare it where the app is opened: open(…, queues=[Queue({name!r}, per_key=1)])",
             )
+        most = self[name].max_ready
+        if most is not None and store.queues.ready(namespace, name, most) >= most:
+            raise QueueFull(name, most)
 
     def named(self, wanted: Sequence[str | Queue] | None) -> list[Queue]:
         """Queues to serve: those named, or all that were declared and the default one, where tasks go unasked."""
