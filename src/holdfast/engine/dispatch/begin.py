@@ -60,6 +60,11 @@ def first_events(
     key_space: str,
 ) -> contracts.First:
     """Return the first event of a task and what follows it in the same write, if what it is given fits."""
+    if not isinstance(agent, Agent | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent, or give the name of one")
+    names.whole(options.priority, "priority", least=-limits.MAX_SEQ)
+    for what, given in (("by", options.by), ("goal", options.goal)):
+        names.text(given, what)
     fields = _fields({} if input is None else input, agent.parameters if isinstance(agent, Agent) else None)
     declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
     own_deadline = None
