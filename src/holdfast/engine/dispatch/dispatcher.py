@@ -18,6 +18,7 @@ from holdfast.core.errors import (
     TaskExists,
     TaskFinished,
     TaskNotFound,
+    ThreadBusy,
 )
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
@@ -207,13 +208,15 @@ class Dispatcher:
         while True:
             try:
                 return self.work(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
 
-    def _busy(self, busy: TaskBusy) -> TaskBusy:
+    def _busy(self, busy: TaskBusy | ThreadBusy) -> TaskBusy | ThreadBusy:
         """The same, if the task was cancelled: then cancelling it is no remedy."""
+        if isinstance(busy, ThreadBusy):
+            return busy
         id, holder = str(busy.details["id"]), str(busy.details["holder"])
         with contextlib.suppress(TaskNotFound, TaskCollected):  # it is just being created, or removed
             return TaskBusy(id, holder, is_cancelled=self.logs.load(id).state.cancel is not None)
@@ -227,7 +230,7 @@ class Dispatcher:
         while True:
             try:
                 return await self.work_async(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)

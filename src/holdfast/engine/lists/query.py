@@ -191,6 +191,7 @@ def row_json(row: Summary, *, interrupted: bool) -> dict[str, Any]:
         "doubts": list(row.doubts),
         "wake_at": None if row.wake_us is None else iso(row.wake_us),
         "deadline": None if row.deadline_us is None else iso(row.deadline_us),
+        **({} if row.expires_at is None else {"expires_at": iso(row.changed_us + (row.expire_us or 0))}),
         "created_at": iso(row.created_us),
         "changed_at": iso(row.changed_us),
     }
