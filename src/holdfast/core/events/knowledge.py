@@ -26,7 +26,10 @@ class FactLearned(Event, frozen=True):
 
 
 class PlanSet(Event, frozen=True):
+    """A plan in place of the one before. `done` are those of its steps that were done already."""
+
     steps: tuple[str, ...]
+    done: tuple[str, ...] = ()
 
 
 class PlanStepDone(Event, frozen=True):
@@ -68,7 +71,7 @@ class MessageAdded(Event, frozen=True):
     """A message of the conversation: its own value, or the result of the step that made it.
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
-    or it is `by` somebody else.
+    or it is `by` somebody else. `said_us` is when an agent said it, which may be long before it was written.
     """
 
     message: Value | UnsetType = UNSET
@@ -77,6 +80,7 @@ class MessageAdded(Event, frozen=True):
     index: int = 0
     by: str = ""
     user: str = ""
+    said_us: int = 0
 
 
 class MessagesSummarised(Event, frozen=True):
@@ -146,13 +150,17 @@ class StateUpdated(Event, frozen=True):
 
 
 class StatePatched(Event, frozen=True):
-    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by."""
+    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by.
+
+    `plan_done` are those steps of a new plan that were done already.
+    """
 
     patch: Changes
     by: str = ""
     why: str = ""
     state_version: int = 0
     task: str = ""
+    plan_done: tuple[str, ...] = ()
 
 
 class PatchRefused(Event, frozen=True):

@@ -16,7 +16,7 @@ from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.errors import InvalidEvent
 from holdfast.core.events import Changes
 from holdfast.core.state import paths, rules
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
 from holdfast.engine.control.change import Decide, change
@@ -91,7 +91,7 @@ class User:
             return iter(())
         return timeline.records(self._logs, self._name, after=after, limit=limit)
 
-    def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
+    def patch(self, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """Change several things at once, all or nothing.
 
         `expect` is the seq of the state you have looked at: PatchConflict if another writer has changed the same since.
