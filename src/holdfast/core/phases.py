@@ -88,7 +88,7 @@ class Machine(Moves, frozen=True):
 
 
 def following(machine: Moves | None, phase: str, wanted: str) -> str:
-    """The phase that follows from what became of a task; empty if the machine has no such phase, or it is there."""
+    """Return the phase that follows from what became of a task; empty if the machine has none such, or it is there."""
     return wanted if wanted != phase and wanted in (machine or DEFAULT).moves else ""
 
 
@@ -117,7 +117,7 @@ def check_move(machine: Moves | None, phase: str, to: str, on: str) -> None:
 
 
 def _led(machine: Moves, phase: str, on: str) -> str:
-    """Where an event leads from here."""
+    """Return the phase that an event leads to from here."""
     if on not in machine.events:
         raise InvalidTransition(f"{on!r} is no event of these phases", hint=f"they are {list(machine.events)}")
     to = machine.events[on].get(phase)
@@ -132,7 +132,7 @@ def _led(machine: Moves, phase: str, on: str) -> str:
 
 
 def _ways(machine: Moves, phase: str) -> str:
-    """Where a phase may go, and by which events."""
+    """Describe the phases that a phase may go to, and the events that lead there."""
     allowed = list(machine.moves.get(phase, ()))
     if not allowed:
         return f"{phase!r} is final"
@@ -145,7 +145,7 @@ def _ways(machine: Moves, phase: str) -> str:
 
 
 def _is_table(given: object) -> bool:
-    """Whether a machine is given as a table of pairs: phase and event."""
+    """Tell whether a machine is given as a table of pairs: phase and event."""
     return isinstance(given, Mapping) and any(isinstance(key, tuple) for key in cast("Mapping[object, object]", given))
 
 
@@ -158,7 +158,7 @@ def _refuse_both(events: object) -> None:
 
 
 def _of_table(table: Mapping[tuple[Any, str], Any]) -> dict[str, Any]:
-    """A table of (phase, event) to the next phase, as moves and events. What is only gone to is final."""
+    """Turn a table of (phase, event) to the next phase into moves and events. What is only gone to is final."""
     moves: dict[str, list[str]] = {}
     events: dict[str, dict[str, str]] = {}
     for key, target in table.items():
@@ -179,7 +179,7 @@ def _of_table(table: Mapping[tuple[Any, str], Any]) -> dict[str, Any]:
 
 
 def _plain(name: Any, what: str = "phase") -> str:
-    """The name of a phase: text, or a member of an Enum that stands for one."""
+    """Return the name of a phase: text, or that of a member of an Enum."""
     return names.short_name(getattr(name, "value", name), what)
 
 

@@ -14,9 +14,9 @@ from holdfast.cli.environment import Environment
 def migrate_states_(environment: Environment, target: str | None) -> None:
     """Write the typed state of open tasks under the present version of their agents.
 
-    The agents' upcasters make it of the state as it is. Without this command, a task is migrated when its state is next written. Agents come from FILE or from pyproject.toml. Tasks
-    that have ended stay as they are; those that a worker has are left to that worker. Ends with 1 if a state could not
-    be migrated.
+    The agents' upcasters make it of the state as it is. Without this command, a task is migrated when its state is next
+    written. Agents come from FILE or from pyproject.toml. Tasks that have ended stay as they are; those that a worker
+    has are left to that worker. Ends with 1 if a state could not be migrated.
 
     Example: holdfast migrate-states agents.py:travel
     """

@@ -78,7 +78,7 @@ Patch = StatePatch | Mapping[str, Any] | str | bytes
 
 
 def as_patch(given: Patch) -> StatePatch:
-    """A patch that was given in any form."""
+    """Return a patch that was given in any form."""
     if isinstance(given, StatePatch):
         return given
     if not isinstance(given, Mapping | str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]

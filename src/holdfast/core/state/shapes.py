@@ -291,7 +291,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
     @property
     def mock(self) -> bool:
-        """Whether every call of a tool is answered by its mock."""
+        """True if every call of a tool is answered by its mock."""
         return self.summary.mock
 
     @property
@@ -312,7 +312,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
         return self.steps if turn == self.turn else self.prelude
 
     def joined(self, seq: int) -> int:
-        """How far one sees who saw up to there. The last thing a fork inherits shows its patch too."""
+        """Return how far a branch sees that saw up to there. The last event a fork inherits shows its patch too."""
         return self.joint[1] if seq and seq == self.joint[0] else seq
 
     @property
@@ -322,7 +322,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
 
 def goal_of(state: State, value: Callable[[Raw], Any]) -> str:
-    """What a task is to reach: as a verb, its start or its contract says; or as its input does."""
+    """Return what a task is to reach: as a verb, its start or its contract says; or as its input does."""
     given: Any = state.goal or (value(state.input["goal"]) if "goal" in state.input else "")
     return given if isinstance(given, str) else codec.text(given)
 

@@ -75,13 +75,13 @@ class TaskQuery:
             query = replace(query, after=page[-1].id, after_changed_us=page[-1].changed_us)
 
     def _is_asked_for(self, row: Summary) -> bool:
-        """Whether a row is one of those that no table can tell apart."""
+        """Tell whether a row passes the filters that no table can answer."""
         if self._interrupted is not None and self._interrupted != self._is_interrupted(row):
             return False
         return self._below is None or self._has_older_state(row.id, self._below)
 
     def _has_older_state(self, id: str, version: int) -> bool:
-        """Whether a task has a state, last written under an earlier version. One that can't be read may have."""
+        """Tell whether a task has a state of an earlier version. One that can't be read may have."""
         try:
             state = self._logs.load(id).state
         except (TaskNotFound, TaskCollected):
@@ -91,7 +91,7 @@ class TaskQuery:
         return bool(state.bag) and state.state_version < version
 
     def _is_interrupted(self, row: Summary) -> bool:
-        """Whether the worker of a running task is dead. Each worker is asked about once."""
+        """Return whether the worker of a running task is dead. Each worker is asked about once."""
         if row.status != "running" or row.holder is None:
             return False
         if row.holder not in self._alive:

@@ -83,7 +83,7 @@ class StateDict(ReadOnlyDict):
 
 
 def state_values(id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> Mapping[str, Any]:
-    """The state of a task: a dict, so that JSON can be made of it. One that is damaged in part is read in parts."""
+    """Return the state of a task: a dict, of which JSON can be made. One that is damaged in part is read in parts."""
     try:
         return StateDict(id, {name: show(raw) for name, raw in bag.items()})
     except DAMAGED:
@@ -111,7 +111,7 @@ class StepState:
 
     @property
     def result(self) -> Any:
-        """What it returned, None if it has not."""
+        """The returned value; None if there is none yet."""
         return codec.unpack(self.raw.result, self._logs.blob)
 
     @property
@@ -126,7 +126,7 @@ class StepState:
 
     @property
     def duration_ms(self) -> float | None:
-        """How long it took, all attempts and the waits between them; None until its outcome is known."""
+        """The time it took, all attempts and the waits between them; None until its outcome is known."""
         return (self.raw.ended_us - self.raw.started_us) / 1000 if self.raw.ended_us else None
 
     @property
@@ -249,7 +249,7 @@ def step_of(logs: Logs, id: str, key: str) -> Step | None:
 
 
 def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
-    """What became of a call in the end: one that failed and may have happened may have been settled since."""
+    """Return the final outcome of a call: one that failed and may have happened may have been settled since."""
     step = step_of(logs, id, key)
     if step is None or not step.maybe_done:
         return step
@@ -262,7 +262,7 @@ def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
 
 
 def is_in_doubt(logs: Logs, id: str, key: str) -> bool:
-    """Whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
+    """Return whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
     try:
         step = step_of(logs, id, key)
     except (TaskNotFound, TaskCollected):
@@ -292,7 +292,7 @@ def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
 
 
 def messages(logs: Logs, id: str, upto: int) -> list[Any]:
-    """The messages of a log as people read them, each with its time and seq."""
+    """Return the messages of a log as people read them, each with its time and seq."""
     read = ((row, event, codec.unpack(raw, logs.blob)) for row, event, raw in _messages(logs, id, upto))
     return [_timed(value, row.seq, event.said_us or row.at_us) for row, event, value in read]
 

@@ -22,7 +22,7 @@ class TaskTool(Tool[..., Any]):
         self.instead = instead
 
     def refused(self) -> InvalidValue:
-        """Why it can't be called by an agent itself."""
+        """Return the error about an agent that calls it itself."""
         return InvalidValue(f"{self.name} is a tool for models", hint=f"in an agent, write {self.instead}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -47,7 +47,7 @@ read_artifact = TaskTool(_read_artifact, "task.current.artifacts[id].data")
 
 
 def page(text: str, start: int, length: int) -> dict[str, Any]:
-    """A part of a text, how long all of it is, and where the next part begins.
+    """Return a part of a text, how long all of it is, and where the next part begins.
 
     >>> page("abcdef", 2, 3), page("abcdef", 5, 3)
     ({'text': 'cde', 'length': 6, 'next': 5}, {'text': 'f', 'length': 6, 'next': None})

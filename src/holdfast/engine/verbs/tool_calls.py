@@ -64,7 +64,7 @@ def _requested(
 
 
 def answered_by_task(tool: TaskTool, arguments: Mapping[str, Any], task: TaskState, agent: Agent) -> Work:
-    """What answers a tool that asks the task itself: a person, or an artifact as this branch sees it."""
+    """Return what answers a tool that asks the task itself: a person, or an artifact as this branch sees it."""
     given = tool.parameters.with_defaults(tool.parameters.check(arguments))
     if tool is task_tools.ask_person:
         prompt = codec.pack(given["question"])
@@ -112,7 +112,7 @@ def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence
 
 
 def _told(error: StepFailed | EffectConflict, tool: str) -> str:
-    """What a model is told of a call that failed: by the tool's name, which it knows, never by our keys."""
+    """Return what a model is told of a call that failed: by the tool's name, which it knows, never by our keys."""
     if isinstance(error, EffectConflict):
         return error.message.replace(str(error.details["owner"]), "an earlier call")
     key = repr(error.details["step"])
