@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import (
+    InvalidInput,
     InvalidMessage,
     InvalidState,
     InvalidTransition,
@@ -277,6 +278,20 @@ def test_a_goal_is_one_goal_however_it_is_given(app, given):
     )
     assert done.result == ["tidy up"] * 3
     assert done.goal == done.contract()["goal"] == "tidy up"
+
+
+def test_an_agent_that_needs_a_goal_gets_the_one_its_task_has(app):
+    """Row 133."""
+    talker = loop_agent("talker", ScriptedModel([say("hello")]))
+    for given in ({"goal": "say hello"}, {"contract": {"goal": "say hello"}}):
+        done = app.run(talker, **given)
+        assert (done.input["goal"], done.goal, done.messages[0]["content"]) == ("say hello",) * 3
+    first = app.run(talker, id="t", goal="say hello")
+    assert app.run(talker, {"goal": "say hello"}, id="t").seq == first.seq
+    with pytest.raises(holdfast.InputConflict):
+        app.run(talker, id="t", goal="say bye")
+    with pytest.raises(InvalidInput, match="needs 'goal'"):
+        app.run(talker)
 
 
 def test_a_plan_tells_what_is_done_and_what_is_pending(app):
