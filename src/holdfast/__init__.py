@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         UnknownPrice,
         UnnamedThread,
         UnrecordedCall,
+        UnresolvedType,
         ValueDamaged,
         WindowTooSmall,
     )
@@ -242,6 +243,7 @@ __all__ = [
     "UnknownPrice",
     "UnnamedThread",
     "UnrecordedCall",
+    "UnresolvedType",
     "Usage",
     "ValueDamaged",
     "Webhook",

@@ -71,7 +71,7 @@ class MessageAdded(Event, frozen=True):
     """A message of the conversation: its own value, or the result of the step that made it.
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
-    or it is `by` somebody else. `said_us` is when an agent said it, which may be long before it was written.
+    or it is `by` another actor. `said_us` is when an agent said it, which may be long before it was written.
     """
 
     message: Value | UnsetType = UNSET
