@@ -47,6 +47,7 @@ FACE_EXCEPTIONS = {
 
 LATE = {
     "holdfast.cli": "a command is imported when it is called",
+    "holdfast.core.context.task_slice": "only agents that cut slices need it",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
     "holdfast.engine.aio": "it imports asyncio",
@@ -63,6 +64,7 @@ LATE = {
     "holdfast.engine.people": "few programs have users and threads",
     "holdfast.engine.records": "few programs keep records",
     "holdfast.engine.reading.contracts": "few tasks begin with a contract",
+    "holdfast.engine.system.token_counter": "it loads what counts tokens",
     "holdfast.engine.verbs": "verbs that few agents use",
     "holdfast.engine.workers.factory": "it imports asyncio",
     "holdfast.store.memory": "the store that is opened decides",

@@ -29,9 +29,10 @@ from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
-from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
+from holdfast.core.state.patch import Patch, changes_of
+from holdfast.engine.control import answers, append as appending, divergence, lifecycle, migration, patches
 from holdfast.engine.control.change import Decide, Keys, change
+from holdfast.engine.control.migration import MigratedStates
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
@@ -59,7 +60,7 @@ from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
-from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.task_state import ArtifactState, TaskState, one_artifact
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.values import Expired
 from holdfast.engine.reading.verify import Verification
@@ -641,15 +642,24 @@ class App:
     def _refuse_self(self, id: str, verb: str, by: str) -> None:
         answers.refuse_self(self.logs, names.task_log(id), verb, by)
 
-    def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
+    def patch(self, id: str, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
 
+        `patch`: a StatePatch, or the same as a dict or JSON text.
         `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
         the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
         return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))
+
+    def migrate_states(self, agent: Agent) -> MigratedStates:
+        """Write the typed state of this agent's open tasks under its present version, as its upcasters make it.
+
+        Without it, a task is migrated when its state is next written. Tasks that have ended stay as they are, and are
+        read through the upcasters. A task that a worker has now is left to that worker: call it again.
+        """
+        return migration.migrate_states(self.logs, self._dispatcher.register(agent))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
@@ -698,7 +708,7 @@ class App:
         *,
         at: int | None = None,
         id: str | None = None,
-        patch: StatePatch | None = None,
+        patch: Patch | None = None,
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
@@ -711,11 +721,22 @@ class App:
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
-        self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
+        self,
+        id: str,
+        steps: int = 1,
+        *,
+        versions: int | None = None,
+        to: int | str | None = None,
+        by: str = "",
+        why: str = "",
     ) -> TaskState:
-        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
+        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept.
+
+        `versions`: by so many changes of `state` instead, such as patches. Asked for more than there are, it goes back
+        to before the first.
+        """
         log = self._load(id)
-        target = timeline.rollback_target(self.logs, log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, versions, to)
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
         state = rules.restored(log.state, past.state, later)
@@ -768,6 +789,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int = limits.PAGE_SIZE,
@@ -790,6 +812,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: None,
@@ -811,6 +834,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int | None = limits.PAGE_SIZE,
@@ -821,7 +845,8 @@ class App:
         `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
         `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
         `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
-        `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
+        `state_version_below`: tasks whose typed state was last written under an earlier version: `migrate_states`
+        migrates them. `include`: what each row carries too, of "input", "result" and "failure". Both read logs.
         `limit`: how many. None: all of them, read as you go through them.
         """
         asked = task_query(
@@ -829,6 +854,7 @@ class App:
             interrupted=interrupted,
             include=include,
             changed_since=changed_since,
+            state_version_below=state_version_below,
             status=status,
             agent=agent,
             stage=stage,
@@ -957,6 +983,10 @@ class App:
         """A task's events as people read them: what happened, how long it took, what it cost."""
         refuse_own(self.logs, id, "describe")
         return (describe(record, self.fetch) for record in self.events(id, after=after, limit=limit))
+
+    def artifact(self, id: str, artifact: str) -> ArtifactState:
+        """Return something that a task made, by its id: `app.artifact("report-7", "text-1f2e…").data`."""
+        return one_artifact(self.get(id), artifact)
 
     def fetch(self, hash: str) -> bytes:
         """Read the stored bytes of a large value, by the hash that stands for it in an event."""

@@ -33,6 +33,9 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--waiting", metavar="KIND", help="By what they wait for: person, doubt, timer, signal …")
 @click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
 @click.option("--prefix", metavar="TEXT", help="Tasks whose id begins with this.")
+@click.option(
+    "--state-version-below", type=int, metavar="N", help="Tasks whose typed state is of an earlier version than N."
+)
 @click.option("--changed-since", metavar="TIME", help='Changed since then: "2h" ago, or 2026-11-16T08:00.')
 @click.option("--order", help="newest (the default), oldest or changed: last change first.")
 @click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")

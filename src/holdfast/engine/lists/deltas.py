@@ -19,15 +19,8 @@ from holdfast.core.errors import InvalidValue, SeqOutOfRange
 from holdfast.core.events import Event
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.task_state import (
-    ELEMENTS,
-    Subject,
-    TaskState,
-    checked_sections,
-    decision_made,
-    document,
-    message_added,
-)
+from holdfast.engine.reading.steps import message_added
+from holdfast.engine.reading.task_state import ELEMENTS, Subject, TaskState, checked_sections, decision_made, document
 
 Op = dict[str, Any]
 
