@@ -80,7 +80,13 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
         for one in found
     ]
     environment.lines(
-        table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, environment.style, right=(2,))
+        table(
+            ["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"],
+            rows,
+            environment.style,
+            right=(2,),
+            text=(4, 6),
+        )
     )
     if len(found) == limit:
         environment.say(f"only the newest {limit:,}; --limit shows more")

@@ -104,11 +104,51 @@ def escaped(json: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Plain text that fits; a width of 0 has no end.
+    """Plain text that fits, cut between words; a width of 0 has no end. Only a word that is too wide itself is broken.
 
-    >>> cut("draft the letter", 8), cut("draft", 8)
-    ('draft t…', 'draft')
+    >>> cut("draft the letter", 12), cut("draft", 8), cut("unbreakable", 8)
+    ('draft the…', 'draft', 'unbreak…')
     """
     if not width or len(text) <= width:
         return text
-    return text[: max(0, width - 1)] + "…" if width > 0 else ""
+    if width < 0:
+        return ""
+    kept = text[: max(0, width - 1)]
+    whole = kept if text[len(kept) : len(kept) + 1] == " " else kept.rpartition(" ")[0]
+    return (whole.rstrip() or kept) + "…"
+
+
+def fold(line: str, width: int) -> list[str]:
+    """A line as several that fit, folded between words, indented as it was. A width of 0 has no end.
+
+    A command stays whole, so that it can be copied: the terminal wraps it, and no line end gets into it.
+
+    >>> fold("  first look, then type: holdfast show trip-oslo --at 7", 30)
+    ['  first look, then type:', '    holdfast show trip-oslo --at 7']
+    """
+    return [part.replace(_HELD, " ") for part in _folded(line, width)]
+
+
+def held(text: str) -> str:
+    """Text that is not folded: its spaces become ones that `fold` leaves alone, and turns back."""
+    return text.replace(" ", _HELD)
+
+
+_HELD = "\u00a0"
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if not width or len(bare(line)) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    made, now, more = list[str](), "", ""
+    for gap, word in _WORDS.findall(line[len(indent) :]):
+        if now and len(bare(f"{now}{gap}{word}")) > width:
+            made.append(now)
+            now, more = f"{indent}  {word}", indent
+            continue
+        now = f"{now}{gap}{word}" if now else f"{indent}{more}{word}"
+    return [*made, now] if now.strip() else made
+
+
+_WORDS = re.compile(r"( *)((?:\x1b\[[0-9;]*m)?holdfast [a-z].*?(?=   |$)|[^ ]+)")
