@@ -78,13 +78,13 @@ def task_argument(body: Body) -> Body:
 
 
 def param_option(body: Body) -> Body:
-    """The input of a task, value by value."""
+    """Take the input of a task, value by value."""
     told, form = "A value for the agent; repeatable.", "KEY=TEXT|KEY:=JSON"
     return click.option("-p", "--param", "params", multiple=True, metavar=form, help=told)(body)
 
 
 def resume_option(body: Body) -> Body:
-    """Whether to continue the task at once, and the file of its agent."""
+    """Take --resume, and the file of the agent to resume with."""
     file = click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
     told = "Then resume the task, here and now, with the agent of FILE or of pyproject.toml."
     return file(click.option("--resume", is_flag=True, help=told)(body))
@@ -97,12 +97,12 @@ def bound_option(body: Body) -> Body:
 
 
 def by_options(body: Body) -> Body:
-    """Who says it, and why."""
+    """Add `--by` and `--why`: the person, and the reason."""
     return by_option(click.option("--why", default="", help="The reason, kept with it.")(body))
 
 
 def by_option(body: Body) -> Body:
-    """Who says it. Nobody is not an answer: an empty name is one that was forgotten."""
+    """Add `--by`. An empty name is refused: it was forgotten."""
     told = "Who says it; else HOLDFAST_BY, else your login name."
     return click.option("--by", default="", callback=_somebody, help=told)(body)
 

@@ -588,7 +588,7 @@ class App:
         return self._change(id, answers.approval(call, False, by, why, shown=bound))
 
     def _decided_by(self, id: str, verb: str, by: str) -> str:
-        """Who decides; refused if that is the agent itself."""
+        """Return who decides; refuse the agent itself."""
         by = acting(by)
         answers.refuse_self(self.logs, names.task_log(id), verb, by)
         return by
@@ -845,7 +845,7 @@ class App:
         return self.store.counts(self.namespace)
 
     def row(self, id: str) -> Summary | None:
-        """What a list shows of one task, read from its row alone; None if there is no such task."""
+        """Return one task's row as a list shows it; None if there is no such task."""
         return self.store.summary(names.task_log(id))
 
     def head(self, id: str) -> int:
@@ -854,7 +854,7 @@ class App:
         return 0 if found is None else found.seq
 
     def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
-        """What tasks wait for that a person can give: of all tasks, newest first, or of one."""
+        """Return the entries that wait for a person, newest first: of all tasks, or of one."""
         return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
 
     def follow_inbox(self, *, seconds: Duration | None = None) -> InboxFollow:
@@ -906,7 +906,7 @@ class App:
         return self.logs.blob(hash)
 
     def is_interrupted(self, row: Summary) -> bool:
-        """Whether the worker of a running task is dead, or silent for longer than its lease."""
+        """Return whether the worker of a running task is dead, or silent for longer than its lease."""
         held = row.status == "running" and row.holder is not None
         return held and not self.store.alive(row.holder or "", row.lease_seconds)
 
@@ -1023,7 +1023,7 @@ class App:
         return upkeep.export_to(self.logs, names.task_log(id), path)
 
     def export_lines(self, id: str) -> Iterator[bytes]:
-        """What `export` writes, line by line."""
+        """Return the lines that `export` writes."""
         return upkeep.export(self.logs, names.task_log(id))
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
@@ -1034,11 +1034,11 @@ class App:
         return upkeep.import_lines(self.logs, source)
 
     def stats(self) -> Stats:
-        """How many tasks, events and bytes there are."""
+        """Count tasks, events and bytes."""
         return self.store.stats()
 
     def depths(self, namespace: str | None = None) -> builtins.list[QueueDepth]:
-        """How many tasks of each queue are ready, running or waiting for a time; of one tenant, or of all there are."""
+        """Count the tasks of each queue that are ready, running or waiting for a time: of one tenant, or of all."""
         return self.store.queues.depths(namespace or self.namespace or None)
 
     def gc(

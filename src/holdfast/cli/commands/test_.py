@@ -72,7 +72,7 @@ def test_(
 
 
 def _chosen(target: str | None, *, has_input: bool) -> tuple[list[Agent], list[Agent], bool]:
-    """The agents to try, all that are known, and whether several were asked for.
+    """Return the agents to try, all that are known, and whether several were asked for.
 
     If none is named, those are tried that have an example.
     """
@@ -138,7 +138,7 @@ def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, 
 
 
 def _wrong(agent: Agent, done: TaskState) -> str:
-    """What the agent's own check finds wrong; empty if it finds nothing, or if there is none."""
+    """Return what the agent's own check finds wrong; empty if it finds nothing, or if there is none."""
     try:
         return "it returned False" if agent.check is not None and agent.check(done) is False else ""
     except Exception as error:  # noqa: BLE001 — whatever a check raises, it says what is wrong

@@ -41,7 +41,7 @@ def changed(environment: Environment, id: str, act: Act, done: str, *, for_worke
 
 
 def _say_for_workers(environment: Environment, state: TaskState, resume: str) -> None:
-    """What continues a pending task: a worker that is there, one that has to be started, or this shell."""
+    """Say what continues a pending task: a worker that is there, one that has to be started, or this shell."""
     if state.waiting is None:
         environment.say(f"a worker that serves {state.agent} takes it; or, to continue here: {resume}")
         return
@@ -51,7 +51,7 @@ def _say_for_workers(environment: Environment, state: TaskState, resume: str) ->
 
 
 def stands_now(id: str, done: str, state: TaskState) -> str:
-    """How a task stands after something was done to it."""
+    """Return how a task stands after something was done to it."""
     return f"{id}: {clean(done)}; the task is {state.status} at seq {state.seq}"
 
 

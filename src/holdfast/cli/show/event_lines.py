@@ -34,7 +34,7 @@ _NARROW = 60
 """Below this, a line has no room for the time, and what was done has a line of its own below what it is about."""
 
 _FULL_LINES = 12
-"""How many lines an event may take where every event is wanted whole."""
+"""Number of lines that an event may take where every event is wanted whole."""
 
 
 def sign(verb: str) -> str:
@@ -64,7 +64,7 @@ def lines(
 
 
 def one(line: EventLine, style: Style, before: int = 0) -> str:
-    """What an event says, on one line, as wide as is left."""
+    """Describe an event on one line, as wide as is left."""
     head, about, rest = _parts(line, style)
     wide = len(about) if _is_narrow(style) else _ABOUT
     text = f"{about:<{wide}} {rest}" if rest and wide else about or rest
@@ -73,7 +73,7 @@ def one(line: EventLine, style: Style, before: int = 0) -> str:
 
 
 def block(line: EventLine, style: Style, before: int = 0, *, whole: bool = False) -> list[str]:
-    """What an event says, after so many columns: on one line, cut between words; with `whole`, on several.
+    """Describe an event, after so many columns: on one line, cut between words; with `whole`, on several.
 
     On a narrow terminal, details come below.
     """
@@ -104,7 +104,7 @@ def _is_narrow(style: Style) -> bool:
 
 
 def details(line: EventLine) -> str:
-    """How long, how often, how much, by whom, and the value."""
+    """Return duration, attempts, cost, person and value."""
     parts = [length(line.took_us)] if line.took_us else []
     if line.attempt > 1 and line.verb != "retry":
         parts.append(f"attempt {line.attempt}")

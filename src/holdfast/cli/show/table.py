@@ -15,7 +15,7 @@ _LEAST_NAME = 8
 """Below this the first column is not narrowed: a longer name in it gets a line of its own, and is never cut."""
 
 _TEXT_LINES = 3
-"""How many lines a row may take below its name where columns have no room."""
+"""Number of lines that a row may take below its name where columns have no room."""
 
 
 class Cell(NamedTuple):
@@ -31,7 +31,7 @@ Row = Sequence[Cell | str]
 def table(
     head: Sequence[str], rows: Sequence[Row], style: Style, *, right: Sequence[int] = (), text: Sequence[int] = ()
 ) -> Iterator[str]:
-    """The lines of a table. Columns in `right` are numbers, those in `text` may be cut, between words.
+    """Return the lines of a table. Columns in `right` are numbers, those in `text` may be cut, between words.
 
     Where room is scarce, columns without a value are left out, and a long name in the first column gets its own line.
     Where that is not enough, each row is a few lines, without columns.
@@ -90,7 +90,7 @@ def _fitted(widths: list[int], most: int, text: Sequence[int]) -> list[int] | No
 
 
 def _line(row: Sequence[Cell], widths: Sequence[int], style: Style, right: Sequence[int]) -> Iterator[str]:
-    """A row as a line; its first cell on a line of its own if it is wider than its column."""
+    """Return a row as a line; its first cell on a line of its own if it is wider than its column."""
     if len(row[0].text) > widths[0]:
         yield style.paint(row[0].text, row[0].tone)
         row = [Cell(""), *row[1:]]

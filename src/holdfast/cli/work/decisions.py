@@ -1,4 +1,4 @@
-"""What a person decides about a task from the command line, and, if asked, the task continued at once."""
+"""Decisions of a person about a task, from the command line; if asked, the task is continued at once."""
 
 from __future__ import annotations
 

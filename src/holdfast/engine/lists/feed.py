@@ -49,7 +49,7 @@ class Feed:
 
     @property
     def is_closed(self) -> bool:
-        """Whether there will be no more."""
+        """True if there will be no more."""
         return self._closed
 
     def read(self, cursor: str) -> list[RowChange]:
@@ -74,16 +74,16 @@ class FeedListener:
         self.cursor = cursor
 
     def take(self) -> list[RowChange]:
-        """What is new and at hand; empty if the store must be asked, or if there is nothing."""
+        """Return the changes at hand; empty if the store must be asked, or if there are none."""
         return self._taken(self._reader.kept_after(change_place(self.cursor)) or [])
 
     @property
     def is_behind(self) -> bool:
-        """Whether the store must be asked."""
+        """True if the store must be asked."""
         return not self.feed.is_closed and self._reader.kept_after(change_place(self.cursor)) is None
 
     def read(self) -> list[RowChange]:
-        """What is new, from the store itself. It may take a while."""
+        """Read the changes from the store itself. It may take a while."""
         return self._taken(self.feed.read(self.cursor))
 
     def leave(self) -> None:
@@ -169,7 +169,7 @@ class _Reader:
         return cursor
 
     def _goes_on_after(self, error: HoldfastError, feed: Feed) -> bool:
-        """Whether the error concerns only an app that is closing, and others can be read through."""
+        """Return whether the error concerns only an app that is closing, and others can be read through."""
         with self._lock:
             self._not_busy()
             if isinstance(error, StoreClosed) and feed.is_closed:

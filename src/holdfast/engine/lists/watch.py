@@ -47,7 +47,7 @@ class TaskWatch:
 
     @property
     def cursor(self) -> str:
-        """How far has been watched. The first look fixes where it begins, if `after` was not given."""
+        """The place up to which was watched. The first look fixes the start, if `after` was not given."""
         if self._cursor is None:
             self._cursor = self._logs.store.last_change()
         return self._cursor

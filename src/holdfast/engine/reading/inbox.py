@@ -142,7 +142,7 @@ def _unserved_of(logs: Logs, query: Query) -> Iterator[Summary]:
 
 
 def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
-    """What the task of a row waits for; nothing if it went away, and that it is damaged if it can't be read."""
+    """Return the waits of a row's task: none if it was removed, and `damaged` if it can't be read."""
     try:
         return items_of(logs, summary.id)
     except (TaskNotFound, TaskCollected):
@@ -152,7 +152,7 @@ def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
 
 
 def items_of(logs: Logs, id: str) -> list[InboxItem]:
-    """What one task waits for that a person can give."""
+    """Return the waits of one task that a person can end."""
     return items_of_log(logs, logs.load(id))
 
 
@@ -255,11 +255,11 @@ LABELS: dict[Kind, str] = {
     "blocked": "blocked by another task",
     "no_worker": "no worker",
 }
-"""What an entry of the inbox is called."""
+"""Names of the entries of the inbox."""
 
 
 def asked(item: InboxItem) -> str:
-    """What a person is asked, in a line."""
+    """Return the question to a person, in one line."""
     match item.kind:
         case "question":
             return f"{item.name}: {shown(item.prompt)}" if item.prompt is not None else item.name
@@ -283,7 +283,7 @@ def asked(item: InboxItem) -> str:
 
 
 def _budget(item: InboxItem) -> str:
-    """How much of a limit is used, and how much more is wanted."""
+    """Describe how much of a limit is used, and how much more is wanted."""
     if not item.key:
         return shown(item.prompt)
     more = f"; the next step is estimated at {item.ahead:,.6g}" if item.ahead else ""
@@ -359,7 +359,7 @@ def explained(logs: Logs, state: State, waiting: Waiting) -> str:
 
 
 def _store_option(url: str) -> str:
-    """What names this store to the command line; nothing if that would open it anyway, or can't."""
+    """Return the option that names this store to the command line; empty if it opens that anyway, or can't."""
     path = path_of(url)
     if path is None:
         return "" if url == "memory:" or os.environ.get("HOLDFAST_URL") else f"--store {shlex.quote(url)}"
