@@ -30,7 +30,7 @@ _SIGNS = {
     "decided": "◆",
 }
 _VERB, _ABOUT = 12, 20
-_NARROW = 60
+NARROW = 60
 """Below this, a line has no room for the time, and what was done has a line of its own below what it is about."""
 
 _FULL_LINES = 12
@@ -100,7 +100,7 @@ def _parts(line: EventLine, style: Style) -> tuple[str, str, str]:
 
 
 def _is_narrow(style: Style) -> bool:
-    return 0 < style.width < _NARROW
+    return 0 < style.width < NARROW
 
 
 def details(line: EventLine) -> str:

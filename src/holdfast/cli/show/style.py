@@ -119,9 +119,10 @@ def cut(text: str, width: int) -> str:
 
 
 def fold(line: str, width: int) -> list[str]:
-    """Return a line as several that fit, folded between words, indented as it was. A width of 0 has no end.
+    """Return a line as several that fit, folded between words. A width of 0 has no end.
 
-    A command stays whole, so that it can be copied: the terminal wraps it, and no line end gets into it.
+    What comes below stands in the last column. A command stays whole, so that it can be copied: the terminal
+    wraps it, and no line end gets into it.
 
     >>> fold("  first look, then type: holdfast show trip-oslo --at 7", 30)
     ['  first look, then type:', '    holdfast show trip-oslo --at 7']
@@ -141,14 +142,17 @@ def _folded(line: str, width: int) -> list[str]:
     if not width or len(bare(line)) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip(" "))]
-    made, now, more = list[str](), "", ""
+    columns = [gap.end() for gap in _GAPS.finditer(bare(line)) if len(indent) < gap.start() and gap.end() <= width // 2]
+    below = " " * (columns[-1] if columns else len(indent) + 2)
+    made, now = list[str](), ""
     for gap, word in _WORDS.findall(line[len(indent) :]):
         if now and len(bare(f"{now}{gap}{word}")) > width:
             made.append(now)
-            now, more = f"{indent}  {word}", indent
-            continue
-        now = f"{now}{gap}{word}" if now else f"{indent}{more}{word}"
+            now = f"{below}{word}"
+        else:
+            now = f"{now}{gap}{word}" if now else f"{indent}{word}"
     return [*made, now] if now.strip() else made
 
 
+_GAPS = re.compile(" {2,}")
 _WORDS = re.compile(r"( *)((?:\x1b\[[0-9;]*m)?holdfast [a-z].*?(?=   |$)|[^ ]+)")

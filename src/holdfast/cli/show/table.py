@@ -8,7 +8,7 @@ from typing import NamedTuple
 from holdfast.cli.show.style import Style, clean, cut, fold, held
 
 GAP = 2
-_LEAST_TEXT = 16
+_LEAST_TEXT = 12
 """No column of texts is cut below this."""
 
 _LEAST_NAME = 8
