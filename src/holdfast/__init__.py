@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         UnknownPrice,
         UnnamedThread,
         UnrecordedCall,
+        UnresolvedType,
         ValueDamaged,
         WindowTooSmall,
     )
@@ -238,6 +239,7 @@ __all__ = [
     "UnknownPrice",
     "UnnamedThread",
     "UnrecordedCall",
+    "UnresolvedType",
     "Usage",
     "ValueDamaged",
     "Webhook",

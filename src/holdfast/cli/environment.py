@@ -132,7 +132,7 @@ class Environment:
         self._streams.close()
 
     def task(self, id: str) -> str:
-        """The id of a task: as given, or the newest one that is nobody's child."""
+        """The id of a task: as given, or the newest one without a parent."""
         if id != LAST:
             return id
         after: str | None = None
@@ -151,7 +151,7 @@ class Environment:
     # Saying things
 
     def runs_agents(self) -> None:
-        """From now on somebody's code is executed, which may print: stdout is set apart for data."""
+        """From now on the user's code is executed, which may print: stdout is set apart for data."""
         from holdfast.cli.streams import apart
 
         self.out = self._streams.enter_context(apart())
@@ -200,11 +200,11 @@ class Environment:
         self.say(f"store: {self.where}", "dim")
 
     def may(self, question: str, *, yes: bool) -> None:
-        """Ask before something is taken away; without a terminal nobody can be asked, so it must have been said."""
+        """Ask before something is taken away; without a terminal there is no one to ask, so `--yes` is needed."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise InvalidValue(f"{question} Nobody can be asked here; nothing was written", hint="add --yes")
+            raise InvalidValue(f"{question} There is no terminal to ask on; nothing was written", hint="add --yes")
         try:
             agreed = click.confirm(question, err=True)
         except click.Abort:
@@ -251,7 +251,7 @@ def stores_beside(path: str) -> list[str]:
 
 
 def namespace_of(given: str | None) -> tuple[str, str]:
-    """The tenant whose tasks are meant, and who said so; none if nobody did."""
+    """The tenant whose tasks are meant, and where it was set; none if it was not."""
     if given:
         return given, "--namespace"
     named = os.environ.get("HOLDFAST_NAMESPACE", "")

@@ -36,7 +36,7 @@ def same_owner(log: Log, given: ev.TaskCreated) -> None:
 
 
 def check_agent(log: Log, agent: Agent | str) -> None:
-    """Refuse a task that belongs to somebody else."""
+    """Refuse a task that belongs to another user."""
     summary = log.state.summary
     if log.state.block:
         raise InvalidValue(
@@ -67,7 +67,7 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
     limit = None if anyway else agent.resume_within
     if log.state.steps_done and limit is not None and age > limit:
         raise ResumeExpired(
-            f"nobody touched task {log.name!r} for {age:,.0f} s; {agent.name!r} resumes within {limit:,.0f} s",
+            f"task {log.name!r} has had no event for {age:,.0f} s; {agent.name!r} resumes within {limit:,.0f} s",
             hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
         )
 
