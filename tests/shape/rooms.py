@@ -65,6 +65,7 @@ LATE = {
     "holdfast.engine.records": "few programs keep records",
     "holdfast.engine.reading.contracts": "few tasks begin with a contract",
     "holdfast.engine.system.token_counter": "it loads what counts tokens",
+    "holdfast.engine.reading.inbox": "it is made of what tasks wait for, and a wait is printed as the inbox says it",
     "holdfast.engine.verbs": "verbs that few agents use",
     "holdfast.engine.workers.factory": "it imports asyncio",
     "holdfast.store.memory": "the store that is opened decides",

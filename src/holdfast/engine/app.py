@@ -34,7 +34,7 @@ from holdfast.engine.control import answers, append as appending, divergence, li
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.control.migration import MigratedStates
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.call import in_hook, refuse_own
+from holdfast.engine.definitions.call import acting, in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.definitions.tool import Tool
@@ -406,14 +406,17 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
         A completed one is given back as it is. `anyway` resumes one that its agent finds too old, or that has lost
-        events of its log.
+        events of its log. `wait`: how long to wait while another process has the task, before TaskBusy is raised; if
+        that process dies, this one takes over. The default is 0.
         """
+        patience = seconds(wait, "wait")
         assignment = self._resumption(id, agent, by=by, why=why, anyway=anyway, deadline=deadline, hold=hold)
-        return TaskState(self._dispatcher.work(assignment), self.logs, _typed_result(agent))
+        return TaskState(self._dispatcher.work_when_free(assignment, patience), self.logs, _typed_result(agent))
 
     async def aresume(
         self,
@@ -425,13 +428,16 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """`resume`, awaited: an `async` agent works on the running event loop."""
         import asyncio
 
         given: dict[str, Any] = {"by": by, "why": why, "anyway": anyway, "deadline": deadline, "hold": hold}
+        patience = seconds(wait, "wait")
         assignment = await asyncio.to_thread(self._resumption, id, agent, **given)
-        return TaskState(await self._dispatcher.work_async(assignment), self.logs, _typed_result(agent))
+        done = await self._dispatcher.work_async_when_free(assignment, patience)
+        return TaskState(done, self.logs, _typed_result(agent))
 
     def _resumption(
         self,
@@ -449,7 +455,7 @@ class App:
             self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         )
         return self._dispatcher.resumption(
-            self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
+            self._load(id), agent, anyway=anyway, by=acting(by), why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
 
     def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
@@ -457,7 +463,7 @@ class App:
 
         `deadline` is a new one, from now.
         """
-        self._refuse_self(id, "reopen", by)
+        by = self._decided_by(id, "reopen", by)
         length = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         limit = deadline_us(self.clock.now_us(), length)
         return self._change(id, lifecycle.reopen(by, why, limit))
@@ -591,11 +597,11 @@ class App:
 
     def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
         """Tell a task that something happened."""
-        return self._change(id, answers.signal(name, value, by))
+        return self._change(id, answers.signal(name, value, acting(by)))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
         """Answer what a task asked, by the question's key or name."""
-        return self._change(id, answers.answer(question, value, by, why))
+        return self._change(id, answers.answer(question, value, acting(by), why))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
@@ -604,7 +610,7 @@ class App:
 
         The result must fit the tool's return type, where this process knows the tool.
         """
-        self._refuse_self(id, "settle", by)
+        by = self._decided_by(id, "settle", by)
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)
         return self._change(id, decide, answers.keys_of_settling(call, happened))
@@ -624,7 +630,7 @@ class App:
         `bound` is the digest that was shown with the request (`app.inbox()`): if the arguments have changed since,
         nothing is approved. Without it, an approval is refused once the arguments have changed.
         """
-        self._refuse_self(id, "approve", by)
+        by = self._decided_by(id, "approve", by)
         length = None if expires is None else seconds(expires, "expires")
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
@@ -636,11 +642,14 @@ class App:
 
         `bound` is the digest that was shown with the request, as for `approve`.
         """
-        self._refuse_self(id, "reject", by)
+        by = self._decided_by(id, "reject", by)
         return self._change(id, answers.approval(call, False, by, why, shown=bound))
 
-    def _refuse_self(self, id: str, verb: str, by: str) -> None:
+    def _decided_by(self, id: str, verb: str, by: str) -> str:
+        """Return who decides; refuse the agent itself."""
+        by = acting(by)
         answers.refuse_self(self.logs, names.task_log(id), verb, by)
+        return by
 
     def patch(self, id: str, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
@@ -651,7 +660,7 @@ class App:
         """
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
-        return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))
+        return self._change(id, patches.patch(self.logs, name, changes, expect, acting(by), why, agents))
 
     def migrate_states(self, agent: Agent) -> MigratedStates:
         """Write the typed state of this agent's open tasks under its present version, as its upcasters make it.
@@ -663,7 +672,7 @@ class App:
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
-        self._refuse_self(id, "raise_budget", by)
+        by = self._decided_by(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
@@ -672,7 +681,7 @@ class App:
         A step under way ends at once: an `async def` function is cancelled, the thread of a `def` function is abandoned
         and can't write any more. A `once` call under way is in doubt, and is settled before the task ends.
         """
-        state, alone = self._load(id).state, True
+        state, alone, by = self._load(id).state, True, acting(by)
         children = [wait.name for wait in state.waits.values() if wait.kind == "child"]
         is_held = bool(children) and state.summary.status == "running"
         if is_held:  # else it could fail of its child's end before it knows that it is cancelled itself
@@ -717,7 +726,7 @@ class App:
         The same fork asked for again, by the same `id`, is found as it is now.
         """
         name = names.task_log(id if id is not None else f"{task}~{random_hex(4)}")
-        wanted = forks.ForkRequest(name, at, patch, effects, by, random_hex(8))
+        wanted = forks.ForkRequest(name, at, patch, effects, acting(by), random_hex(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
@@ -740,7 +749,7 @@ class App:
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
         state = rules.restored(log.state, past.state, later)
-        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=by, why=why)
+        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=acting(by), why=why)
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)

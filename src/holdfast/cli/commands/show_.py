@@ -145,4 +145,4 @@ def _steps(state: TaskState, style: Style) -> Iterator[str]:
     if rows:
         yield ""
         heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]
-        yield from table(heads, rows, style, right=(2, 3))
+        yield from table(heads, rows, style, right=(2, 3), text=(5,))

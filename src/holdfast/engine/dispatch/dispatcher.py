@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -412,10 +413,15 @@ class Dispatcher:
         if log.state.ended:
             log = change(self.logs, log.name, reopen(by, why, deadline_us))
 
+        tries = itertools.count()
+
         def prepare() -> tuple[Log, bool]:
-            if summary.waiting == "quarantined":
+            if next(tries):  # another process had the task, and may have ended it meanwhile
+                log.refresh()
+            if summary.waiting == "quarantined" and log.state.summary.waiting == "quarantined":
                 claim.claim(log)
-            return log, summary.waiting == "quarantined"
+                return log, True
+            return log, False
 
         return Assignment(log.name, known, prepare, hold)
 
