@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         TaskFailed,
         TaskFinished,
         TaskNotFound,
+        ThreadBusy,
+        ThreadNotFound,
         TimeLimit,
         ToolExited,
         TurnLimit,
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
         UnrecordedCall,
         UnresolvedType,
         ValueDamaged,
+        WebOpen,
         WindowTooSmall,
     )
     from holdfast.core.events import Failure, Usage
@@ -95,6 +98,10 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.notices.webhook import Webhook
+    from holdfast.engine.people.thread import Thread
+    from holdfast.engine.people.thread_messages import ThreadMessage
+    from holdfast.engine.people.user import User
+    from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
@@ -127,6 +134,10 @@ _PLACES = {
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
+    "engine.people.thread": ("Thread",),
+    "engine.people.thread_messages": ("ThreadMessage",),
+    "engine.people.user": ("User",),
+    "engine.people.user_model": ("UserModel",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
@@ -233,6 +244,10 @@ __all__ = [
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
+    "Thread",
+    "ThreadBusy",
+    "ThreadMessage",
+    "ThreadNotFound",
     "TimeLimit",
     "Tool",
     "ToolExited",
@@ -245,7 +260,10 @@ __all__ = [
     "UnrecordedCall",
     "UnresolvedType",
     "Usage",
+    "User",
+    "UserModel",
     "ValueDamaged",
+    "WebOpen",
     "Webhook",
     "WindowTooSmall",
     "Worker",

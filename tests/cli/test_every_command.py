@@ -72,6 +72,7 @@ ROWS = {
     "signal": Row("signal asked paid", {"id": "asked"}, "signal hi paid", CONFLICT, "task-finished"),
     "stats": Row("stats", {"tasks": 6}, "stats --store none.db", STORE, "not-a-store"),
     "test": Row("test agents.py:greet -p name=A", {"passed": True}, "test agents.py:greet", USAGE, "invalid-input"),
+    "ui": Row("ui --no-open --port 0 --for 10ms", {"read_only": False}, "ui --link", USAGE, "invalid-value"),
     "verify": Row("verify", {"ok": True, "problems": []}, "verify nobody", NOT_FOUND, "task-not-found"),
 }
 

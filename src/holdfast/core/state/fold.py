@@ -358,7 +358,7 @@ def _pin(state: State, pins: ev.Pins | None) -> None:
     if pins is not None:
         state.pins = pins
         if not state.forked_from and not state.mock:  # else they are in no log but its own
-            state.user_changes = ()
+            state.user_changes = state.thread_changes = ()
 
 
 def address(turn: int, key: str) -> str:
@@ -461,6 +461,7 @@ def _task_failed(state: State, event: ev.TaskFailed, seq: int, at_us: int) -> No
 
 def _cancel_requested(state: State, event: ev.CancelRequested, seq: int, at_us: int) -> None:
     state.cancel = event.by, event.why
+    state.expired = event.expired
     if not state.undoing:
         state.failure = event.failure
 

@@ -234,6 +234,15 @@ def _message_added(state: State, event: ev.MessageAdded) -> None:
     )
 
 
+def _messages_removed(state: State, event: ev.MessagesRemoved) -> None:
+    last = max((event.upto, *event.seqs))
+    _refuse(min((0, *event.seqs)) < 0 or event.upto < 0 or last > state.seq, f"there is no message {last} to remove")
+
+
+def _expiry_set(state: State, event: ev.ExpirySet) -> None:
+    _refuse(event.expire_us < 0, f"{event.expire_us} is not a length of time")
+
+
 def _messages_summarised(state: State, event: ev.MessagesSummarised) -> None:
     _refuse((event.summary is UNSET) == (not event.step), "a summary is either given or the result of a step")
     step = state.steps.get(event.step)
@@ -464,6 +473,8 @@ _RULES: dict[type[Event], Callable[[State, Any], None]] = {
     ev.PhaseSet: _phase_set,
     ev.MessageAdded: _message_added,
     ev.MessagesSummarised: _messages_summarised,
+    ev.MessagesRemoved: _messages_removed,
+    ev.ExpirySet: _expiry_set,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

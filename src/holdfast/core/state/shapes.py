@@ -196,6 +196,7 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     required: bool = False
     user: bool = False
     seq: int = 0
+    thread: bool = False
 
 
 class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -275,6 +276,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     pressed: tuple[str, ...] = ()
     pins: Pins = Pins()
     user_changes: tuple[Changes, ...] = ()
+    thread_changes: tuple[Changes, ...] = ()
     deaths: int = 0
     died_at: int = -1
     silent_seq: int = 0
@@ -288,6 +290,12 @@ class State(Struct, omit_defaults=True, kw_only=True):
     looked: bool = False
     actors: tuple[str, ...] = ()
     """Who started, forked or patched the task through MCP: none of them may approve its calls."""
+    metadata: dict[str, Raw] = {}
+    expire_us: int = 0
+    expired: bool = False
+    cleared: int = 0
+    popped: tuple[int, ...] = ()
+    """Of a thread: up to which seq no message counts any more, and which of those after it do not."""
 
     @property
     def mock(self) -> bool:

@@ -16,6 +16,7 @@ from holdfast.core.events import Failure, WaitKind
 from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import DAMAGED
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import STATUSES, TaskState
 from holdfast.store.protocol import Order, Query
 
@@ -198,3 +199,22 @@ def since(when: datetime | date | Duration | None, now_us: Callable[[], int], na
     if isinstance(when, date):
         raise InvalidValue(f"{name}={when!r} has no time", hint="give a datetime, or an age such as '2h'")
     return now_us() - int(seconds(when, name) * 1_000_000)
+
+
+_SAME = (
+    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "queue", "priority", "mock"),
+)
+
+
+def row_json(row: Summary, *, interrupted: bool) -> dict[str, Any]:
+    """A row of a list for programs: the same on the command line and on the page."""
+    return {
+        **{name: getattr(row, name) for name in _SAME},
+        "interrupted": interrupted,
+        "doubts": list(row.doubts),
+        "wake_at": None if row.wake_us is None else iso(row.wake_us),
+        "deadline": None if row.deadline_us is None else iso(row.deadline_us),
+        **({} if row.expires_at is None else {"expires_at": iso(row.changed_us + (row.expire_us or 0))}),
+        "created_at": iso(row.created_us),
+        "changed_at": iso(row.changed_us),
+    }

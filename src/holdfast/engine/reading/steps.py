@@ -166,7 +166,7 @@ class StepState:
 def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
     """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""
     starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
-    if turn is not None and not 0 <= turn <= starts[-1][0]:
+    if turn is not None and names.whole(turn, "turn") > starts[-1][0]:
         raise StepNotFound(id, f"{turn}/…")
     ends = [seq - 1 for _, seq in starts[1:]] + [upto]
     return [

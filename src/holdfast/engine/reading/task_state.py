@@ -100,6 +100,21 @@ class TaskState(Generic[R_co]):
         return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
 
     @property
+    def cancelling(self) -> bool:
+        """Whether it was asked to stop, and has not ended yet."""
+        return self._state.cancel is not None and not self._state.ended
+
+    @property
+    def expired(self) -> bool:
+        """Whether it was cancelled because nothing happened to it for longer than its `expire`."""
+        return self._state.expired
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` cancels it, unless something happens before; None if it does not wait, or never expires."""
+        return self._state.summary.expires_at
+
+    @property
     def stage(self) -> str | None:
         return self._state.summary.stage
 

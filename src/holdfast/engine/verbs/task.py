@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from holdfast.core.messages.tokens import Counter
     from holdfast.engine.conversations.conversation import Conversation
     from holdfast.engine.verbs.current import CurrentState
-    from holdfast.engine.verbs.user import TaskUser
+    from holdfast.engine.verbs.user import TaskThread, TaskUser
 
     class MapOptions(TypedDict, total=False):
         """What `task.map` takes besides a function and items."""
@@ -84,6 +84,7 @@ class Task:
         self._execution = execution
         self.refusals = Refusals()
         self._user: TaskUser | None = None
+        self._thread: TaskThread | None = None
         self.state = bag_of(self._verbs)
 
     # Waiting verbs
@@ -567,6 +568,18 @@ class Task:
         if self._user is None:
             self._user = TaskUser(id, self._verbs)
         return self._user
+
+    @property
+    def thread(self) -> TaskThread:
+        """The conversation it takes part in: `task.thread.state` is shared by all tasks of the thread."""
+        from holdfast.engine.verbs.user import TaskThread  # few tasks have one
+
+        id = self._execution.state.summary.thread
+        if id is None:
+            raise InvalidValue(f"task {self.id!r} has no thread", hint="start it with one: app.run(…, thread=…)")
+        if self._thread is None:
+            self._thread = TaskThread(id, self._verbs)
+        return self._thread
 
     @property
     def current(self) -> CurrentState:
