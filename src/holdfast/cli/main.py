@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "Go on with a task that was interrupted, waits or has failed.",
         "cancel": "Ask a task to stop, and its children.",
         "reopen": "Make a failed task, or one that workers have set aside, pending for workers.",
+        "ui": "See and steer tasks in a browser, on this machine.",
         "mcp": "Serve tasks to MCP clients: coding agents, desktop apps, other agents.",
     },
     "Look": {
@@ -44,7 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Time": {
         "fork": "Begin a new task whose past is another's, up to an event.",
-        "rollback": "Take a task back by steps, to an event or to a checkpoint.",
+        "rollback": "Take a task back by steps, by changes of its state, to an event or to a checkpoint.",
     },
     "Store": {
         "verify": "Walk the chains of digests and name what is not as it was written.",
@@ -52,6 +53,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "import": "Bring in what export wrote.",
         "gc": "Remove ended tasks that are old; their ids never act again.",
         "migrate": "Bring a store's schema up to date, or show what that would do.",
+        "migrate-states": "Write the typed state of open tasks under the present version of their agents.",
         "backup": "Write a consistent copy of the store while others go on.",
         "copy": "Copy everything into another store and verify it there.",
         "doctor": "Look at the store and its place, and say what to mend.",

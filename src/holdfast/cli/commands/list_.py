@@ -34,6 +34,9 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--waiting", metavar="KIND", help="By what they wait for: person, doubt, timer, signal …")
 @click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
 @click.option("--prefix", metavar="TEXT", help="Tasks whose id begins with this.")
+@click.option(
+    "--state-version-below", type=int, metavar="N", help="Tasks whose typed state is of an earlier version than N."
+)
 @click.option("--changed-since", metavar="TIME", help='Changed since then: "2h" ago, or 2026-11-16T08:00.')
 @click.option("--order", help="newest (the default), oldest or changed: last change first.")
 @click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")
@@ -170,28 +173,6 @@ def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
 
 def row_json(app: App, row: Summary) -> dict[str, Any]:
     """A row for programs."""
-    from holdfast.engine.reading.steps import iso
+    from holdfast.engine.lists.query import row_json
 
-    same = (
-        "id",
-        "agent",
-        "status",
-        "stage",
-        "user",
-        "thread",
-        "parent",
-        "waiting",
-        "holder",
-        "queue",
-        "priority",
-        "mock",
-    )
-    return {
-        **{name: getattr(row, name) for name in same},
-        "interrupted": status_of(app, row) == "interrupted",
-        "doubts": list(row.doubts),
-        "wake_at": None if row.wake_us is None else iso(row.wake_us),
-        "deadline": None if row.deadline_us is None else iso(row.deadline_us),
-        "created_at": iso(row.created_us),
-        "changed_at": iso(row.changed_us),
-    }
+    return row_json(row, interrupted=app.is_interrupted(row))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
@@ -19,6 +19,7 @@ from holdfast.core.errors import (
     TaskExists,
     TaskFinished,
     TaskNotFound,
+    ThreadBusy,
 )
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
@@ -106,6 +107,12 @@ class Dispatcher:
         self.agents[agent.name] = agent
         self.services.tools.update({one.name: one for one in agent.tools if is_tool(one)})
         return agent
+
+    def register_all(self, agents: Sequence[Agent]) -> list[Agent]:
+        """Remember agents; refuse what is not a list of them."""
+        if isinstance(agents, Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
+        return [self.register(one) for one in agents]
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
         """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
@@ -202,13 +209,15 @@ class Dispatcher:
         while True:
             try:
                 return self.work(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
 
-    def _busy(self, busy: TaskBusy) -> TaskBusy:
+    def _busy(self, busy: TaskBusy | ThreadBusy) -> TaskBusy | ThreadBusy:
         """The same, if the task was cancelled: then cancelling it is no remedy."""
+        if isinstance(busy, ThreadBusy):
+            return busy
         id, holder = str(busy.details["id"]), str(busy.details["holder"])
         with contextlib.suppress(TaskNotFound, TaskCollected):  # it is just being created, or removed
             return TaskBusy(id, holder, is_cancelled=self.logs.load(id).state.cancel is not None)
@@ -222,7 +231,7 @@ class Dispatcher:
         while True:
             try:
                 return await self.work_async(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)

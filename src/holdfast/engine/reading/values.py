@@ -9,15 +9,19 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from msgspec import Struct
+
 from holdfast.core import urls as urls
 from holdfast.core.codec import (
     Fetch as Fetch,
     LoggedEvent as LoggedEvent,
     Summary as Summary,
     as_json as as_json,
+    dump as dump,
     load as load,
     moment as moment,
     parse as parse,
+    schema as schema,
     text as text,
     unpack as unpack,
 )
@@ -28,6 +32,20 @@ from holdfast.core.names import BLOCK_QUEUE as BLOCK_QUEUE, task_log as task_log
 from holdfast.core.state.shapes import ENDED as ENDED
 from holdfast.engine.logs.addresses import is_server as is_server, path_of as path_of
 from holdfast.engine.logs.committer import Observer as Observer, PlacedEvent as PlacedEvent
+
+
+class Expired(Struct, frozen=True):
+    """What has expired, by its id: tasks, which `gc` cancels, and what it removes. Records are (space, key)."""
+
+    tasks: list[str]
+    threads: list[str]
+    users: list[str]
+    records: list[tuple[str, str]]
+
+    @property
+    def total(self) -> int:
+        """How many these are."""
+        return len(self.tasks) + len(self.threads) + len(self.users) + len(self.records)
 
 
 def shown(value: Any) -> str:
