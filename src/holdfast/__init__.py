@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         UnrecordedCall,
         UnresolvedType,
         ValueDamaged,
+        WebOpen,
         WindowTooSmall,
     )
     from holdfast.core.events import Failure, Usage
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open as open
+    from holdfast.engine.conversations.plain_window import window
     from holdfast.engine.definitions.agent import Agent, agent
     from holdfast.engine.definitions.call import Call, current_call, report_usage, sending, streaming
     from holdfast.engine.definitions.prices import Price
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
+    from holdfast.engine.verbs.task_tools import ask_person, read_artifact
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
@@ -125,6 +128,8 @@ _PLACES = {
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.step": ("Step", "step"),
+    "engine.conversations.plain_window": ("window",),
+    "engine.verbs.task_tools": ("ask_person", "read_artifact"),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
     "engine.notices.webhook": ("Webhook",),
@@ -258,18 +263,22 @@ __all__ = [
     "User",
     "UserModel",
     "ValueDamaged",
+    "WebOpen",
     "Webhook",
     "WindowTooSmall",
     "Worker",
     "__version__",
     "agent",
+    "ask_person",
     "current_call",
     "doctor",
     "events",
     "pack",
+    "read_artifact",
     "report_usage",
     "sending",
     "step",
     "streaming",
     "tool",
+    "window",
 ]

@@ -29,11 +29,12 @@ from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
-from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
+from holdfast.core.state.patch import Patch, changes_of
+from holdfast.engine.control import answers, append as appending, divergence, lifecycle, migration, patches
 from holdfast.engine.control.change import Decide, Keys, change
+from holdfast.engine.control.migration import MigratedStates
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.call import in_hook, refuse_own
+from holdfast.engine.definitions.call import acting, in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.definitions.tool import Tool
@@ -59,7 +60,7 @@ from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
-from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.task_state import ArtifactState, TaskState, one_artifact
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.values import Expired
 from holdfast.engine.reading.verify import Verification
@@ -216,8 +217,7 @@ class App:
             from holdfast.engine.notices.notices import Notices
 
             self._dispatcher.notices = Notices(self.logs, on_wait, webhook, self._dispatcher.is_at_work)
-        for agent in agents:
-            self._dispatcher.register(agent)
+        self._dispatcher.register_all(agents)
 
     def __enter__(self) -> Self:
         return self
@@ -406,14 +406,17 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
         A completed one is given back as it is. `anyway` resumes one that its agent finds too old, or that has lost
-        events of its log.
+        events of its log. `wait`: how long to wait while another process has the task, before TaskBusy is raised; if
+        that process dies, this one takes over. The default is 0.
         """
+        patience = seconds(wait, "wait")
         assignment = self._resumption(id, agent, by=by, why=why, anyway=anyway, deadline=deadline, hold=hold)
-        return TaskState(self._dispatcher.work(assignment), self.logs, _typed_result(agent))
+        return TaskState(self._dispatcher.work_when_free(assignment, patience), self.logs, _typed_result(agent))
 
     async def aresume(
         self,
@@ -425,13 +428,16 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """`resume`, awaited: an `async` agent works on the running event loop."""
         import asyncio
 
         given: dict[str, Any] = {"by": by, "why": why, "anyway": anyway, "deadline": deadline, "hold": hold}
+        patience = seconds(wait, "wait")
         assignment = await asyncio.to_thread(self._resumption, id, agent, **given)
-        return TaskState(await self._dispatcher.work_async(assignment), self.logs, _typed_result(agent))
+        done = await self._dispatcher.work_async_when_free(assignment, patience)
+        return TaskState(done, self.logs, _typed_result(agent))
 
     def _resumption(
         self,
@@ -449,7 +455,7 @@ class App:
             self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         )
         return self._dispatcher.resumption(
-            self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
+            self._load(id), agent, anyway=anyway, by=acting(by), why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
 
     def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
@@ -457,7 +463,7 @@ class App:
 
         `deadline` is a new one, from now.
         """
-        self._refuse_self(id, "reopen", by)
+        by = self._decided_by(id, "reopen", by)
         length = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         limit = deadline_us(self.clock.now_us(), length)
         return self._change(id, lifecycle.reopen(by, why, limit))
@@ -591,11 +597,11 @@ class App:
 
     def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
         """Tell a task that something happened."""
-        return self._change(id, answers.signal(name, value, by))
+        return self._change(id, answers.signal(name, value, acting(by)))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
         """Answer what a task asked, by the question's key or name."""
-        return self._change(id, answers.answer(question, value, by, why))
+        return self._change(id, answers.answer(question, value, acting(by), why))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
@@ -604,7 +610,7 @@ class App:
 
         The result must fit the tool's return type, where this process knows the tool.
         """
-        self._refuse_self(id, "settle", by)
+        by = self._decided_by(id, "settle", by)
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)
         return self._change(id, decide, answers.keys_of_settling(call, happened))
@@ -624,7 +630,7 @@ class App:
         `bound` is the digest that was shown with the request (`app.inbox()`): if the arguments have changed since,
         nothing is approved. Without it, an approval is refused once the arguments have changed.
         """
-        self._refuse_self(id, "approve", by)
+        by = self._decided_by(id, "approve", by)
         length = None if expires is None else seconds(expires, "expires")
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
@@ -636,25 +642,37 @@ class App:
 
         `bound` is the digest that was shown with the request, as for `approve`.
         """
-        self._refuse_self(id, "reject", by)
+        by = self._decided_by(id, "reject", by)
         return self._change(id, answers.approval(call, False, by, why, shown=bound))
 
-    def _refuse_self(self, id: str, verb: str, by: str) -> None:
+    def _decided_by(self, id: str, verb: str, by: str) -> str:
+        """Return who decides; refuse the agent itself."""
+        by = acting(by)
         answers.refuse_self(self.logs, names.task_log(id), verb, by)
+        return by
 
-    def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
+    def patch(self, id: str, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
 
+        `patch`: a StatePatch, or the same as a dict or JSON text.
         `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
         the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
-        return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))
+        return self._change(id, patches.patch(self.logs, name, changes, expect, acting(by), why, agents))
+
+    def migrate_states(self, agent: Agent) -> MigratedStates:
+        """Write the typed state of this agent's open tasks under its present version, as its upcasters make it.
+
+        Without it, a task is migrated when its state is next written. Tasks that have ended stay as they are, and are
+        read through the upcasters. A task that a worker has now is left to that worker: call it again.
+        """
+        return migration.migrate_states(self.logs, self._dispatcher.register(agent))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
-        self._refuse_self(id, "raise_budget", by)
+        by = self._decided_by(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
@@ -663,7 +681,7 @@ class App:
         A step under way ends at once: an `async def` function is cancelled, the thread of a `def` function is abandoned
         and can't write any more. A `once` call under way is in doubt, and is settled before the task ends.
         """
-        state, alone = self._load(id).state, True
+        state, alone, by = self._load(id).state, True, acting(by)
         children = [wait.name for wait in state.waits.values() if wait.kind == "child"]
         is_held = bool(children) and state.summary.status == "running"
         if is_held:  # else it could fail of its child's end before it knows that it is cancelled itself
@@ -699,7 +717,7 @@ class App:
         *,
         at: int | None = None,
         id: str | None = None,
-        patch: StatePatch | None = None,
+        patch: Patch | None = None,
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
@@ -708,19 +726,30 @@ class App:
         The same fork asked for again, by the same `id`, is found as it is now.
         """
         name = names.task_log(id if id is not None else f"{task}~{random_hex(4)}")
-        wanted = forks.ForkRequest(name, at, patch, effects, by, random_hex(8))
+        wanted = forks.ForkRequest(name, at, patch, effects, acting(by), random_hex(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
-        self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
+        self,
+        id: str,
+        steps: int = 1,
+        *,
+        versions: int | None = None,
+        to: int | str | None = None,
+        by: str = "",
+        why: str = "",
     ) -> TaskState:
-        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
+        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept.
+
+        `versions`: by so many changes of `state` instead, such as patches. Asked for more than there are, it goes back
+        to before the first.
+        """
         log = self._load(id)
-        target = timeline.rollback_target(self.logs, log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, versions, to)
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
         state = rules.restored(log.state, past.state, later)
-        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=by, why=why)
+        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=acting(by), why=why)
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
@@ -769,6 +798,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int = limits.PAGE_SIZE,
@@ -791,6 +821,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: None,
@@ -812,6 +843,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int | None = limits.PAGE_SIZE,
@@ -822,7 +854,8 @@ class App:
         `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
         `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
         `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
-        `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
+        `state_version_below`: tasks whose typed state was last written under an earlier version: `migrate_states`
+        migrates them. `include`: what each row carries too, of "input", "result" and "failure". Both read logs.
         `limit`: how many. None: all of them, read as you go through them.
         """
         asked = task_query(
@@ -830,6 +863,7 @@ class App:
             interrupted=interrupted,
             include=include,
             changed_since=changed_since,
+            state_version_below=state_version_below,
             status=status,
             agent=agent,
             stage=stage,
@@ -958,6 +992,10 @@ class App:
         """A task's events as people read them: what happened, how long it took, what it cost."""
         refuse_own(self.logs, id, "describe")
         return (describe(record, self.fetch) for record in self.events(id, after=after, limit=limit))
+
+    def artifact(self, id: str, artifact: str) -> ArtifactState:
+        """Return something that a task made, by its id: `app.artifact("report-7", "text-1f2e…").data`."""
+        return one_artifact(self.get(id), artifact)
 
     def fetch(self, hash: str) -> bytes:
         """Read the stored bytes of a large value, by the hash that stands for it in an event."""
@@ -1189,4 +1227,6 @@ class App:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
+        if seq is not None:
+            names.whole(seq, "seq", least=1)
         return self.logs.load(names.task_log(id), upto=seq)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from holdfast.cli.show.style import Style
 
 
+_TOLD = (("completed", "done"), ("failed", "error"), ("waiting", "waiting_feedback"))
+"""Phases that say no more than the status does."""
+
+
 @command("show")
 @task_argument
 @click.option("--at", "seq", type=int, metavar="SEQ", help="As it was just after this event.")
@@ -74,7 +78,7 @@ def _head(state: TaskState, style: Style) -> Iterator[str]:
             ("agent", state.agent),
             ("status", Cell(f"{status}{why}", TONES.get(status, "plain"))),
             ("stage", state.stage or ""),
-            ("phase", "" if state.phase == "idle" else state.phase),
+            ("phase", "" if (state.status, state.phase) in _TOLD or state.phase == "idle" else state.phase),
             ("turn", str(state.turn) if state.turn else ""),
             ("seq", str(state.seq)),
             ("goal", state.goal),
@@ -141,4 +145,4 @@ def _steps(state: TaskState, style: Style) -> Iterator[str]:
     if rows:
         yield ""
         heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]
-        yield from table(heads, rows, style, right=(2, 3))
+        yield from table(heads, rows, style, right=(2, 3), text=(5,))

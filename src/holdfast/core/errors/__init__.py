@@ -40,6 +40,7 @@ HoldfastError
 │   ├── InvalidMessage    no provider would take this message; says where
 │   ├── WindowTooSmall    what must be kept does not fit into the limit
 │   ├── InvalidUrl        the store's address is not understood
+│   ├── WebOpen           the page would be open to others
 │   ├── InvalidState      a value does not fit the model of the state; says where
 │   │   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
 │   └── InvalidTemplate   a template cannot be read
@@ -144,5 +145,6 @@ from holdfast.core.errors.values import (
     StateNotMigrated as StateNotMigrated,
     UnknownName as UnknownName,
     UnknownPrice as UnknownPrice,
+    WebOpen as WebOpen,
     WindowTooSmall as WindowTooSmall,
 )

@@ -26,7 +26,10 @@ class FactLearned(Event, frozen=True):
 
 
 class PlanSet(Event, frozen=True):
+    """A plan in place of the one before. `done` are those of its steps that were done already."""
+
     steps: tuple[str, ...]
+    done: tuple[str, ...] = ()
 
 
 class PlanStepDone(Event, frozen=True):
@@ -69,6 +72,7 @@ class MessageAdded(Event, frozen=True):
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
     or it is `by` another actor. A `raw` one is the JSON text of an item, kept as it was given.
+    `said_us` is when an agent said it, which may be long before it was written.
     """
 
     message: Value | UnsetType = UNSET
@@ -78,6 +82,7 @@ class MessageAdded(Event, frozen=True):
     by: str = ""
     user: str = ""
     raw: bool = False
+    said_us: int = 0
 
 
 class MessagesRemoved(Event, frozen=True):
@@ -155,13 +160,17 @@ class StateUpdated(Event, frozen=True):
 
 
 class StatePatched(Event, frozen=True):
-    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by."""
+    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by.
+
+    `plan_done` are those steps of a new plan that were done already.
+    """
 
     patch: Changes
     by: str = ""
     why: str = ""
     state_version: int = 0
     task: str = ""
+    plan_done: tuple[str, ...] = ()
 
 
 class PatchRefused(Event, frozen=True):

@@ -133,15 +133,22 @@ class TaskSuspended(Event, frozen=True):
 
 
 class TaskCompleted(Event, frozen=True):
+    """The task's result. `phase` is the phase that follows from it; in older logs the phase stayed as it was."""
+
     result: Value
+    phase: str = ""
 
 
 class TaskFailed(Event, frozen=True):
-    """How a task failed, the seq of the state it failed in (what was known then), and the failed step that ended it."""
+    """How a task failed, the seq of the state it failed in (what was known then), and the failed step that ended it.
+
+    `phase` is the phase that follows from it; in older logs the phase stayed as it was.
+    """
 
     failure: Failure
     state_seq: int = 0
     step: str = ""
+    phase: str = ""
 
 
 class CancelRequested(Event, frozen=True):
@@ -162,12 +169,13 @@ class TaskCancelled(Event, frozen=True):
 
 
 class TaskReopened(Event, frozen=True):
-    """A failed task goes on; the uncaught failed step that ended it is void."""
+    """A failed task goes on; the uncaught failed step that ended it is void. `phase` is the one it failed in."""
 
     void: str = ""
     by: str = ""
     why: str = ""
     deadline_us: int | None = None
+    phase: str = ""
 
 
 class UndoStarted(Event, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET, Raw
@@ -28,6 +28,16 @@ def _messages_summarised(state: State, event: ev.MessagesSummarised, seq: int, a
     if text is not None:  # else its step was erased
         told = {name: getattr(event, name) for name in ("covers", "model", "tokens_in", "tokens_out", "basis")}
         state.summarised = Summarised(text, **told, seq=seq)
+
+
+def _plan(state: State, steps: Sequence[str], done: Collection[str]) -> None:
+    state.plan = [PlanStep(text, text in done) for text in steps]
+
+
+def kept_done(state: State, steps: Iterable[str] | None) -> tuple[str, ...]:
+    """Return those of these steps that are done in the present plan: a new plan that names them keeps them so."""
+    known = {one.text for one in state.plan if one.done}
+    return tuple(dict.fromkeys(step for step in steps or () if step in known))
 
 
 def _plan_step_done(state: State, step: str) -> None:
@@ -128,7 +138,7 @@ def _state_patched(state: State, event: ev.StatePatched, seq: int, at_us: int) -
     for fact in patch.append_facts:
         _learn(state, fact.key, Fact(fact.value, fact.source, at_us))
     if patch.replace_plan is not None:
-        state.plan = [PlanStep(text) for text in patch.replace_plan]
+        _plan(state, patch.replace_plan, event.plan_done)
     if patch.complete_plan_step is not None:
         _plan_step_done(state, patch.complete_plan_step)
     for question in patch.add_questions:
@@ -278,7 +288,7 @@ CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.ExpirySet: lambda state, e, seq, at: setattr(state, "expire_us", e.expire_us),
     ev.PatchRefused: _patch_refused,
     ev.FactLearned: lambda state, e, seq, at: _learn(state, e.key, Fact(e.value, e.source, at)),
-    ev.PlanSet: lambda state, e, seq, at: setattr(state, "plan", [PlanStep(text) for text in e.steps]),
+    ev.PlanSet: lambda state, e, seq, at: _plan(state, e.steps, e.done),
     ev.PlanStepDone: lambda state, e, seq, at: _plan_step_done(state, e.step),
     ev.QuestionOpened: lambda state, e, seq, at: _open_question(state, e.question),
     ev.QuestionClosed: lambda state, e, seq, at: setattr(state, "questions", _without(state.questions, e.question)),

@@ -90,6 +90,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
     back.effects, back.divergence = now.effects, now.divergence
     back.result, back.failure, back.cancel = UNSET, None, None
     back.waits, back.approvals = {}, {}
+    back.phase, back.phase_below = back.own_phase, ""
     back.undo = list(now.undo)
     budget.carried(back, now, now.updated_us)
     back.kept = dict(now.kept)
@@ -221,7 +222,7 @@ def _stage_set(state: State, event: ev.StageSet) -> None:
 
 
 def _phase_set(state: State, event: ev.PhaseSet) -> None:
-    phases.check_move(state.phases, state.phase, event.phase, event.on)
+    phases.check_move(state.phases, state.own_phase, event.phase, event.on)
 
 
 def _message_added(state: State, event: ev.MessageAdded) -> None:

@@ -9,6 +9,7 @@ from holdfast.core import codec, events as ev, names
 from holdfast.core.errors import InvalidValue, PatchConflict, SeqOutOfRange, StateNotMigrated
 from holdfast.core.events import Changes, Event
 from holdfast.core.state import merge, paths
+from holdfast.core.state.fold_knowledge import kept_done
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide
 from holdfast.engine.definitions.agent import Agent
@@ -31,7 +32,9 @@ def patch(
         if expect is not None:
             _refuse_clash(logs, id, state, changes, expect)
         refuse_unmet(logs, id, state, changes, states_of(state, agents))
-        events = check_against_model(logs, state, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        done = kept_done(state, changes.replace_plan)
+        patched = ev.StatePatched(patch=changes, by=by, why=why, plan_done=done)
+        events = check_against_model(logs, state, patched, agents)
         _refuse_migrating(logs, state, events)
         return events
 

@@ -65,11 +65,12 @@ def first_events(
     names.whole(options.priority, "priority", least=-limits.MAX_SEQ)
     for what, given in (("by", options.by), ("goal", options.goal)):
         names.text(given, what)
-    fields = _fields({} if input is None else input, agent.parameters if isinstance(agent, Agent) else None)
     declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
+    input = _with_goal(agent, {} if input is None else input, declared.get("goal", ""))
+    fields = _fields(input, agent.parameters if isinstance(agent, Agent) else None)
     own_deadline = None
     if isinstance(agent, Agent):
-        agent.parameters.check(input or {})
+        agent.parameters.check(input)
         own_deadline = agent.deadline
     if options.stages:
         declared["stages"] = stages_of(options.stages)
@@ -112,6 +113,12 @@ def _key_of(options: TaskOptions) -> str | None:
     if options.when_busy == "queue" and options.key is not None:
         raise InvalidValue('when_busy="queue" takes the thread as its key', hint="leave out key=, or when_busy=")
     return f"thread/{options.thread}" if options.when_busy == "queue" else options.key
+
+
+def _with_goal(agent: Agent | str, input: Mapping[str, Any], goal: str) -> Mapping[str, Any]:
+    """Return the input with the task's goal in it, if the agent needs a goal and was given none."""
+    wanted = goal and isinstance(agent, Agent) and isinstance(input, Mapping) and agent.parameters.needs("goal")  # pyright: ignore[reportUnnecessaryIsInstance]
+    return {**input, "goal": goal} if wanted and "goal" not in input else input
 
 
 def _fields(values: Mapping[str, Any], parameters: Parameters | None) -> ev.Fields:

@@ -29,7 +29,7 @@ from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
 from holdfast.engine.logs.log import Log, PlacedEvent, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.task_state import message_values
+from holdfast.engine.reading.steps import message_values
 
 
 class Views:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Head, Origin, Stored, Write
 from holdfast.core.errors import (
     Conflict,
@@ -269,7 +269,7 @@ class Logs:
         data = self._blobs.get(hash)
         if data is not None:
             return data
-        data = self.store.blob(hash) if _HASH.fullmatch(hash) else None
+        data = self.store.blob(hash) if _HASH.fullmatch(names.text(hash, "hash")) else None
         if data is None:
             raise ValueDamaged(hash, "is missing")
         self.keep(hash, data)

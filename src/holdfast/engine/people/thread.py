@@ -15,7 +15,7 @@ from holdfast.core.events import Event
 from holdfast.core.messages import Form, Message, stored
 from holdfast.core.messages.tokens import Counter
 from holdfast.core.state import rules
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.control import patches
 from holdfast.engine.control.change import change
@@ -116,7 +116,7 @@ class Thread:
             fields.changed(self._logs, self._name, ev.ThreadCreated, lambda state: noted)
         return self
 
-    def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> dict[str, Any]:
+    def patch(self, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> dict[str, Any]:
         """Change several fields of its state at once, all or nothing; gives the state then.
 
         `expect` is the `seq` of the thread you have looked at: PatchConflict if another writer has changed the same

@@ -15,7 +15,7 @@ from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.people import fields, rollback
@@ -105,7 +105,7 @@ class User:
             return iter(())
         return timeline.records(self._logs, self._name, after=after, limit=limit)
 
-    def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
+    def patch(self, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """Change several things at once, all or nothing.
 
         `expect` is the seq of the state you have looked at: PatchConflict if another writer has changed the same since.

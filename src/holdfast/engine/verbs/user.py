@@ -13,7 +13,7 @@ from holdfast.core.events import Changes
 from holdfast.core.flows import writers
 from holdfast.core.flows.requests import Condition, Linked, Unsettled
 from holdfast.core.state import merge, paths, rules
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.patch import Patch, StatePatch, changes_of
 from holdfast.core.state.paths import is_path
 from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.lent import USER
@@ -241,7 +241,7 @@ class TaskUser:
         logs = self._fields.execution.logs
         return Values(self._fields.seen().facts, lambda fact: FactState(fact, logs))
 
-    def patch(self, patch: StatePatch) -> None:
+    def patch(self, patch: Patch) -> None:
         """Change several things at once, all or nothing."""
         self._fields.change(changes_of(patch))
 
