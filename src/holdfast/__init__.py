@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         QueueFull,
         ReplayDiverged,
         ResumeExpired,
+        RetriesExhausted,
         SelfApproval,
         SeqOutOfRange,
         StateMutated,
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
+    from holdfast.engine.drivers.retrying import retry
     from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
@@ -99,7 +101,10 @@ if TYPE_CHECKING:
     from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
+    from holdfast.engine.views.attempts import StepAttempt
+    from holdfast.engine.views.failures import FailureContext, TaskFailure
     from holdfast.engine.workers.schedule import Schedule
+    from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
 
@@ -120,6 +125,7 @@ _PLACES = {
     "engine.definitions.step": ("Step", "step"),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
+    "engine.drivers.retrying": ("retry",),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
     "engine.records.records": ("Records",),
@@ -127,7 +133,10 @@ _PLACES = {
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
     "engine.verbs.async_task": ("AsyncTask",),
     "engine.verbs.task": ("Task",),
+    "engine.views.attempts": ("StepAttempt",),
+    "engine.views.failures": ("FailureContext", "TaskFailure"),
     "engine.workers.schedule": ("Schedule",),
+    "engine.workers.upkeep": ("Retention",),
     "engine.workers.worker": ("Worker",),
     "store.protocol": ("Connection",),
 }
@@ -166,6 +175,7 @@ __all__ = [
     "Diverged",
     "EffectConflict",
     "Failure",
+    "FailureContext",
     "Happened",
     "HoldfastError",
     "InputConflict",
@@ -199,6 +209,8 @@ __all__ = [
     "Records",
     "ReplayDiverged",
     "ResumeExpired",
+    "Retention",
+    "RetriesExhausted",
     "Retry",
     "Schedule",
     "Secret",
@@ -208,6 +220,7 @@ __all__ = [
     "StateNotMigrated",
     "StatePatch",
     "Step",
+    "StepAttempt",
     "StepChanged",
     "StepFailed",
     "StepNotFound",
@@ -225,6 +238,7 @@ __all__ = [
     "TaskCollected",
     "TaskExists",
     "TaskFailed",
+    "TaskFailure",
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
@@ -250,6 +264,7 @@ __all__ = [
     "events",
     "pack",
     "report_usage",
+    "retry",
     "sending",
     "step",
     "streaming",

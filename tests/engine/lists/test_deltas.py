@@ -124,6 +124,7 @@ def test_a_document_is_had_in_parts_and_its_steps_in_pages(app):
         lambda app: app.deltas("t", limit=0),
         lambda app: app.deltas("t", sections=("everything",)),
         lambda app: app.deltas("t", sections="facts"),
+        lambda app: app.deltas("t", sections=("interrupted",)),
         lambda app: app.get("t").to_dict(sections=("everything",)),
         lambda app: app.get("t").to_dict(steps_limit=0),
         lambda app: app.get("t").to_dict(steps_after="nothing#1"),

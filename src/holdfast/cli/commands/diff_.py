@@ -77,7 +77,8 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterat
                 sign, text, tone = "~", f"{path}  moved from {change['from']}", "warn"
             case _:
                 sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
-        yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
+        if path != "/digest":  # it differs whenever anything does
+            yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
         now = jsonpatch.apply_patch(now, [change])
 
 

@@ -51,8 +51,7 @@ def show_(environment: Environment, id: str, seq: int | None) -> None:
 
 
 def _more(state: TaskState) -> dict[str, Any]:
-    deadline = None if state.deadline is None else state.deadline.isoformat().replace("+00:00", "Z")
-    return {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
+    return {"interrupted": state.interrupted}
 
 
 def _head(state: TaskState, style: Style) -> Iterator[str]:

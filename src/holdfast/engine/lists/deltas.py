@@ -21,6 +21,7 @@ from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import (
     ELEMENTS,
+    INTERRUPTED,
     Subject,
     TaskState,
     checked_sections,
@@ -44,14 +45,17 @@ class Delta(Struct, frozen=True):
     ops: list[Op]
 
 
-_ALWAYS = ("status", "stage", "phase", "turn", "seq", "waiting", "updated_at", "budget", "goal")
+_ALWAYS = (
+    *("status", "stage", "phase", "turn", "seq", "waiting", "updated_at", "budget", "goal"),
+    *("failed_at", "holder", "state_version", "digest"),
+)
 """Small sections, compared after each event."""
 
 _LISTS = ("messages", "decisions")
 """Sections that only grow, and are read from the log: an event adds to them, unless it goes back."""
 
 _ENDINGS = ("result", "failure")
-_KEYED = ("steps",)
+_KEYED = ("steps", "calls")
 
 _TOUCHED: dict[type[Event], tuple[str, ...]] = {
     ev.StepStarted: _KEYED,
@@ -96,7 +100,7 @@ _TOUCHED: dict[type[Event], tuple[str, ...]] = {
     ev.TaskFailed: _ENDINGS,
     ev.TaskCancelled: _ENDINGS,
 }
-"""Which sections an event can change, by its kind; of `steps` only the one with the event's key."""
+"""Which sections an event can change, by its kind; of `steps` and `calls` only the one with the event's key."""
 
 _REWRITING = (ev.RolledBack, ev.TaskForked)
 """Events after which also lists that only grow may be others."""
@@ -117,7 +121,7 @@ def deltas(
     """
     if limit is not None and limit < 1:
         raise InvalidValue(f"limit={limit} is not a number of deltas", hint="give 1 or more, or None for all")
-    wanted = checked_sections(sections)
+    wanted = _changing(sections)
     _refuse_beyond(logs, id, after, upto)
     return islice(_deltas(logs, id, after, upto, wanted), limit)
 
@@ -136,7 +140,16 @@ def diff(logs: Logs, id: str, a: int, b: int) -> list[Op]:
     first, last = min(a, b), max(a, b)
     _refuse_beyond(logs, id, first - 1, last)
     log = logs.load(id, upto=first)
-    return _patch_over(logs, log, logs.rows(id, after=first, upto=last), checked_sections(None), None, back=b < a)
+    return _patch_over(logs, log, logs.rows(id, after=first, upto=last), _changing(None), None, back=b < a)
+
+
+def _changing(sections: Collection[str] | None) -> list[str]:
+    """Those sections that events change, in the order of the document. One is no matter of events: it is refused."""
+    if sections is not None and INTERRUPTED in sections:
+        raise InvalidValue(
+            "whether a task is interrupted is not in its log, so no event changes it", hint="ask app.get"
+        )
+    return checked_sections(sections)
 
 
 def _refuse_beyond(logs: Logs, id: str, after: int, upto: int | None) -> None:
@@ -227,5 +240,5 @@ def _added(logs: Logs, id: str, row: Stored, event: Event, wanted: Collection[st
     if isinstance(event, ev.MessageAdded) and "messages" in wanted:
         return [{"op": "add", "path": "/messages/-", "value": message_added(logs, id, row.seq, event)}]
     if isinstance(event, ev.DecisionMade) and "decisions" in wanted:
-        return [{"op": "add", "path": "/decisions/-", "value": decision_made(logs, event)}]
+        return [{"op": "add", "path": "/decisions/-", "value": decision_made(logs, event, row)}]
     return []
