@@ -84,12 +84,12 @@ def bound_option(body: Body) -> Body:
 
 
 def by_options(body: Body) -> Body:
-    """Who says it, and why."""
+    """Add `--by` and `--why`: the person, and the reason."""
     return by_option(click.option("--why", default="", help="The reason, kept with it.")(body))
 
 
 def by_option(body: Body) -> Body:
-    """Who says it. Nobody is not an answer: an empty name is one that was forgotten."""
+    """Add `--by`. An empty name is refused: it was forgotten."""
     told = "Who says it; else HOLDFAST_BY, else your login name."
     return click.option("--by", default="", callback=_somebody, help=told)(body)
 

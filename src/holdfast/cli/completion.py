@@ -52,7 +52,7 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
 
 
 def _seen(ctx: click.Context, look: Callable[[Environment], list[str]]) -> list[str]:
-    """What is seen in the store that the command would look into. A shell that completes is no place for errors."""
+    """Return values from the command's store. Errors are left out: a shell that completes cannot show them."""
     try:
         environment = Environment(ctx.params.get("store"), namespace=ctx.params.get("namespace"), looks=True)
     except click.UsageError:

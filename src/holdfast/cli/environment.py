@@ -55,7 +55,7 @@ class Environment:
 
     @property
     def options(self) -> str:
-        """What a command typed next needs to be given too, in order to find the same tasks."""
+        """The options that the next command needs in order to find the same tasks."""
         usual = self.url == DEFAULT and not os.environ.get("HOLDFAST_URL")
         told = {"--store": redacted(self.url)} if self.source == "--store" and not usual else {}
         told |= {"--namespace": self.namespace} if self.namespace_source == "--namespace" else {}
@@ -105,7 +105,7 @@ class Environment:
             raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
 
     def _is_empty_server(self) -> bool:
-        """Whether it is a database without our schema: whoever only looks must not make one in somebody else's."""
+        """Return whether it is a database without our schema: a command that only reads must not add one."""
         from holdfast.engine.reading.schema import schema_of
         from holdfast.engine.reading.values import is_server
 
@@ -150,7 +150,7 @@ class Environment:
 
     @property
     def for_programs(self) -> bool:
-        """Whether stdout is read by a program."""
+        """True if stdout is read by a program."""
         return self.as_json or self.jsonl
 
     def data(self, value: Any) -> None:
@@ -222,7 +222,7 @@ def namespace_of(given: str | None) -> tuple[str, str]:
 
 
 def is_same(url: str, other: str) -> bool:
-    """Whether two addresses are, for all one can see, of the same store."""
+    """Return whether two addresses are, for all one can see, of the same store."""
     from holdfast.engine.reading.values import path_of
 
     paths = path_of(url), path_of(other)
@@ -243,7 +243,7 @@ def redacted(url: str) -> str:
 
 
 def whoami() -> str:
-    """Who types: HOLDFAST_BY, or the name one logged in with."""
+    """Return the person who types: HOLDFAST_BY, or the login name."""
     if os.environ.get("HOLDFAST_BY"):
         return os.environ["HOLDFAST_BY"]
     import getpass

@@ -127,6 +127,6 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """What the script `holdfast` calls."""
+    """Run the `holdfast` script."""
     streams.complete()
     return cli(arguments, prog_name="holdfast")

@@ -204,7 +204,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _wall(at_us: int, zone: tzinfo) -> datetime:
-    """What the clocks show at a moment. `fold` says whether they show it for the second time."""
+    """Return local time at a moment. `fold` is 1 when clocks show it for the second time."""
     if not _EARLIEST_US <= at_us < _LATEST_US:
         raise InvalidValue(f"{at_us} is out of reach", hint="give microseconds since 1970, of the years 1900 to 8999")
     return (_EPOCH + timedelta(microseconds=at_us)).replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
@@ -250,7 +250,7 @@ class _Field(Struct, frozen=True):
 
     @property
     def form(self) -> str:
-        """How to write it."""
+        """The schedule as it is written."""
         named = f", or {next(iter(self.names))} to {list(self.names)[-1]}" if self.names else ""
         return f"a {self.name} is {self.least} to {self.most}{named}; or *, lists (1,2), ranges (1-3), steps (*/2)"
 

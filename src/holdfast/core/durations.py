@@ -54,7 +54,7 @@ def shown(length: float) -> str:
 
 
 def _length(value: object) -> float | None:
-    """What was given, in seconds; None if it is not a length of time."""
+    """Return a duration in seconds; None if it isn't one."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, str):

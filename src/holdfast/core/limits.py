@@ -60,6 +60,9 @@ FEED_WAIT_SECONDS = 1.0
 FEED_CLOSE_SECONDS = 5.0
 """How long closing an app waits for the thread that reads changes."""
 
+WAIT_LOOK_SECONDS = 5.0
+"""How often a task that is waited for is looked at although no change of it was told."""
+
 LIST_CHUNK = 1_000
 """How many rows of a list without a limit are in memory at once."""
 

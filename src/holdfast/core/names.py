@@ -82,7 +82,7 @@ def record_log(space: str, key: str) -> str:
 
 
 def record_prefix(space: str, prefix: str = "") -> str:
-    """What the logs of all keys begin with that begin with a prefix."""
+    """Return the prefix of the logs of all keys that begin with a prefix."""
     return f"{RECORDS}{space}/{_escaped(text(prefix, 'prefix of keys'))}"
 
 
@@ -101,7 +101,7 @@ def record_key(log: str) -> tuple[str, str]:
 
 
 def is_record_log(log: str) -> bool:
-    """Whether a log holds records, and not events of a task, a thread or a user."""
+    """Return whether a log holds records, and not events of a task, a thread or a user."""
     return RECORDS in log
 
 

@@ -87,7 +87,7 @@ def check_move(machine: Moves | None, phase: str, to: str, on: str) -> None:
 
 
 def _led(machine: Moves, phase: str, on: str) -> str:
-    """Where an event leads from here."""
+    """Return the phase that an event leads to from here."""
     if on not in machine.events:
         raise InvalidTransition(f"{on!r} is no event of these phases", hint=f"they are {list(machine.events)}")
     to = machine.events[on].get(phase)
@@ -102,7 +102,7 @@ def _led(machine: Moves, phase: str, on: str) -> str:
 
 
 def _ways(machine: Moves, phase: str) -> str:
-    """Where a phase may go, and by which events."""
+    """Describe the phases that a phase may go to, and the events that lead there."""
     allowed = list(machine.moves.get(phase, ()))
     if not allowed:
         return f"{phase!r} is final"

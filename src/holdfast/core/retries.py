@@ -79,7 +79,7 @@ def due_us(retry: Retry, attempt: int, now_us: int, error: BaseException | None 
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an error means that a request was refused, or never sent: it did nothing, and cost nothing."""
+    """Return whether an error means that a request was refused, or never sent: it did nothing, and cost nothing."""
     for one in _causes(error):
         status = _status(one)
         if isinstance(one, NotDone) or (status is not None and status not in LOST_ON_THE_WAY):
@@ -90,7 +90,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether another attempt would be refused too."""
+    """Return whether another attempt would be refused too."""
     return any(_status(one) in PERMANENT for one in _causes(error))
 
 
@@ -108,7 +108,7 @@ def wait_asked_for(error: BaseException, now: float) -> float:
 
 
 def seconds_asked(told: object, now: float) -> float:
-    """What a `Retry-After` header tells, as seconds from now; 0 if it tells nothing."""
+    """Read a `Retry-After` header, as seconds from now; 0 if it has none."""
     return max(0.0, _seconds(told, now) or 0.0)
 
 
@@ -135,7 +135,7 @@ def _header(headers: Any, name: str) -> object:
 
 
 def _seconds(told: object, now: float) -> float | None:
-    """What a header tells, as seconds from now: a number, or a date; None if it is neither."""
+    """Read a header's number or date, as seconds from now; None if it is neither."""
     try:
         return float(told)  # pyright: ignore[reportArgumentType] — what can't be a number raises
     except (TypeError, ValueError):

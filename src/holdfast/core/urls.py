@@ -50,7 +50,7 @@ def shown(url: str) -> str:
 
 
 def _without_password(before: str) -> str:
-    """What stands before the last @, without all that may belong to a password: it may hold any character."""
+    """Return the part before the last @ without the password, which may hold any character."""
     start = _START.match(before)
     end = 0 if start is None else start.end()
     user = _USER.match(before, end)

@@ -27,7 +27,7 @@ class TokenReport(NamedTuple):
 
 
 def may_report(value: Any) -> bool:
-    """Whether a result may carry usage: a cheap look before it is decoded."""
+    """Return whether a result may carry usage: a cheap look before it is decoded."""
     return USAGE in value if type(value) is dict else hasattr(value, USAGE)
 
 

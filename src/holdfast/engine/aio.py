@@ -10,9 +10,12 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from holdfast.core.durations import Duration
 from holdfast.engine.app import App
+from holdfast.engine.lists.end import TaskEnd
 from holdfast.engine.people.thread import Thread
 from holdfast.engine.people.user import User
+from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.records.records import Records
 
 P = ParamSpec("P")
@@ -157,7 +160,6 @@ class AsyncApp(_Awaited[App]):
     rollback = _awaited(App.rollback)
     get = _awaited(App.get)
     find = _awaited(App.find)
-    wait = _awaited(App.wait)
     at = _awaited(App.at)
     list = _awaited(App.list)
     counts = _awaited(App.counts)
@@ -193,6 +195,10 @@ class AsyncApp(_Awaited[App]):
     worker = _direct(App.worker)
     new_id = _direct(App.new_id)
     on_events = _direct(App.on_events)
+
+    async def wait(self, id: str, *, timeout: Duration | None = None) -> TaskState[Any]:
+        """`app.wait` without a thread that blocks: any number of tasks can be waited for at once."""
+        return await TaskEnd(self.of.logs, self.of.feed, id, timeout).wait_async()
 
     def records(self, space: str) -> AsyncRecords:
         """Opaque bytes in ordered, named logs, to be awaited: `await app.aio.records(space).append(key, data)`."""

@@ -6,7 +6,6 @@ import builtins
 import contextlib
 import inspect
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -22,13 +21,12 @@ from holdfast.core import (
 )
 from holdfast.core.codec import LoggedEvent, Summary
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound, TimeLimit
+from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound
 from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.core.state.shapes import ENDED
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
@@ -41,6 +39,7 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
+from holdfast.engine.lists.feed import Feed
 from holdfast.engine.lists.query import TaskRows, since as us_since, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
@@ -70,7 +69,6 @@ from holdfast.store.tenants import Tenant
 if TYPE_CHECKING:
     from holdfast.engine.aio import AsyncApp
     from holdfast.engine.lists.deltas import Delta
-    from holdfast.engine.lists.feed import Feed
     from holdfast.engine.lists.watch import TaskWatch
     from holdfast.engine.maintenance.doctor import Finding
     from holdfast.engine.notices.failures import OnFailure
@@ -198,7 +196,7 @@ class App:
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
         self._dispatcher = Dispatcher(self.logs, prices)
-        self._feed: Feed | None = None
+        self.feed = Feed(self.store)
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
@@ -207,7 +205,7 @@ class App:
             from holdfast.engine.notices.failures import FailureNotices
 
             ours = self._dispatcher.is_at_work
-            self._dispatcher.failures = FailureNotices(self.logs, self._changes(), on_failure, ours)
+            self._dispatcher.failures = FailureNotices(self.logs, self.feed, on_failure, ours)
         for agent in agents:
             self._dispatcher.register(agent)
 
@@ -304,11 +302,9 @@ class App:
     ) -> TaskState[R]:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
-        A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
-        `hold`: how long to block while the task sleeps. It is for timers only (`task.sleep`, backoff, rates): a task
-        that waits for a person or a signal is given back at once. `wait`: how long to wait while another process has
-        the task, before TaskBusy is raised; if that process dies, this one takes over. The other parameters are those
-        of `start`.
+        A failed task is given back as it is, with its `failure`; nothing is raised. `hold`: how long to block while the
+        task sleeps (for timers only: a wait for a person or a signal ends the run at once). `wait`: how long to wait
+        while another process has the task, before TaskBusy; if it dies, this one takes over. The rest is as for `start`.
         """
         options = TaskOptions(
             user=user,
@@ -706,17 +702,9 @@ class App:
 
         `timeout`: how long to wait. Default: for ever. A task that has not ended by then raises TimeLimit.
         """
-        refuse_own(self.logs, id, "wait")
-        until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
-        while True:
-            row = self.row(id)
-            if row is None or row.status in ENDED:
-                return self.get(id)  # if there is none, this says so
-            if until is not None and time.monotonic() >= until:
-                raise TimeLimit(
-                    f"task {id!r} is {row.status} and has not ended in time", hint="wait again: app.wait(id, timeout=…)"
-                )
-            time.sleep(limits.FOLLOW_SECONDS)
+        from holdfast.engine.lists.end import TaskEnd
+
+        return TaskEnd(self.logs, self.feed, id, timeout).wait()
 
     def at(self, id: str, seq: int) -> TaskState:
         """A task as it was just after an event."""
@@ -841,7 +829,7 @@ class App:
 
         return watch_tasks(
             self.logs,
-            self._changes(),
+            self.feed,
             after=after,
             seconds=seconds,
             status=status,
@@ -856,13 +844,6 @@ class App:
             prefix=prefix,
         )
 
-    def _changes(self) -> Feed:
-        """The feed of changes, which all who watch share."""
-        from holdfast.engine.lists.feed import Feed
-
-        self._feed = self._feed or Feed(self.store)
-        return self._feed
-
     def counts(self) -> TaskCounts:
         """Count tasks by status, and those with a call in doubt. The numbers are kept, so any number of tasks is cheap.
 
@@ -871,7 +852,7 @@ class App:
         return self.store.counts(self.namespace)
 
     def row(self, id: str) -> Summary | None:
-        """What a list shows of one task, read from its row alone; None if there is no such task."""
+        """Return one task's row as a list shows it; None if there is no such task."""
         return self.store.summary(names.task_log(id))
 
     def head(self, id: str) -> int:
@@ -880,7 +861,7 @@ class App:
         return 0 if found is None else found.seq
 
     def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
-        """What tasks wait for that a person can give: of all tasks, newest first, or of one."""
+        """Return the entries that wait for a person, newest first: of all tasks, or of one."""
         return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
 
     def follow_inbox(self, *, seconds: Duration | None = None) -> InboxFollow:
@@ -935,7 +916,7 @@ class App:
         return self.logs.blob(hash)
 
     def is_interrupted(self, row: Summary) -> bool:
-        """Whether the worker of a running task is dead, or silent for longer than its lease."""
+        """Return whether the worker of a running task is dead, or silent for longer than its lease."""
         held = row.status == "running" and row.holder is not None
         return held and not self.store.alive(row.holder or "", row.lease_seconds)
 
@@ -1052,7 +1033,7 @@ class App:
         return upkeep.export_to(self.logs, names.task_log(id), path)
 
     def export_lines(self, id: str) -> Iterator[bytes]:
-        """What `export` writes, line by line."""
+        """Return the lines that `export` writes."""
         return upkeep.export(self.logs, names.task_log(id))
 
     def import_(self, source: str | os.PathLike[str] | Iterable[bytes]) -> Copied:
@@ -1063,11 +1044,11 @@ class App:
         return upkeep.import_lines(self.logs, source)
 
     def stats(self) -> Stats:
-        """How many tasks, events and bytes there are."""
+        """Count tasks, events and bytes."""
         return self.store.stats()
 
     def depths(self, namespace: str | None = None) -> builtins.list[QueueDepth]:
-        """How many tasks of each queue are ready, running or waiting for a time; of one tenant, or of all there are."""
+        """Count the tasks of each queue that are ready, running or waiting for a time: of one tenant, or of all."""
         return self.store.queues.depths(namespace or self.namespace or None)
 
     def gc(
@@ -1121,8 +1102,7 @@ class App:
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self._dispatcher.stop_publishing()
-        if self._feed is not None:
-            self._feed.close()
+        self.feed.close()
         self.logs.committer.close()
         self.logs.cache.close()
         self.store.close(present=not is_idle)

@@ -22,7 +22,7 @@ class Answers:
 
     @property
     def request(self) -> str:
-        """What to tell a model about the form of its answer; nothing if any text will do."""
+        """The instructions to a model about the form of its answer; none if any text will do."""
         if self._is_text:
             return ""
         schema = values.text(signature.json_schema(self.wanted))

@@ -65,7 +65,7 @@ def sent(messages: Iterable[Message]) -> list[Message]:
 
 
 def text_of(reply: Message) -> str:
-    """What a reply says: its text, or the texts of its parts, or why it refuses."""
+    """Return the text of a reply, or the texts of its parts, or its refusal."""
     content: Any = reply.get("content") or reply.get("refusal") or ""
     if isinstance(content, str):
         return content

@@ -192,7 +192,7 @@ class _Growing:
 
 
 def _aside(said: dict[str, Any], finish: str | None) -> dict[str, Any]:
-    """What a completion says about itself."""
+    """Return the metadata of a completion."""
     about = {"usage": said.get("usage"), "model": said.get("model"), "finish_reason": finish}
     return {name: value for name, value in about.items() if value}
 

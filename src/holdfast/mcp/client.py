@@ -89,7 +89,7 @@ def _tool(session: Session, loop: asyncio.AbstractEventLoop, one: types.Tool, ef
 
 
 def _value(name: str, result: types.CallToolResult) -> Any:
-    """What a tool gave: its structured result, else its text, else its content."""
+    """Return a tool's structured result, else its text, else its content."""
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
     if result.is_error:
         raise RuntimeError(f"{name}: {' '.join(texts) or 'the tool failed'}")

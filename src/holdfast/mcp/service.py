@@ -113,7 +113,7 @@ class Handlers:
 
     @asynccontextmanager
     async def lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
-        """What lives as long as the server."""
+        """Keep everything open that lives as long as the server."""
         async with self.subscriptions.running():
             yield {}
 
@@ -202,7 +202,7 @@ class Handlers:
     # Prompts
 
     async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        """What a person can begin with."""
+        """List the prompts."""
         return types.ListPromptsResult(prompts=prompts.PROMPTS)
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:

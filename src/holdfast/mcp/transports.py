@@ -68,7 +68,7 @@ def http_app(server: Server[Any], *, host: str, token: str = "", allowed: Sequen
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine only. A name counts as one only if it is localhost."""
+    """Return whether an address can be reached from this machine only. A name counts as one only if it is localhost."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -19,11 +19,11 @@ class Bounds:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time limit has passed."""
+        """True if the time limit has passed."""
         return self._until is not None and time.monotonic() > self._until
 
     def too_late(self) -> TimeLimit:
-        """What is raised when it has."""
+        """Return the error for that case."""
         return TimeLimit(
             f"the transaction took longer than its limit of {self._seconds:g} s; nothing was written",
             hint="raise its timeout",

@@ -79,7 +79,7 @@ class Query(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_FILTERS}
 
     def asks_for(self, row: Summary) -> bool:
-        """Whether a row has all that is asked for."""
+        """Return whether a row has all that is asked for."""
         asked = ((name, value) for name, value in self.filters().items() if value is not None)
         return all(ASKED[name](row, value) if name in ASKED else getattr(row, name) == value for name, value in asked)
 
@@ -122,7 +122,7 @@ class TaskCounts(Struct, frozen=True):
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return sum(self.by_status.values())
 
 
@@ -255,12 +255,12 @@ class Store(Protocol):
 
     @property
     def queues(self) -> Queues:
-        """What it does for workers."""
+        """The queues that workers claim from."""
         ...
 
     @property
     def chunks(self) -> Chunks:
-        """What steps stream while they run, for those who watch."""
+        """The chunks that steps stream while they run."""
         ...
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
@@ -292,7 +292,7 @@ class Store(Protocol):
         ...
 
     def origin(self, log: str) -> Origin | None:
-        """Where a log's own events begin, or None if there is no such log."""
+        """Return the start of a log's own events, or None if there is no such log."""
         ...
 
     def read(
@@ -334,7 +334,7 @@ class Store(Protocol):
         ...
 
     def blob(self, hash: str, *, within: str = "") -> bytes | None:
-        """What is stored for a blob, still compressed; if a log refers to it whose name begins with `within`."""
+        """Return a blob's stored bytes, still compressed, if a log refers to it whose name begins with `within`."""
         ...
 
     def blobs_of(self, log: str) -> list[Blob]:
@@ -358,7 +358,7 @@ class Store(Protocol):
         ...
 
     def counts(self, namespace: str | None = None) -> TaskCounts:
-        """How many tasks there are: of one tenant, or of all. Costs nothing for each task."""
+        """Count the tasks: of one tenant, or of all. The cost does not grow with their number."""
         ...
 
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
@@ -399,7 +399,7 @@ class Store(Protocol):
         ...
 
     def owner_of_key(self, key: str) -> UniqueKey | None:
-        """Who took a unique key."""
+        """Return the log that took a unique key."""
         ...
 
     def unique_keys(self, *, after: str = "", limit: int = 1000) -> list[UniqueKey]:
@@ -407,11 +407,11 @@ class Store(Protocol):
         ...
 
     def tombstone(self, log: str) -> Tombstone | None:
-        """What is left of a removed log."""
+        """Return the tombstone of a removed log."""
         ...
 
     def tombstones(self, *, after: str = "", limit: int = 1000) -> list[Tombstone]:
-        """What is left of removed logs, by name."""
+        """Return the tombstones of removed logs, by name."""
         ...
 
     def erasures(self, log: str) -> list[Erasure]:
@@ -443,11 +443,11 @@ class Store(Protocol):
         ...
 
     def check(self) -> list[str]:
-        """What the store's own integrity check finds; nothing if all is well."""
+        """Return the findings of the store's own integrity check; none if all is well."""
         ...
 
     def stats(self) -> Stats:
-        """How much there is."""
+        """Count everything."""
         ...
 
     def backup(self, path: str) -> None:
@@ -463,11 +463,11 @@ class Store(Protocol):
         ...
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        """Whether there is a sign of life of that holder now, and it was heard of within its lease."""
+        """Return whether there is a sign of life of that holder now, and it was heard of within its lease."""
         ...
 
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:
-        """How it is known that a holder's tasks may be taken; None while they may not.
+        """Return the proof that a worker's tasks may be taken over; None while they may not.
 
         It may take a while: a sign of life that is missing for a moment is looked for again.
         """
@@ -483,7 +483,7 @@ class Store(Protocol):
 
 
 def written_inside() -> InvalidEvent:
-    """What a write gets that is asked for by the work of a transaction, beside it."""
+    """Return the error for a write that is asked for inside a transaction's own work."""
     return InvalidEvent("nothing else is written inside a transaction tool", hint="do it before or after the call")
 
 
@@ -534,7 +534,7 @@ ACT_KINDS = _CALLS | _ALWAYS | _SIGNED
 
 
 def is_act(row: Stored) -> bool:
-    """Whether `acts` gives an event: what the condition of the index says, where there is no index."""
+    """Return whether `acts` gives an event: what the condition of the index says, where there is no index."""
     if row.kind in _ALWAYS:
         return True
     mark = b'"tool":"' if row.kind in _CALLS else b'"by":"'

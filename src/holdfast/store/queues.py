@@ -58,7 +58,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def is_limited(self) -> bool:
-        """Whether claims must be counted."""
+        """True if claims must be counted."""
         return not (self.concurrency is None and self.per_key is None and self.rate is None)
 
 
@@ -106,7 +106,7 @@ class WakeListener(Protocol):
     """Hears when a task may have become ready."""
 
     def wait(self, seconds: float) -> bool:
-        """Whether there was something, within that time; at once if there was since the last time."""
+        """Return whether there was something, within that time; at once if there was since the last time."""
         ...
 
     def wake(self) -> None:
@@ -139,11 +139,11 @@ class Queues(Protocol):
         ...
 
     def depths(self, namespace: str | None = None) -> list[QueueDepth]:
-        """How full the queues are that have anything to do."""
+        """Return the depth of each queue that has tasks."""
         ...
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
-        """How many tasks wait in a queue to be taken; counts up to `most`."""
+        """Count the tasks in a queue that are ready, up to `most`."""
         ...
 
     def reserve(self, tool: str, rate: Rate, now_us: int) -> Slot:
@@ -159,7 +159,7 @@ class Queues(Protocol):
         ...
 
     def announced(self) -> list[ServedRow]:
-        """What living holders serve."""
+        """Return the queues that living workers serve."""
         ...
 
     def listen(self) -> WakeListener:
@@ -171,7 +171,7 @@ class Queues(Protocol):
 
 
 def allowed(wanted: ClaimRequest, running: dict[str | None, int]) -> int:
-    """How many more tasks a queue may have taken now."""
+    """Return how many more tasks may be claimed from a queue now."""
     most = wanted.limit
     if wanted.concurrency is not None:
         most = min(most, wanted.concurrency - sum(running.values()))
@@ -209,7 +209,7 @@ def chosen(
 
 
 def refilled(rate: Rate, tokens: float | None, at_us: int, now_us: int) -> float:
-    """How many starts a rate has left by now. Less than one is saved up until it is one."""
+    """Return the starts that a rate has left by now. A part of one is saved up until it is one."""
     most = max(1.0, rate.starts)
     if tokens is None:
         return most
@@ -217,17 +217,17 @@ def refilled(rate: Rate, tokens: float | None, at_us: int, now_us: int) -> float
 
 
 def may_start(wanted: ClaimRequest, tokens: float) -> bool:
-    """Whether tasks may be taken for the first time."""
+    """Return whether tasks may be taken for the first time."""
     return wanted.rate is None or tokens >= 1
 
 
 def spent(taken: Iterable[Due]) -> int:
-    """How many first starts there were among those taken."""
+    """Count the first starts among those claimed."""
     return sum(one.summary.claims == 0 for one in taken)
 
 
 def groups(taken: Iterable[Due], claim: Claim) -> list[tuple[Due, Group]]:
-    """What to write in order to take them."""
+    """Return the groups to write in order to claim them."""
     found: list[tuple[Due, Group]] = []
     for one in taken:
         write = claim(one)
@@ -272,11 +272,11 @@ class Places(Struct, frozen=True, gc=False):
 
     @property
     def ahead_us(self) -> int:
-        """How long before its time a place may be reserved. What is reserved is lost if the task is cancelled."""
+        """How long before its time a place may be reserved. A reservation is lost if the task is cancelled."""
         return max(int(limits.RATE_AHEAD_SECONDS * 1_000_000), limits.RATE_AHEAD_WINDOWS * self.window_us)
 
     def slot(self, wait_us: int | None) -> Slot:
-        """What a caller is told: how long to wait for its place, or that none is near."""
+        """Return the wait for a place, or that none is near."""
         if wait_us is None:
             return Slot(self.ahead_us, self.grace_us, is_reserved=False)
         return Slot(max(0, wait_us), self.grace_us)

@@ -143,7 +143,7 @@ class Tenant:
         return name.partition(NAMESPACE_END)[2]
 
     def is_own(self, name: str) -> bool:
-        """Whether something in the store is this tenant's."""
+        """Return whether something in the store is this tenant's."""
         return name.startswith(self.namespace + NAMESPACE_END)
 
     def shown(self, summary: Summary) -> Summary:
@@ -151,7 +151,7 @@ class Tenant:
         return replace(summary, id=self.outside(summary.id))
 
     def write_in(self, write: Write) -> Write:
-        """What is written, by its name in the store."""
+        """Return a write with the names that the store uses."""
         origin, summary = write.origin, write.summary
         if origin is not None and origin.parent is not None:
             origin = Origin(self.inside(origin.parent), origin.at)
@@ -286,10 +286,14 @@ class Tenant:
     def changes(self, after: str | None, *, limit: int = 1000) -> list[RowChange]:
         found: list[RowChange] = []
         while len(found) < limit and (page := self.whole.changes(after, limit=1000)):
-            own = (one for one in page if one.summary.namespace == self.namespace)
-            found += [replace(one, summary=self.shown(one.summary)) for one in own]
+            found += self.own_changes(page)
             after = page[-1].cursor
         return found[:limit]
+
+    def own_changes(self, found: Sequence[RowChange]) -> list[RowChange]:
+        """Those of some changes that are of this namespace, as the tenant knows them."""
+        own = (one for one in found if one.summary.namespace == self.namespace)
+        return [replace(one, summary=self.shown(one.summary)) for one in own]
 
     def last_change(self) -> str:
         return self.whole.last_change()
@@ -318,7 +322,7 @@ class Tenant:
     def _pages(
         self, page: Callable[[str | None], list[T]], last: str | None, name_of: Callable[[T], str], limit: int
     ) -> list[T]:
-        """What is this tenant's, page by page: for the care of a store, not for lists that people wait for."""
+        """Return this tenant's logs, page by page: for maintenance, not for lists that people wait for."""
         found: list[T] = []
         while len(found) < limit and (rows := page(last)):
             found += [row for row in rows if self.is_own(name_of(row))]
@@ -394,7 +398,7 @@ class Tenant:
         return self.whole.check()
 
     def stats(self) -> Stats:
-        """What a tenant has, counted; bytes are the store's, and are not told."""
+        """Count a tenant's tasks. Bytes are the whole store's, and are not shown."""
         counts, events = self.counts(), 0
         for name in self.logs(limit=1 << 62):
             head, origin = self.head(name), self.origin(name)
@@ -408,7 +412,7 @@ class Tenant:
         )
 
     def identity(self) -> Identity:
-        """What is kept of one tenant elsewhere is not found by another."""
+        """Return an identity of its own, so that one tenant's copies elsewhere are not found by another."""
         whole = self.whole.identity()
         return Identity(sha256(self.inside(whole.id).encode()).hexdigest()[:32], whole.key)
 

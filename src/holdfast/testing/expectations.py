@@ -257,7 +257,7 @@ def _name(given: Callable[..., Any] | str) -> str:
 
 
 def _has(whole: Any, part: Any) -> bool:
-    """Whether every value of a mapping is there; anything else must be the same."""
+    """Return whether every value of a mapping is there; anything else must be the same."""
     if not isinstance(whole, Mapping) or not isinstance(part, Mapping):
         return bool(whole == part)
     there = cast("Mapping[str, Any]", whole)
@@ -275,7 +275,7 @@ def _reasons(failure: Failure | None) -> Iterator[str]:
 
 
 def _is_among(type: str, reasons: Sequence[str]) -> bool:
-    """Whether an error of that type is a reason, or is what a failed step raised."""
+    """Return whether an error of that type is a reason, or is what a failed step raised."""
     return any(one.startswith(f"{type}: ") or f": {type}: " in one for one in reasons)
 
 

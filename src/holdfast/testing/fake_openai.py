@@ -76,7 +76,7 @@ class FakeOpenAI:
 
     @property
     def base_url(self) -> str:
-        """Where it listens."""
+        """The base URL."""
         if self._server is None:
             raise ConnectionError("this server was not started: write `with FakeOpenAI(…) as server:`")
         return f"http://{HOST}:{self._server.server_address[1]}/v1"
@@ -104,7 +104,7 @@ class FakeOpenAI:
             return self.requests[-1]
 
     def reply_to(self, request: ChatRequest) -> dict[str, Any] | Fail | Hang | Cut:
-        """What becomes of a request: what is wrong with it, or the next reply."""
+        """Answer a request: an error, or the next reply."""
         wrong = complaint(request.messages)
         if wrong or not request.path.endswith("/chat/completions"):
             return Fail(400 if wrong else 404, wrong or f"there is nothing at {request.path}")
@@ -118,7 +118,7 @@ class FakeOpenAI:
 
 
 def complaint(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What an endpoint refuses a conversation for; nothing if it is fine."""
+    """Return the reason why an endpoint refuses a conversation; nothing if it is fine."""
     if not messages:
         return "messages must not be empty"
     waiting: set[str] = set()

@@ -141,7 +141,7 @@ def test_fifty_who_watch_cost_the_store_what_one_does():
             threads = [threading.Thread(target=watch, args=(number,)) for number in range(watchers)]
             for thread in threads:
                 thread.start()
-            assert within(5, lambda: len(app._feed._listeners) == watchers and len(reading()) == 1)
+            assert within(5, lambda: len(app.feed._reader._listeners) == watchers and len(reading()) == 1)
             before = app.store.reads
             ids = [app.start(asks).id for _ in range(5)]
             assert all(one.wait(10) for one in done) and seen == [ids] * watchers
@@ -173,6 +173,65 @@ def test_one_who_is_far_behind_reads_on_by_itself_and_misses_nothing(app, monkey
         if number == 0:
             assert next(slow).id == "t0"
     assert [next(slow).id for _ in range(11)] == ids[1:]
+
+
+def test_a_thousand_waits_cost_the_store_what_one_does_and_leave_the_pool_of_threads_free():
+    with holdfast.App(Counting()) as app:
+
+        async def program():
+            ids = [(await app.aio.start(asks)).id for _ in range(1000)]
+            waits = [asyncio.create_task(app.aio.wait(id, timeout=60)) for id in ids]
+            while len(app.feed._reader._listeners if app.feed._reader else ()) < len(ids):
+                await asyncio.sleep(0.01)
+            before = app.store.reads
+            began = time.monotonic()
+            assert await asyncio.wait_for(app.aio.head(ids[0]), 10) == 1, "other verbs go on"
+            for id in ids:
+                await app.aio.cancel(id)
+            assert {one.status for one in await asyncio.gather(*waits)} == {"cancelled"}
+            looks = (time.monotonic() - began) / limits.FOLLOW_SECONDS
+            assert app.store.reads - before <= looks + 2 * len(ids), "a change read is at most one more look"
+
+        asyncio.run(program())
+        assert within(5, lambda: not reading())
+
+
+def test_two_apps_of_one_store_are_served_by_one_reader_and_each_outlives_the_other(tmp_path):
+    path = str(tmp_path / "store.db")
+    with holdfast.open(path) as first, holdfast.open(path, namespace="b") as second:
+        begin = first.watch().cursor
+        seen = {first: [], second: []}
+
+        def watch(app):
+            for one in app.watch(after=begin, seconds=20):
+                seen[app].append(one.id)
+
+        threads = [threading.Thread(target=watch, args=(app,)) for app in seen]
+        for thread in threads:
+            thread.start()
+        assert within(5, lambda: second.feed._reader is not None and len(second.feed._reader._listeners) == 2)
+        assert first.feed._reader is second.feed._reader and len(reading()) == 1
+        first.start(asks, id="of-first")
+        second.start(asks, id="of-second")
+        assert within(5, lambda: seen == {first: ["of-first"], second: ["of-second"]})
+        first.close()
+        second.start(asks, id="later")
+        assert within(5, lambda: seen[second] == ["of-second", "later"])
+        second.close()
+        for thread in threads:
+            thread.join(10)
+        assert seen[first] == ["of-first"] and within(5, lambda: not reading())
+
+
+def test_a_copy_of_a_store_is_a_store_of_its_own(tmp_path):
+    with holdfast.open(str(tmp_path / "one.db")) as one:
+        one.backup(tmp_path / "two.db")
+        with holdfast.open(str(tmp_path / "two.db")) as two:
+            begins = {app: app.watch().cursor for app in (one, two)}
+            one.start(asks, id="of-one")
+            two.start(asks, id="of-two")
+            for app, own in ((one, "of-one"), (two, "of-two")):
+                assert [change.id for change in app.watch(after=begins[app], seconds=0.3)] == [own]
 
 
 def test_closing_the_app_ends_the_watching(app):

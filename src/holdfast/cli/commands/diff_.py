@@ -83,7 +83,7 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterat
 
 
 def _found(document: Any, pointer: str) -> Any:
-    """What a JSON Pointer points to, None if there is nothing."""
+    """Return the value at a JSON Pointer, or None if there is none."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(document, dict):

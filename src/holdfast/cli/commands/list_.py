@@ -117,7 +117,7 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
 
 
 def _why(app: App, row: Summary) -> str:
-    """What is said after `waiting`. A call in doubt may be another task's, or settled by now: the inbox knows."""
+    """Return the text after `waiting`. A call in doubt may be another task's, or settled by now: the inbox knows."""
     from holdfast.cli.input.suggestions import LABELS
 
     kinds = {one.kind for one in app.inbox(row.id)} if row.waiting == "doubt" else set[str]()
@@ -127,7 +127,7 @@ def _why(app: App, row: Summary) -> str:
 
 
 def why_waiting(kind: str) -> str:
-    """What is said after `waiting`.
+    """Return the text after `waiting`.
 
     >>> why_waiting("person"), why_waiting("doubt"), why_waiting("quarantined")
     (' for person', ', call in doubt', ', quarantined')
@@ -138,7 +138,7 @@ def why_waiting(kind: str) -> str:
 
 
 def status_of(app: App, row: Summary) -> str:
-    """What a list says of a task: its status, or that whoever worked on it is dead."""
+    """Return the status that a list shows: the task's own, or `interrupted` if its worker is dead."""
     return "interrupted" if app.is_interrupted(row) else row.status
 
 

@@ -81,7 +81,7 @@ def _token(variable: str | None) -> str:
 
 
 def _config(environment: Environment, words: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """What to put into a host's settings: absolute paths, because a desktop app has no shell and another folder."""
+    """Return the settings for a host. Paths are absolute, because a desktop app has no shell and another folder."""
     if words[0] != CONFIG or len(words) != 2 or words[1] not in HOSTS:
         raise InvalidValue(
             f"{' '.join(words)!r} is not understood", hint=f"use holdfast mcp config {'|'.join(HOSTS)}, or no words"

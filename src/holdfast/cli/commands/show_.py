@@ -91,7 +91,7 @@ def _head(state: TaskState, style: Style) -> Iterator[str]:
 
 
 def _knows(state: TaskState, style: Style) -> Iterator[str]:
-    """What the agent knows and decided, section by section; empty ones are left out."""
+    """Return the agent's facts, plan and decisions, section by section; empty sections are left out."""
     from holdfast.cli.show.formatting import shown
     from holdfast.cli.show.style import clean, cut
 

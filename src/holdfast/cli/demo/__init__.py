@@ -60,7 +60,7 @@ def demo(ctx: click.Context, path: str, as_json: bool) -> None:
 
 
 def _wants_colour() -> bool | None:
-    """What the environment asks for; None leaves it to the terminal."""
+    """Read NO_COLOR and its like from the environment; None leaves the choice to the terminal."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return True if os.environ.get("FORCE_COLOR") else None

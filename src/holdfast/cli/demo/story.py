@@ -104,7 +104,7 @@ def _took(step: StepState) -> str:
 
 
 def _told(event: ev.Event, app: App) -> tuple[str, str]:
-    """What an event is about, and its value."""
+    """Return the subject of an event, and its value."""
 
     def plain(value: Any) -> str:
         return shown(values.unpack(value, app.fetch)) if isinstance(value, Raw) else ""

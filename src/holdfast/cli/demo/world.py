@@ -37,7 +37,7 @@ class DemoWorld:
         return next((line[1] for line in self._lines() if line[2] == key), None)
 
     def count(self, what: str) -> int:
-        """How often that happened."""
+        """Count how often it happened."""
         return sum(line[0] == what for line in self._lines())
 
     def _lines(self) -> Iterator[list[str]]:

@@ -194,7 +194,7 @@ OWN = {
 
 
 def remedies(code: str, details: dict[str, object]) -> list[str]:
-    """What to do, with the error's own values filled in."""
+    """Return the remedies of an error, with its own values filled in."""
     names = {name: str(value) for name, value in details.items() if isinstance(value, str | int)}
     does = CODES.get(code, CODES["unexpected"]).do
     if code == "task-finished" and names.get("status", "failed") != "failed":

@@ -60,7 +60,7 @@ def known() -> list[str]:
 
 
 def explained(code: str) -> Explained:
-    """What a code means; one that nobody knows is refused, with those that are close."""
+    """Return the meaning of a code. An unknown code is refused, with the codes that are close."""
     error = classes().get(code)
     if error is None and code not in OWN:
         import difflib

@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 def exit_code_of(error: type[HoldfastError]) -> int:
-    """What a command ends with when this error stops it."""
+    """Return the exit code of a command that this error stops."""
     return next((code for kind, code in EXIT_CODES if issubclass(error, kind)), FAILED)
 
 
@@ -160,7 +160,7 @@ def _help(refused: Refused) -> list[str]:
 
 
 def _adds(other: str, own: str) -> bool:
-    """Whether a remedy of a code says something beside the error's own: a command that is not in it already."""
+    """Return whether a remedy of a code says something beside the error's own: a command that is not in it already."""
     return other.startswith("holdfast ") and other.split("   ")[0] not in own
 
 
@@ -194,7 +194,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
 
 
 def in_commands(text: str, id: Any = None, options: str = "") -> str:
-    """What an error says, with what is typed here in place of what a program would say.
+    """Return an error's text, with commands in place of the Python that it suggests.
 
     >>> in_commands("app.resume(id, agent) lets it go on", "trip-1", "--store a.db")
     'holdfast resume --store a.db trip-1 FILE lets it go on'

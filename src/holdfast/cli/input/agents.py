@@ -118,7 +118,7 @@ _EXECUTED: set[str] = set()
 
 
 def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> dict[str, T]:
-    """What files declare of a kind, once each, by the name it has there, or its own where two files use the same."""
+    """Return the declarations of one kind, once each, by their name in the file, or their own if two files share it."""
     found: dict[str, T] = {}
     places: dict[tuple[str, Any], str] = {}
     for path, names in files:
@@ -145,7 +145,7 @@ class FoundAgents(NamedTuple):
 
 
 def served(target: str | None) -> FoundAgents:
-    """What `FILE`, `FILE:agent,agent` or `:agent` declares, or every file of pyproject.toml; agents as they are named.
+    """Return the agents of `FILE`, `FILE:agent,agent` or `:agent`, or of every file in pyproject.toml.
 
     Schedules of agents that were not named are left out.
     """
@@ -201,7 +201,7 @@ def _executed(path: Path, *, plain: bool) -> Any:
 
 
 def _broken(path: Path, error: Exception) -> InvalidValue:
-    """What went wrong in somebody's file, and in which line of it."""
+    """Describe the error in the user's file, with its line."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)

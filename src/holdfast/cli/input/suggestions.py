@@ -31,7 +31,7 @@ LABELS = {
 
 
 def command(verb: str, *words: str, options: str = "") -> str:
-    """What to type: a command with words that are quoted where they must be, and none that passes for an option.
+    """Return a command to type. Words are quoted where they must be, and none passes for an option.
 
     >>> command("signal", "trip-1", "go", "VALUE", options="--by ana")
     'holdfast signal trip-1 go VALUE --by ana'
@@ -45,7 +45,7 @@ def command(verb: str, *words: str, options: str = "") -> str:
 
 
 def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
-    """What a person can type about an entry of the inbox. `store` are options, where it is not the usual one."""
+    """Return the commands for an entry of the inbox. `store`: options, if it is not the default store."""
     who, left_out = quoted(by or "you"), ("FILE",) if files_are_declared() else ()
     return [
         command(one.verb, *(word for word in one.words if word not in left_out), options=one.given(who, store))
@@ -54,7 +54,7 @@ def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
 
 
 def asked(entry: InboxItem) -> str:
-    """What a person is asked, in a line."""
+    """Return the question to a person, in one line."""
     match entry.kind:
         case "question":
             return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
@@ -78,7 +78,7 @@ def asked(entry: InboxItem) -> str:
 
 
 def _budget(entry: InboxItem) -> str:
-    """How much of a limit is used, and how much more is wanted."""
+    """Describe how much of a limit is used, and how much more is wanted."""
     if not entry.key:
         return shown(entry.prompt)
     more = f"; the next step is estimated at {entry.ahead:,.6g}" if entry.ahead else ""
@@ -147,14 +147,14 @@ def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store
 
 
 def resume_command(id: str, target: str | None, store: str) -> str:
-    """What goes on with a task: with the file that was given; with none if pyproject.toml names it."""
+    """Return the command that resumes a task: with the file that was given, or with none if pyproject.toml names it."""
     given = target is not None and not target.startswith(":")
     file = [target] if given and target else [] if files_are_declared() else ["FILE"]
     return command("resume", id, *file, options=store)
 
 
 def files_are_declared() -> bool:
-    """Whether pyproject.toml names the files of agents."""
+    """Return whether pyproject.toml names the files of agents."""
     try:
         return bool(files_declared()[1])
     except InvalidValue:  # whoever needs that file is told what is wrong with it

@@ -90,7 +90,7 @@ def json_value(text: str, what: str) -> Any:
 
 
 def text_of(path: str) -> str:
-    """What is in a file, or in stdin."""
+    """Read a file, or stdin."""
     try:
         if path == "-":
             return sys.stdin.buffer.read().decode("utf-8")

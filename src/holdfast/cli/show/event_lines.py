@@ -59,7 +59,7 @@ def lines(
 
 
 def one(line: EventLine, style: Style, before: int = 0) -> str:
-    """What an event says, as wide as is left."""
+    """Describe an event, as wide as is left."""
     marked = f"{sign(line.verb)} " if style.terminal else ""
     head = f"{marked}{line.verb:<{_VERB}}"
     rest = clean(details(line))
@@ -75,7 +75,7 @@ def _is_narrow(style: Style) -> bool:
 
 
 def details(line: EventLine) -> str:
-    """How long, how often, how much, by whom, and the value."""
+    """Return duration, attempts, cost, person and value."""
     parts = [length(line.took_us)] if line.took_us else []
     if line.attempt > 1 and line.verb != "retry":
         parts.append(f"attempt {line.attempt}")

@@ -52,7 +52,7 @@ def length(us: int) -> str:
 
 
 def age(then_us: int, now_us: int) -> str:
-    """How long ago something was.
+    """Return the time since then, as people write it.
 
     >>> age(0, 5_000_000), age(0, 400), age(0, 90_000_000), age(5, 0)
     ('5 s ago', 'now', '1 m ago', 'now')
@@ -85,7 +85,7 @@ def money(cost: float) -> str:
 
 
 def spent(tokens: int, cost: float | None) -> str:
-    """What was used up, or nothing.
+    """Return the usage, or nothing.
 
     >>> spent(1812, 0.004), spent(0, None)
     ('1,812 tok · $0.0040', '')

@@ -171,7 +171,7 @@ class Live:
 
 
 def bar(name: str, used: float, most: float, style: Style, wide: int = 10) -> str:
-    """How much of a limit is used up.
+    """Draw how much of a limit is used.
 
     >>> bar("tokens", 4_000, 10_000, Style())
     'tokens 4,000 of 10,000 (40%)'

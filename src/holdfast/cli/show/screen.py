@@ -62,7 +62,7 @@ class Screen:
             self._status = ""
 
     def _width(self) -> int:
-        """How wide the terminal is now: somebody may have made it smaller."""
+        """Return the width of the terminal now: it may have been made smaller."""
         return look_of(self._stream).width or self.style.width
 
     def _cleared(self) -> str:
@@ -133,7 +133,7 @@ class _Prints(io.TextIOBase):
         return text[len(self._shown) :] if text.startswith(self._shown) else f"\r\x1b[K{text}"
 
     def _begun(self) -> str:
-        """What was printed of a line that has no end yet; what it was rewritten with is all that counts."""
+        """Return the printed part of a line that has not ended. Only its last rewriting counts."""
         whole = "".join(self._rest)
         text = whole.rstrip("\r").rpartition("\r")[2]
         self._rest = [f"{text}\r" if whole.endswith("\r") else text]
@@ -213,7 +213,7 @@ class Progress:
 
 
 def progress_line(verb: str, what: str, done: int, total: int, seconds: float) -> str:
-    """How far it is.
+    """Draw the progress.
 
     >>> progress_line("verified", "log", 500, 2000, 2.0)
     'verified 500 of 2,000 logs · 250/s · 6.00 s left'

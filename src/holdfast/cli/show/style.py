@@ -33,7 +33,7 @@ class Style(NamedTuple):
 
 
 def look_of(stream: Any) -> Style:
-    """What this stream can show, as the terminal and the environment say."""
+    """Detect what this stream can show, from the terminal and the environment."""
     forced = bool(os.environ.get("FORCE_COLOR"))
     terminal = forced or is_terminal(stream)
     dumb = os.environ.get("TERM") == "dumb"
@@ -43,7 +43,7 @@ def look_of(stream: Any) -> Style:
 
 
 def _width(stream: Any) -> int:
-    """How wide the terminal is: COLUMNS, or what it says itself. `shutil` knows too, but is slow to import."""
+    """Return the width of the terminal: COLUMNS, or its own answer. `shutil` knows too, but is slow to import."""
     try:
         return max(0, int(os.environ.get("COLUMNS", "0"))) or os.get_terminal_size(stream.fileno()).columns or 80
     except (AttributeError, ValueError, OSError):  # no number, or no terminal
@@ -51,17 +51,17 @@ def _width(stream: Any) -> int:
 
 
 def out_look() -> Style:
-    """What stdout can show."""
+    """Detect what stdout can show."""
     return look_of(sys.stdout)
 
 
 def err_look() -> Style:
-    """What stderr can show."""
+    """Detect what stderr can show."""
     return look_of(sys.stderr)
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether somebody looks at what is written there."""
+    """Return whether somebody looks at what is written there."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # closed, or not a stream

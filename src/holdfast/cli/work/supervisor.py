@@ -45,7 +45,7 @@ class WorkerProcess:
     """One process of several."""
 
     def __init__(self, number: int, arguments: list[str], out: Any) -> None:
-        """What it tells goes to `out`; without one it is kept."""
+        """Write lines to `out`; without one they are kept."""
         self.number = number
         self.pause, self.due, self.starts, self.done = LEAST_PAUSE, 0.0, 0, False
         self.told: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ class WorkerProcess:
             self.process.kill()
 
     def died(self) -> int | None:
-        """What it ended with, once; it is due to begin again after a pause that grows."""
+        """Record an exit code, once. The process begins again after a pause that grows."""
         if self.process is None or self.process.poll() is None:
             return None
         code, self.process = self.process.returncode, None
@@ -187,7 +187,7 @@ def _end(children: list[WorkerProcess], wanted: ServeOptions, seen: list[int], s
 
 
 def ended(code: int) -> str:
-    """How a process ended.
+    """Describe how a process ended.
 
     >>> ended(-9), ended(5)
     ('was killed by SIGKILL', 'ended with 5')

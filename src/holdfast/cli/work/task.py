@@ -114,7 +114,7 @@ def _say_thrown_out(environment: Environment, app: App, id: str, resume: str, er
 
 @contextmanager
 def warnings_on(screen: Screen) -> Generator[None, None, None]:
-    """What Holdfast warns of, among the other lines."""
+    """Print the warnings of Holdfast among the other lines."""
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -133,7 +133,7 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 
 
 def report(environment: Environment, app: App, state: TaskState, resume: str) -> None:
-    """What came of it: the result on stdout, all else on stderr, and the exit code."""
+    """Print the result to stdout and all else to stderr, and return the exit code."""
     by = whoami()
     entries = list(app.inbox(state.id))
     if environment.as_json:
@@ -172,7 +172,7 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
 
 
 def _first(environment: Environment, state: TaskState, failure: Failure) -> str:
-    """What has to be done before a failed task is tried again, or it fails again."""
+    """Return the command that must come before a failed task is tried again, or it fails again."""
     found = _LIMIT.search(failure.message) if failure.code == BudgetExceeded.code else None
     if found is not None:
         owner, limit = found.groups()
@@ -188,7 +188,7 @@ _LIMIT = re.compile(r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)")
 
 
 def failure_lines(state: TaskState, debug: bool) -> list[str]:
-    """How a task failed: the reason and the lines of the user's code, or all of it."""
+    """Describe the failure of a task: the reason and the lines of the user's code, or the whole traceback."""
     failure = state.failure
     assert failure is not None
     message = failure.message.replace("\n", "\n    ")

@@ -72,7 +72,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
 
 def wanted(environment: Environment, target: str | None, **given: Any) -> ServeOptions:
-    """What was asked for, if it can be done; refused before anything is begun."""
+    """Check the options, and refuse what can't be done before anything begins."""
     asked: dict[str, Any] = {
         **given,
         "concurrency": limits.WORKER_CONCURRENCY if given["concurrency"] is None else given["concurrency"],
@@ -358,7 +358,7 @@ class WorkerReport:
 
 
 def _summary(counts: dict[str, int]) -> str:
-    """What came of the tasks, counted."""
+    """Count the tasks by their outcome."""
     let_go = sum(counts[name] for name in LET_GO)
     told = [f"{counts[name]:,} {name}" for name in ("completed", "failed", "cancelled", "waiting") if counts[name]]
     told += [f"{let_go:,} let go of"] if let_go else []

@@ -63,7 +63,7 @@ class BlobRef(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def shape(raw: Raw) -> str:
-    """What kind of JSON a value is, without opening it: null, bool, number, str, list or object."""
+    """Return the JSON type of a value without decoding it: null, bool, number, str, list or object."""
     data = bytes(raw)
     if data.startswith(b'{"$blob"'):
         try:
@@ -76,7 +76,7 @@ def shape(raw: Raw) -> str:
 
 
 def json_shape(data: bytes) -> str:
-    """What kind of JSON this is, by its first byte."""
+    """Return the JSON type by the first byte."""
     return SHAPES.get(data[:1], "number")
 
 
@@ -94,7 +94,7 @@ def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
 
 
 def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
-    """Whether values are those that were stored, where the large ones are blobs."""
+    """Return whether values are those that were stored, where the large ones are blobs."""
     if stored == given or stored.keys() != given.keys():
         return stored == given
     return all(given[name] == raw or _is_stored(given[name], bytes(raw)) for name, raw in stored.items())

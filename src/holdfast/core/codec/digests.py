@@ -14,7 +14,7 @@ _PLACE = Layout(">qq").pack
 
 
 def genesis(log: str) -> bytes:
-    """What the first event's digest chains from; it binds a log to its name, in whatever namespace that is."""
+    """Return the digest that the first event chains from. It binds a log to its name, in any namespace."""
     return sha256(b"holdfast log\n" + log.rpartition("!")[2].encode()).digest()
 
 

@@ -110,7 +110,7 @@ def as_json(value: Any) -> Any:
 
 
 def same_json(one: Any, two: Any) -> bool:
-    """Whether two plain values are the same JSON; True is not 1, and 1.0 is.
+    """Return whether two plain values are the same JSON; True is not 1, and 1.0 is.
 
     >>> same_json([1, {"a": None}], [1.0, {"a": None}]), same_json(True, 1), same_json({}, None)
     (True, False, False)

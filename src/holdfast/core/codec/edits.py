@@ -60,13 +60,13 @@ def edited(raw: Raw | None, path: Sequence[str], how: How, part: Raw = JSON_NULL
 
 
 def is_apart(raw: Raw) -> bool:
-    """Whether the JSON of a value is not all here, but has to be put together, or fetched."""
+    """Return whether the JSON of a value is not all here, but has to be put together, or fetched."""
     data = bytes(raw)
     return data.startswith(b'{"$') and not data.startswith(b'{"$json"')
 
 
 def is_folded(raw: Raw) -> bool:
-    """Whether a value is an envelope that only a fold makes: no event holds one."""
+    """Return whether a value is an envelope that only a fold makes: no event holds one."""
     return bytes(raw).startswith((b'{"$append"', b'{"$edits"'))
 
 
@@ -122,7 +122,7 @@ def _noted(base: bytes, path: Sequence[str], how: How, part: Raw) -> Raw:
 
 
 def noted_edits(data: bytes) -> tuple[Raw, list[Edit]]:
-    """What an envelope of edits holds: a value, and what is to be done with it, in order."""
+    """Return the parts of an envelope: a value, and the edits to apply to it, in order."""
     base, *edits = load(data, dict[str, list[Raw]])["$edits"]
     return base, [load(edit, Edit) for edit in edits]
 

@@ -54,13 +54,13 @@ def draft_record(data: bytes, header: RecordHeader, at_us: int) -> Draft:
 
 
 def draft_erased(seqs: Sequence[int], nonce: str, at_us: int) -> Draft:
-    """What says that records were erased, ready to be written."""
+    """Draft the event of erased records, ready to be written."""
     body = encode_struct(RecordsErased(nonce, list(seqs)))
     return Draft(RECORD_ERASED, at_us, body, sha256(body).digest())
 
 
 def make_record_blob(data: bytes) -> tuple[RecordBlob, Blob]:
-    """What a record says of a large value, and what is stored for it. Equal content is stored once."""
+    """Return a record's reference to a large value, and the bytes to store. Equal content is stored once."""
     hashed = sha256(data).hexdigest()
     return RecordBlob(hashed, len(data)), Blob(hashed, zstd().compress(data, 3))
 
@@ -77,7 +77,7 @@ def open_record_blob(ref: RecordBlob, stored: bytes) -> bytes:
 
 
 def read_record(body: bytes) -> tuple[RecordHeader, bytes]:
-    """What stands before the data of a record, and the data; ValueError if it is no record."""
+    """Return the header and the data of a record; ValueError if it is not a record."""
     end = body.find(b"\n")
     if end < 0:
         raise ValueError("it has no header")
@@ -94,7 +94,7 @@ def erased_seqs(body: bytes) -> list[int]:
 
 
 def is_live(row: Stored) -> bool:
-    """Whether a row is a record that can be read: not an erased one, and not what says that others were erased."""
+    """Return whether a row is a record that can be read: neither erased, nor the note of an erasure."""
     return row.kind == RECORD_ADDED and row.body is not None
 
 

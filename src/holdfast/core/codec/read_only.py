@@ -63,7 +63,7 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 def outside(id: str) -> str:
-    """How the state of a task is read from outside."""
+    """Build the view by which a task's state is read from outside."""
     return f"{_OUTSIDE}{id!r}).state"
 
 
@@ -163,7 +163,7 @@ class HandedOut:
         return value
 
     def default(self, name: str, value: Any) -> Any:
-        """What stands for a field that is not set: read-only too, so that it makes no difference whether it is."""
+        """Return the default of a field that is not set. It is read-only too, like a field that is set."""
         made = read_only(value, (self._verbs, name))
         if type(made) in READ_ONLY:
             self._known[name] = _Given(None, made, ordinary(made))

@@ -225,7 +225,7 @@ class Group(Struct, frozen=True, gc=False):
 
     @property
     def removes(self) -> bool:
-        """Whether something that was written goes with it."""
+        """True if something that was written goes with it."""
         return bool(self.erasures or self.cuts)
 
 

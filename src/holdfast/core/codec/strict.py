@@ -68,7 +68,7 @@ def _check_value(name: str, data: bytes, *, envelopes: bool) -> None:
 
 
 def _is_envelope(data: bytes) -> bool:
-    """Whether it stands for a large value, or for messages, and is encoded in the one way there is."""
+    """Return whether it stands for a large value, or for messages, and is encoded in the one way there is."""
     try:
         if data.startswith(b'{"$messages"'):
             window: Any = load(data, dict[str, MessagesRef])

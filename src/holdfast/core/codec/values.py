@@ -112,7 +112,7 @@ def _lost(value: Any, back: Any, path: str) -> NotSerializable | None:
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """What is inside a value that becomes a JSON object, by name."""
+    """Return the parts of a value that becomes a JSON object, by name."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value).items()
     fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__struct_fields__", None)
@@ -179,7 +179,7 @@ def text(value: Any) -> str:
 
 
 def may_nest_too_deep(data: bytes, most: int = limits.MAX_DEPTH) -> bool:
-    """Whether there are brackets enough; those in texts count, so only a closer look tells for sure."""
+    """Return whether there are brackets enough; those in texts count, so only a closer look tells for sure."""
     if data.count(b"[") + data.count(b"{") <= most:
         return False
     brackets = data.translate(None, _NOT_BRACKETS)
@@ -187,7 +187,7 @@ def may_nest_too_deep(data: bytes, most: int = limits.MAX_DEPTH) -> bool:
 
 
 def nests_deeper(data: bytes, most: int) -> bool:
-    """Whether JSON nests deeper than that."""
+    """Return whether JSON nests deeper than that."""
     return may_nest_too_deep(data, most) and _nests_deeper(decode_plain(data), most)
 
 

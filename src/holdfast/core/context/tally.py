@@ -101,7 +101,7 @@ class Tally:
         return self.totals[span.stop] - self.totals[span.start]
 
     def basis(self, spans: Sequence[range]) -> Basis:
-        """How a range was counted: the weakest of it."""
+        """Return how a range was counted: the weakest method in it."""
         if any(self._estimates[span.stop] > self._estimates[span.start] for span in spans):
             return "estimate"
         exact = any(self._exacts[span.stop] > self._exacts[span.start] for span in spans)

@@ -21,14 +21,14 @@ WORDS_PER_TOKEN = (3, 5)
 
 
 def space(max_tokens: int, room: int) -> int:
-    """How many tokens of messages go well into one request, beside what is asked and the summary of before."""
+    """Return how many tokens of messages fit into one request, beside the question and the earlier summary."""
     return max(max_tokens // 4, (max_tokens - room) * 7 // 8 - 128)
 
 
 def request(
     messages: Sequence[Message], earlier: str, *, max_tokens: int, room: int, counter: Counter | None = None
 ) -> list[dict[str, Any]]:
-    """What a model is asked in order to summarise: in chat form, within the limit however long the messages are."""
+    """Build the request for a summary: in chat form, within the limit however long the messages are."""
     most, per = WORDS_PER_TOKEN
     asked = TASK.format(words=max(10, room * most // per))
     before = f"Summary of what came before:\n{earlier}\n\n" if earlier else ""

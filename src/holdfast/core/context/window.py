@@ -69,12 +69,12 @@ class Window(Struct, frozen=True):
 
     @property
     def covers(self) -> tuple[range, ...]:
-        """What the next summary covers, if it is made of the present one and of `summarise`."""
+        """The ranges of the next summary, if it is made of the present one and of `summarise`."""
         return merge_spans(self.summary, self.summarise)
 
     @property
     def uncovered(self) -> tuple[range, ...]:
-        """What is neither sent nor covered by the summary that is."""
+        """The messages that are neither sent nor covered by the summary that is sent."""
         covered = coalesced(self.summary.covers if self.summary is not None else ())
         return tuple(span for one in self.left_out for span in without(one, covered))
 
@@ -133,13 +133,13 @@ def window(
 
 
 def summary_room(max_tokens: int, summary_tokens: int = SUMMARY_TOKENS) -> int:
-    """How many tokens a summary may have in such a window; 0 if that is too few to say anything."""
+    """Return how many tokens a summary may have in this window; 0 if that is too few for one."""
     room = min(summary_tokens, max_tokens // 4)
     return room if room >= LEAST_SUMMARY_TOKENS else 0
 
 
 def merge_spans(present: WindowSummary | None, more: Sequence[range]) -> tuple[range, ...]:
-    """What a summary covers that is made of the present one and of these."""
+    """Return the ranges of a summary that is made of the present one and of these."""
     return coalesced([*(present.covers if present is not None else ()), *more])
 
 
@@ -203,7 +203,7 @@ class _Newest(NamedTuple):
 
 
 def _newest(tally: Tally, keep_last: int | None, keep_turns: int | None) -> _Newest:
-    """Who asks for few of the newest gets no less than who asks for nothing."""
+    """Keep at least as many of the newest as without a limit."""
     asked = [] if keep_last is None else [len(tally) - max(1, keep_last)]
     asked += [] if keep_turns is None else [_first_of_turns(tally, keep_turns)]
     start = max(0, min(*asked, len(tally) - KEEP_LAST) if asked else len(tally) - KEEP_LAST)
@@ -211,7 +211,7 @@ def _newest(tally: Tally, keep_last: int | None, keep_turns: int | None) -> _New
 
 
 def _first_of_turns(tally: Tally, turns: int) -> int:
-    """Where the newest turns begin: so many replies back, with what the user said before the first of them."""
+    """Find the start of the newest turns: so many replies back, with the user's message before the first of them."""
     first, replies = len(tally), 0
     for start in reversed(tally.groups.starts):
         role = tally.roles[start]
@@ -295,7 +295,7 @@ class _Plan:
         return self._tokens(choice.start) - saved + self.opening(choice)
 
     def opening(self, choice: _Choice) -> int:
-        """What it costs that the first message that is not the system's is not the user's."""
+        """Return the cost of a window whose first message, after the system's, is not the user's."""
         if self.summary is not None:
             return 0
         roles = (self.tally.roles[self.starts[group]] for span in self._kept(choice) for group in span)
@@ -337,7 +337,7 @@ class _Plan:
         return coalesced([*(range(group, group + 1) for group in self.required), *newest])
 
     def _tokens(self, start: int) -> int:
-        """What is always kept and the newest groups from here on."""
+        """Count the tokens of the messages that are always kept and of the newest groups from here on."""
         total = self._fixed + self._required_sums[below(self.required, start)] + self._size(range(start, self.count))
         for span in self.covered:
             inside = range(max(start, span.start), span.stop)

@@ -31,12 +31,12 @@ class StepFailed(HoldfastError):
 
     @property
     def reason(self) -> str:
-        """What the step's function raised: its type and message."""
+        """The type and message of the exception that the step's function raised."""
         return f"{self.details['type']}: {self.details['reason']}"
 
     @property
     def maybe_done(self) -> bool:
-        """Whether the call may have happened all the same: it raised, and its destination can't be asked."""
+        """True if the call may have happened all the same: it raised, and its destination can't be asked."""
         return bool(self.details.get("maybe_done"))
 
 
@@ -196,12 +196,12 @@ class NotDone(HoldfastError):
 
     @property
     def retry_after(self) -> float | str | None:
-        """How long to wait before the next attempt: seconds, or the text of a header."""
+        """The wait before the next attempt: seconds, or the text of a header."""
         return self.details.get("retry_after")
 
     @property
     def permanent(self) -> bool:
-        """Whether another attempt would come to nothing too."""
+        """True if another attempt would come to nothing too."""
         return bool(self.details.get("permanent"))
 
 

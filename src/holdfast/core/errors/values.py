@@ -90,7 +90,7 @@ class UnknownName(InvalidTemplate):
 
 
 def share(limit: str, used: float, of: float) -> str:
-    """How much of a limit is used, as people say it.
+    """Return the share of a limit that is used, as people write it.
 
     >>> share("tokens", 1200, 2000), share("wall_time", 0.300299, 0.3)
     ('1,200 of 2,000 tokens', '0.3 s of 0.3 s wall time')

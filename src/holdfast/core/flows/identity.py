@@ -22,11 +22,11 @@ def place_of(state: State, key: str) -> str:
 
 
 def fingerprint(request: StepRequest) -> str:
-    """What stands for a call's arguments."""
+    """Return the digest of a call's arguments."""
     return codec.fingerprint(request.input)
 
 
 def known_by(request: StepRequest) -> set[str]:
-    """What a call may be known by: a key taken by an older version covers fingerprints of secrets."""
+    """Return the names of a call: a key taken by an older version covers fingerprints of secrets."""
     inputs = (request.input, request.old_input or request.input)
     return {codec.fingerprint(one) for one in inputs}

@@ -390,7 +390,7 @@ class Branch:
 
     @property
     def mark(self) -> str:
-        """What its sayings carry: `.` for the agent's own line."""
+        """The prefix of its writings: `.` for the agent's own line."""
         return self.path or "."
 
     @property
@@ -466,7 +466,7 @@ class Calls(Protocol):
 
     @property
     def any(self) -> bool:
-        """Whether a call is under way, or may be open though nobody makes it."""
+        """True if a call is under way, or may be open though nobody makes it."""
         ...
 
     def not_over(self) -> Iterable[str]:
@@ -474,15 +474,15 @@ class Calls(Protocol):
         ...
 
     def is_live(self, key: str) -> bool:
-        """Whether a branch of this execution is making the call."""
+        """Return whether a branch of this execution is making the call."""
         ...
 
     def is_left_behind(self, key: str) -> bool:
-        """Whether the branch that made the call went on without its outcome."""
+        """Return whether the branch that made the call went on without its outcome."""
         ...
 
     def is_sending(self, key: str) -> bool:
-        """Whether a thread of this process that was left behind is still at it."""
+        """Return whether a thread of this process that was left behind is still at it."""
         ...
 
 
@@ -515,7 +515,7 @@ class Surroundings(Protocol):
 
     @property
     def replaying(self) -> bool:
-        """Whether branches have recorded results before them."""
+        """True if branches have recorded results before them."""
         ...
 
     @property
@@ -536,7 +536,7 @@ class Surroundings(Protocol):
         ...
 
     def field(self, state: State, name: str) -> Any:
-        """What a path leads to in a task's own state, set or by default; None if nothing is there."""
+        """Return the value at a path of the task's own state, set or by default; None if there is none."""
         ...
 
     @property

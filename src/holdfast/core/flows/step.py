@@ -123,7 +123,7 @@ def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflo
 
 
 def _not_now(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
-    """Whether the step can't be done yet, or need not be: refuse it, wait for others, or take an outcome they have."""
+    """Return the decision that ends the step early: refuse it, wait for others, or take an outcome they have."""
     state = surroundings.state
     if is_limited(state):
         yield from in_time(surroundings)
@@ -147,7 +147,7 @@ def _back_off(surroundings: Surroundings, branch: Branch, known: Step) -> Subflo
 
 
 def _after_one_like_it(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
-    """Whether a call of the same tool with the same arguments is open in the task: that one is settled first.
+    """Return whether a call of the same tool with the same arguments is open in the task: that one is settled first.
 
     One that its branch went on without, as `asyncio.wait_for` does, answers for this one if it happened.
     """
@@ -168,7 +168,7 @@ def _after_one_like_it(surroundings: Surroundings, key: str, request: StepReques
 
 
 def _doubted_again(known: Step, request: StepRequest) -> Subflow:
-    """Whether a call was settled with a result that its tool can't have: then it is in doubt again."""
+    """Return whether a call was settled with a result that its tool can't have: then it is in doubt again."""
     wrong: str = "" if known.status == "failed" else (yield CheckResult(known.result, request))
     if not wrong:
         return False
@@ -178,7 +178,7 @@ def _doubted_again(known: Step, request: StepRequest) -> Subflow:
 
 
 def recorded_result(state: State, branch: Branch, known: Step) -> Raw:
-    """What a recorded step gave, from the first time on; the branch sees as far as that."""
+    """Return the result of a recorded step. The branch has then seen up to the step's end."""
     if not known.deferred:
         branch.see(state.joined(known.last_seq) if state.forked_from else known.last_seq)
     if known.status == "failed":
@@ -190,7 +190,7 @@ def recorded_result(state: State, branch: Branch, known: Step) -> Raw:
 
 
 def _known_to_be_unsure(state: State, key: str, request: StepRequest) -> Subflow:
-    """Whether the same call failed before in this task and may have happened: then its outcome is this one's too."""
+    """Return whether the same call failed before in this task and may have happened: its outcome counts here too."""
     for one in state.maybe_done.values():
         if one.tool == request.tool and codec.same_fields(one.input, request.input):
             yield Append(_again(key, one, request, one.key), decided=True)
@@ -199,7 +199,7 @@ def _known_to_be_unsure(state: State, key: str, request: StepRequest) -> Subflow
 
 
 def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None, request: StepRequest) -> Subflow:
-    """Whether the call need not, or may not, be made now: rolled back, only replayed, or not approved yet."""
+    """Return whether the call need not, or may not, be made now: rolled back, only replayed, or not approved yet."""
     state = surroundings.state
     kept = state.kept.get(idempotency_key(state, key, request)) if known is None and state.kept else None
     if kept is not None:
@@ -308,7 +308,7 @@ def _doubt(key: str, outcome: Outcome, request: StepRequest) -> Subflow:
 
 
 def _identity(state: State, key: str, known: Step | None, request: StepRequest) -> dict[str, Any]:
-    """What every event about a call says of it. A call that is known keeps its key."""
+    """Return the fields that every event about a call has. A known call keeps its key."""
     inherited = known is not None and codec.same_fields(known.input, request.input) and known.idempotency_key
     same: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "tool": request.tool}
     return same | {"effect": request.effect, "idempotency_key": inherited or idempotency_key(state, key, request)}
@@ -501,7 +501,7 @@ def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
 
 
 def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
-    """Whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
+    """Return whether a person has agreed to exactly this call. Asks, waits, and takes no for an answer."""
     looked = surroundings.state.seq
     bound = _bound(surroundings.state, key, request)
     known = surroundings.state.approvals.get(key)
@@ -534,7 +534,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
 
 
 def _bound(state: State, key: str, request: StepRequest) -> str:
-    """What an approval is bound to: the call with its arguments, the secret ones too."""
+    """Return the digest that an approval is bound to: the call with its arguments, the secret ones too."""
     call = idempotency_key(state, key, request)
     is_old = not state.key_space  # there the arguments cover their secrets
     return call if request.secret_print is None or is_old else f"{call}:{request.secret_print()}"
@@ -554,7 +554,7 @@ def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, no
 
 
 def _changed(known: Step, request: StepRequest) -> bool:
-    """Whether a recorded step must be done again, because it was another one."""
+    """Return whether a recorded step must be done again, because it was another one."""
     if codec.same_fields(known.input, request.input) or request.on_change == "keep":
         return False
     if request.on_change == "rerun":
@@ -578,7 +578,7 @@ def _failed(step: Step) -> StepFailed:
 
 
 def is_definite(outcome: Outcome, request: StepRequest) -> bool:
-    """Whether a `once` call that raised surely did not happen."""
+    """Return whether a `once` call that raised surely did not happen."""
     assert outcome.error is not None
     return not outcome.sent or _is_declared_definite(outcome.error, request)
 
@@ -589,7 +589,7 @@ def _is_declared_definite(error: Exception, request: StepRequest) -> bool:
 
 
 def _may_repeat(error: Exception, request: StepRequest, sent: bool) -> bool:
-    """Whether another attempt makes sense. One that asks a model, and is refused for good, is not repeated."""
+    """Return whether another attempt makes sense. One that asks a model, and is refused for good, is not repeated."""
     if isinstance(error, NotDone) or not sent:
         return not (isinstance(error, NotDone) and error.permanent)
     if request.retry_on is not None:

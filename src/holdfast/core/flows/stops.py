@@ -43,7 +43,7 @@ def in_time(surroundings: Surroundings) -> Subflow:
 
 
 def is_limited(state: State) -> bool:
-    """Whether the time of a task can be over. What it did is undone however long that takes."""
+    """Return whether the time of a task can be over. What it did is undone however long that takes."""
     limited = state.summary.deadline_us is not None or (state.budget is not None and state.budget.wall_us is not None)
     return limited and not state.undoing
 

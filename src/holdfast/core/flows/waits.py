@@ -111,7 +111,7 @@ def checkpoint(surroundings: Surroundings, branch: Branch, label: str) -> Flow:
 
 
 def together(waits: Sequence[Park], looked: int) -> Park:
-    """What a task waits for whose branches wait for different things: it is said to be what people can end, first."""
+    """Choose the wait to show for a task whose branches wait for different things: first one that a person can end."""
     kinds: list[ev.WaitKind] = [one.why for one in waits]
     why = min(kinds, key=lambda kind: _FIRST.index(kind) if kind in _FIRST else len(_FIRST))
     note = next((one.note for one in waits if one.why == why and one.note), "")

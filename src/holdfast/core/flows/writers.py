@@ -82,7 +82,7 @@ def _overtaken(state: State, *, of_user: bool) -> Conflict:
 
 
 def unsettled(surroundings: Surroundings, branch: Branch) -> Unsettled:
-    """What a branch holds back: from now on something is to be settled before its next waiting verb, or at the end."""
+    """Hold something back in a branch: it is settled before the next waiting verb, or at the end."""
     if branch not in surroundings.unsettled:
         surroundings.unsettled.append(branch)
     branch.unsettled = branch.unsettled or Unsettled({})
@@ -141,13 +141,13 @@ def _write_held(surroundings: Surroundings, unsettled: Unsettled) -> Subflow:
 
 
 def _required(held: Sequence[Held]) -> list[Path]:
-    """What changes of the task's own state require to be as it is."""
+    """Return the values of the task's own state that these changes require."""
     patches = [one.event.patch for one in held if isinstance(one.event, ev.StatePatched)]
     return [("state", *paths.parts_of((), name)) for patch in patches for name in patch.require]
 
 
 def _decided(surroundings: Surroundings, held: Sequence[Held], user: UserNow | None) -> tuple[Event, ...]:
-    """What is written: each change that holds, and a refusal for each that does not."""
+    """Return the events to write: each change that holds, and a refusal for each that does not."""
     state, theirs = surroundings.state.sketch(), None if user is None else user.state.copy()
     events: list[Event] = []
     changed = 0

@@ -78,7 +78,7 @@ class Groups:
         self._last = message
 
     def _joins(self, message: Message) -> bool:
-        """Whether a message belongs to the group before it."""
+        """Return whether a message belongs to the group before it."""
         if self._last is None:
             return False
         pending = any(called >= self.starts[-1] for called in self.open.values())

@@ -152,7 +152,7 @@ def answer(call: ToolCall, text: str, *, is_error: bool = False) -> Message:
 
 
 def beyond(given: Mapping[str, Any], base: Mapping[str, Any], form: Form) -> Extra | None:
-    """What a provider's object holds that the neutral form does not write."""
+    """Return the fields of a provider's object that the neutral form doesn't have."""
     fields = _beyond(given, base)
     return complete(fields, form) if fields else None
 
@@ -168,7 +168,7 @@ def merged(base: dict[str, Any], extra: Extra | None, form: Form) -> dict[str, A
 
 
 def both(first: Extra | None, second: Extra | None, form: Form) -> Extra | None:
-    """What two messages that become one had beyond the neutral form, as far as this provider has it."""
+    """Join such fields of two messages that become one, as far as this provider has them."""
     ours = [extra for extra in (first, second) if extra is not None and extra.form == form]
     return (
         complete(_merged(ours[0].decoded(), ours[1].decoded()), form) if len(ours) == 2 else ours[0] if ours else None

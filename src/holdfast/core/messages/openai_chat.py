@@ -84,7 +84,7 @@ def read_content(content: Any, path: str) -> tuple[Content, ...]:
 
 
 def error_text(result: ToolResult) -> str:
-    """What a result says where a form has no field for errors."""
+    """Return the text of an error where a form has no field for errors."""
     said = "\n".join(part.text if isinstance(part, Text) else stand_in(part) for part in result.content)
     return said if said.lower().startswith("error") else f"error: {said}"
 
@@ -127,7 +127,7 @@ def _reasoning(thoughts: Mapping[str, Any]) -> tuple[Reasoning, ...]:
 
 
 def _says_something(message: Message) -> bool:
-    """Whether anything is left of a message; one that is only another provider's reasoning has nothing to say here."""
+    """Return whether anything is left of a message: another provider's reasoning has no place here."""
     return not message.parts or any(
         not isinstance(part, Reasoning) or own(part, FORM) is not None for part in message.parts
     )

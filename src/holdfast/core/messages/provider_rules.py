@@ -59,7 +59,7 @@ class _Rules:
         raise NotImplementedError
 
     def end(self, messages: Sent) -> None:
-        """What can only be said when all is read."""
+        """Check the rules that need all messages."""
 
     def wrong(self, text: str) -> None:
         self.found.append(text)

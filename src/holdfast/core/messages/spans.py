@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def below(values: Sequence[int], limit: int) -> int:
-    """How many of these sorted values are less than the limit."""
+    """Count the values below the limit; they are sorted."""
     least, most = 0, len(values)
     while least < most:
         middle = (least + most) // 2
@@ -29,7 +29,7 @@ def coalesced(spans: Iterable[range]) -> tuple[range, ...]:
 
 
 def gaps(spans: Sequence[range], stop: int) -> tuple[range, ...]:
-    """What lies between ranges that are in order, up to the stop."""
+    """Return the gaps between ranges that are in order, up to the stop."""
     edges = zip([0, *(span.stop for span in spans)], [*(span.start for span in spans), stop], strict=True)
     return tuple(range(start, end) for start, end in edges if start < end)
 

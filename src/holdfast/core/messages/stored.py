@@ -21,7 +21,7 @@ LEAST_SHARE = 4
 
 
 def admitted(given: Any, form: Form, known: Groups | None, path: str = "message") -> list[Mapping[str, Any]]:
-    """What to keep of a message; refuses what no provider would take back, naming the place and the reason.
+    """Return the part of a message to keep; refuse one that no provider would take back, with the place and reason.
 
     `known` are the calls of the conversation; without it, no message may have calls or be a result.
     """
@@ -40,7 +40,7 @@ def admitted(given: Any, form: Form, known: Groups | None, path: str = "message"
 
 
 def has_calls(given: Any, form: Form) -> bool:
-    """Whether a message may have calls, or be the result of one: only then the conversation's calls matter."""
+    """Return whether a message may have calls, or be the result of one: only then the conversation's calls matter."""
     if isinstance(given, Message):
         return given.role == "tool" or bool(given.calls)
     if form != "chat" or not isinstance(given, Mapping):
@@ -57,7 +57,7 @@ def read(value: Any, path: str = "message") -> Message:
 
 
 def counted(value: Any) -> Count | None:
-    """What a reply is by its provider's count, if that stands with it and can be believed."""
+    """Return the provider's own count of a reply, if it is there and can be believed."""
     reply: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
     return reported(reply, estimate_tokens(read(reply)) // LEAST_SHARE) if reply.get(USAGE) else None
 

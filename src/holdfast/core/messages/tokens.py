@@ -50,7 +50,7 @@ def count(message: Message, counter: Counter | None = None) -> Count:
 
 
 def reported(reply: Mapping[str, Any], least: int = 0) -> Count | None:
-    """What a reply is by its provider's own count (`usage`), without what it only thought; None if that is not told.
+    """Return the provider's own count of a reply (`usage`), without its reasoning; None if it gives none.
 
     A number below `least` is not believed: some endpoints report nothing, or next to it.
 

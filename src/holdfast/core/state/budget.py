@@ -94,7 +94,7 @@ class Over(NamedTuple):
 
 
 def used(state: State, now_us: int) -> dict[str, float]:
-    """How much of everything that a budget limits. Unknown spend counts as estimated."""
+    """Return the usage of everything that a budget limits. Unconfirmed spend counts as estimated."""
     spent = state.spent
     held_us = state.held_us + (max(0, now_us - state.held_since_us) if state.held_since_us else 0)
     return {
@@ -174,14 +174,14 @@ def reached(
 
 
 def _ahead(name: str, estimate: Usage | None) -> float:
-    """How much of a limit something takes that would begin."""
+    """Return the part of a limit that something would take if it began."""
     if estimate is None:
         return 0
     return {"tokens": estimate.input_tokens + estimate.output_tokens, "cost": estimate.cost or 0}.get(name, 0)
 
 
 def _reserved(name: str, one: Underway) -> float:
-    """How much of a limit something takes that has begun."""
+    """Return the part of a limit that something takes which has begun."""
     if name in _FOR:
         return 1 if name == "steps" or (name == "calls" and one.call) else 0
     return _ahead(name, one.estimate)
@@ -289,7 +289,7 @@ def carried(back: State, now: State, at_us: int) -> None:
 
 
 def shares(state: State, events: Sequence[ev.Event]) -> Iterator[ev.ChildSpent]:
-    """What those who pay for a task are told when it writes these events."""
+    """Return the events for the logs of those who pay for a task, when it writes these events."""
     child = state.summary.id
     told = {event.key for event in events if isinstance(event, _SPENDING)}
     for event in events:

@@ -135,7 +135,7 @@ class Beginning(NamedTuple):
 
 
 def schema() -> dict[str, Any]:
-    """What a contract is, as JSON Schema."""
+    """Return a contract's form, as JSON Schema."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **codec.schema(Contract)}
 
 
@@ -237,7 +237,7 @@ _OPEN = ("running", "retrying", "doubt")
 
 
 def beginning(reading: Reading) -> Beginning:
-    """What a new task begins with. It has a life of its own: phase, turn, calls and ending are not taken over."""
+    """Return the first events of a new task. Phase, turn, calls and ending are its own, and are not taken over."""
     contract = reading.contract
     budget = contract.budget
     fields: dict[str, Any] = {
@@ -327,7 +327,7 @@ def _standing(phase: str) -> Moves | None:
 
 
 def _called(call: ContractCall) -> Iterator[Event]:
-    """How a call came to be what it is, as short as it can be told."""
+    """Describe a call's outcome in as few words as possible."""
     same: dict[str, Any] = {name: getattr(call, name) for name in ("key", "tool", "effect", "idempotency_key")}
     same |= {"name": call.tool, "input": {name: codec.pack(value) for name, value in call.arguments.items()}}
     result = UNSET if call.result is UNSET else codec.pack(call.result, f"the result of {call.key!r}")

@@ -337,7 +337,7 @@ def _turn_started(state: State, event: ev.TurnStarted, seq: int, at_us: int) -> 
 
 
 def _task_claimed(state: State, event: ev.TaskClaimed, seq: int, at_us: int) -> None:
-    """What the agent sees at first is what was known when somebody first took the task."""
+    """Set the first view of the agent: the state when a worker first claimed the task."""
     state.claimed_seq = seq
     if state.summary.status == "running":
         state.blockers = ()  # the worker that was lost may have used what was reserved
@@ -355,7 +355,7 @@ def _task_suspended(state: State, event: ev.TaskSuspended, seq: int, at_us: int)
 
 
 def _count_deaths(state: State, holder: str) -> None:
-    """How many holders in a row were lost without a step being done in between. Being let go of is no step."""
+    """Count the workers in a row that died without a step done in between. Releasing a task is not a step."""
     if state.summary.status == "running" and state.summary.holder not in (None, holder):
         state.deaths = state.deaths + 1 if state.died_at == state.steps_done else 1
         state.died_at = state.steps_done
@@ -426,7 +426,7 @@ def _approval_refused(state: State, event: ev.ApprovalRefused, seq: int, at_us: 
 
 
 def _approval_answered(state: State, asked: Approval, answer: Raw, seq: int, at_us: int) -> None:
-    """What the agent itself asked is a step, and the answer its result."""
+    """Record an answer. If the agent itself asked, the request is a step, and the answer its result."""
     if not asked.tool:
         times = (seq, seq, asked.asked_us, at_us)
         state.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")

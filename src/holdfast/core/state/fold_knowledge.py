@@ -39,7 +39,7 @@ def _artifact_added(state: State, event: ev.ArtifactAdded, seq: int, at_us: int)
 
 
 def _learn(state: State, key: str, fact: Fact) -> None:
-    """What was last learned, or learned anew, comes last."""
+    """Put what was last learned, or learned anew, last."""
     state.facts.pop(key, None)
     state.facts[key] = fact
 
@@ -110,7 +110,7 @@ def _state_migrated(state: State, event: ev.StateMigrated, seq: int, at_us: int)
 
 
 def _join(state: State, seq: int) -> None:
-    """What a fork was patched with as it began is seen where it begins."""
+    """Show the patch that a fork began with where the fork begins."""
     if state.joint[1] == seq - 1 and state.forked_from:
         state.joint = (state.joint[0], seq)
 
@@ -158,7 +158,7 @@ def _patch_bag(bag: dict[str, Raw], patch: Changes) -> None:
 
 
 def nested_changes(patch: Changes) -> Iterator[tuple[codec.How, str, Raw]]:
-    """What a patch changes inside objects: how, at which path, with what."""
+    """Return the nested changes of a patch: how, at which path, with what."""
     for name in patch.nested:
         if name in patch.set:
             yield "set", name, patch.set[name]
@@ -197,7 +197,7 @@ def _see_user(state: State, seq: int) -> None:
 
 
 def identity_of(branch: str, event: Event) -> str:
-    """What an agent says, apart from how often: which branch, what kind of thing, about what.
+    """Return the identity of an agent's writing, apart from its number: branch, kind and subject.
 
     A change that was refused is known by what was said, whatever came of it.
 
@@ -222,7 +222,7 @@ _SUBJECTS: dict[type[Event], str] = {
 
 
 def refusal_key(turn: int, identity: str, count: int) -> str:
-    """Where the state keeps what became of the n-th saying of a kind, if it was refused."""
+    """Return the state's name for the refusal of the n-th writing of a kind."""
     return f"{turn} {identity}{count}"
 
 

@@ -100,7 +100,7 @@ class History:
                 _check_restored(log, codec.load(event.hot, State))
 
     def _check_rollback(self, event: RolledBack) -> None:
-        """What a rollback restores must be what this log makes of it: no approval, no outcome comes in that way."""
+        """Check that a rollback restores a state that this log had: no approval or outcome may come in that way."""
         past = self.kept.get(event.to)
         assert self.state is not None and past is not None, "the seqs that rollbacks name are kept"
         later = {key: step for seq, key, step in self._calls if seq > event.to}
@@ -110,7 +110,7 @@ class History:
 
 
 def _is_of_a_view(log: str, event: Event) -> bool:
-    """Whether an event was decided on what a branch saw, and others may have changed the same before it was written.
+    """Return whether an event was decided by a branch's view that other writers may have changed before it was written.
 
     A number may be a text by then, and a flag cleared. The fold takes such events as they are.
     """
@@ -144,7 +144,7 @@ _UNDO = ("name", "step", "tool", "idempotency_key", "input", "result")
 
 
 def _judged(state: State) -> bytes:
-    """What a rollback may not invent or forget. A field that is added later stays out: older versions wrote none."""
+    """Return the fields that a rollback may neither invent nor forget. Later fields stay out: old events lack them."""
     told: dict[str, Any] = dict(zip(_KNOWLEDGE, _parts(state, _KNOWLEDGE), strict=True))
     told["summary"] = _parts(state.summary, _ROW)
     for name in _STEPS:
@@ -158,7 +158,7 @@ def _parts(whole: Struct, names: Sequence[str]) -> list[Any]:
 
 
 def _check_restored(log: str, hot: State) -> None:
-    """What must hold of every rollback, also where nobody can tell any more what was there."""
+    """Check the rules of every rollback that hold even if the earlier state can't be computed any more."""
     at_rest = hot.summary.id == log and hot.summary.status == "pending" and hot.summary.holder is None
     if not at_rest or hot.approvals or hot.waits or hot.result is not UNSET:
         raise InvalidEvent("the rollback restores what no rollback does")

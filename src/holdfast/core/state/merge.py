@@ -78,7 +78,7 @@ def stale_read(
 
 
 def overlap(one: Path, two: Path) -> bool:
-    """Whether two paths lead to the same thing, or one of them into what the other leads to.
+    """Return whether two paths lead to the same thing, or one of them into what the other leads to.
 
     >>> overlap(("state", "a"), ("state", "a", "b")), overlap(("state", "a"), ("state", "b")), overlap((), ("plan",))
     (True, False, True)
@@ -91,7 +91,7 @@ def _go_together(mine: Touch, other: Touch) -> bool:
 
 
 def touches(event: Event) -> Iterator[Touch]:
-    """What an event changes of what several may write."""
+    """Return the shared fields that an event changes."""
     match event:
         case ev.StateSet() | ev.StateUpdated():
             yield Touch(_in_bag(event.name, event.nested), "set", bytes(event.value))
@@ -130,7 +130,7 @@ def touches(event: Event) -> Iterator[Touch]:
 
 
 def patch_touches(patch: Changes) -> Iterator[Touch]:
-    """What a patch changes."""
+    """Return the fields that a patch changes."""
     for fact in patch.append_facts:
         yield Touch(("facts", fact.key), "learn", bytes(fact.value))
     if patch.replace_plan is not None:

@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 
 
 def is_path(name: object) -> bool:
-    """Whether a name leads into an object."""
+    """Return whether a name leads into an object."""
     return type(name) is str and "." in name
 
 
@@ -111,7 +111,7 @@ def opened(state: State, event: Event, fetch: Fetch) -> State:
 
 
 def is_nested(event: Event) -> bool:
-    """Whether an event changes something inside an object of the state."""
+    """Return whether an event changes something inside an object of the state."""
     kind = type(event)
     if kind in _NAMED:
         return cast("ev.StateSet", event).nested
@@ -127,7 +127,7 @@ NESTING = {*_NAMED, ev.StatePatched}
 
 
 def plain_lookup(bag: Mapping[str, Any], name: str, value: Callable[[Any], Any]) -> Any:
-    """What a path leads to, decoded; None if it leads nowhere."""
+    """Return the decoded value at a path; None if there is none."""
     try:
         return lookup(bag, name, lambda _, raw: value(raw))
     except KeyError:
@@ -135,7 +135,7 @@ def plain_lookup(bag: Mapping[str, Any], name: str, value: Callable[[Any], Any])
 
 
 def lookup(bag: Mapping[str, Any], name: str, value: Callable[[str, Any], Any]) -> Any:
-    """What a path leads to; KeyError if it leads nowhere. `value` decodes what the bag holds under a name."""
+    """Return the value at a path; KeyError if there is none. `value` decodes the bag's value of a name."""
     if name in bag or not is_path(name):
         return value(name, bag[name])
     top, *inside = name.split(".")

@@ -100,7 +100,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
 
 
 def is_answered(state: State) -> bool:
-    """Whether a suspended task may have its answer already: it came before the task was suspended.
+    """Return whether a suspended task may have its answer already: it came before the task was suspended.
 
     The present version looks before it suspends a task. Tasks that an older one suspended wake by this rule.
     """
@@ -198,7 +198,7 @@ def _step_settled(state: State, event: ev.StepSettled) -> None:
 
 
 def may_correct(state: State, step: Step) -> bool:
-    """Whether a settlement can be corrected: the task has not gone on since, so nothing was built on it."""
+    """Return whether a settlement can be corrected: the task has not gone on since, so nothing was built on it."""
     return step.settled and state.claimed_seq < step.last_seq and state.summary.status in ("pending", "waiting")
 
 

@@ -288,7 +288,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
     @property
     def mock(self) -> bool:
-        """Whether every call of a tool is answered by its mock."""
+        """True if every call of a tool is answered by its mock."""
         return self.summary.mock
 
     def copy(self) -> State:
@@ -304,7 +304,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
         return self.steps if turn == self.turn else self.prelude
 
     def joined(self, seq: int) -> int:
-        """How far one sees who saw up to there. The last thing a fork inherits shows its patch too."""
+        """Return how far a branch sees that saw up to there. The last event a fork inherits shows its patch too."""
         return self.joint[1] if seq and seq == self.joint[0] else seq
 
     @property

@@ -13,7 +13,7 @@ from holdfast.core.state.shapes import State
 
 
 def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Summary:
-    """What a list shows after this event. Gives back the same object where nothing changes."""
+    """Return the row of a task after this event; the same object if nothing changes."""
     if summary is None:
         return first_summary(log, event, at_us)
     if isinstance(event, ev.TaskForked):
@@ -25,7 +25,7 @@ def summarise(summary: Summary | None, log: str, event: Event, at_us: int) -> Su
 
 
 def first_summary(log: str, event: Event, at_us: int) -> Summary:
-    """What a list shows of a task that has just begun."""
+    """Return the row of a new task."""
     same = ("agent", "user", "thread", "parent", "queue", "priority", "deadline_us", "mock", "version")
     given: dict[str, Any] = {"agent": ""}
     if isinstance(event, ev.TaskCreated):
@@ -34,7 +34,7 @@ def first_summary(log: str, event: Event, at_us: int) -> Summary:
 
 
 def forked_summary(parent: Summary, log: str, event: ev.TaskForked, at_us: int) -> Summary:
-    """What a list shows of a fresh fork."""
+    """Return the row of a new fork."""
     return Summary(
         id=log,
         **{

@@ -58,7 +58,7 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
 
 
 def _other_verb(state: State, name: str) -> str:
-    """What ends the wait that somebody took for a question; empty if there is none of that name."""
+    """Name the verb that ends the wait which was taken for a question; empty if there is no such wait."""
     key = here(state, name)
     for one in state.approvals.values():
         if one.status == "asked" and (one.key == key or name in (one.tool, one.name)):

@@ -39,7 +39,7 @@ _OWN_VERBS: dict[type[Event], str] = {ev.TaskCreated: "start", ev.TaskForked: "f
 
 
 def _refuse_odd(event: object) -> None:
-    """What is no event, belongs to a verb of its own, or holds a value that was not packed."""
+    """Refuse values that are not events, that belong to a verb of their own, or that were not packed."""
     if not isinstance(event, Event) or type(event) is ev.Erased:
         raise InvalidValue(f"{event!r} is not an event", hint="events are made of the classes in holdfast.events")
     if type(event) in _OWN_VERBS:
@@ -56,7 +56,7 @@ def _refuse_odd(event: object) -> None:
 
 
 def _records(write: Write, placed: Placed) -> list[LoggedEvent]:
-    """What was just written, at its place."""
+    """Return the events that were just written, with their places."""
     records: list[LoggedEvent] = []
     for seq, (draft, digest) in enumerate(zip(write.drafts, placed.digests, strict=True), start=placed.first):
         assert draft.event is not None

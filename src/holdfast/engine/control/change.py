@@ -55,7 +55,7 @@ def _refuse_no_text(events: Sequence[Event]) -> None:
 
 
 def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Event, ...]:
-    """What asks a task to stop. One that no worker holds ends at once, unless children of it still do something."""
+    """Return the events that ask a task to stop. Without a worker it ends at once, unless its children are at work."""
     open_calls = any(step.unsettled for step in state.steps.values())
     at_rest = state.summary.status in ("pending", "waiting") and not open_calls and not state.undo and alone
     if not at_rest:
@@ -66,7 +66,7 @@ def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Ev
 
 
 def children_end(logs: Logs, failed: State, failure: Failure) -> tuple[Write, ...]:
-    """What to write to the logs of a task's children in the same group as its failure: they fail with it.
+    """Return the events for the logs of a task's children, in the group of its failure: they fail with it.
 
     One that is held, or has something to settle or to undo, is asked to stop. If the task is resumed, so are they.
     """
@@ -76,7 +76,7 @@ def children_end(logs: Logs, failed: State, failure: Failure) -> tuple[Write, ..
 
 
 def _stop_children(logs: Logs, parent: State, asked: ev.CancelRequested) -> tuple[tuple[Write, ...], bool]:
-    """What stops the children of a task, and theirs; and whether all of them end with that."""
+    """Return the events that stop the children of a task, and theirs, and whether all of them end with that."""
     writes: tuple[Write, ...] = ()
     all_end = True
     for wait in parent.waits.values():
@@ -104,7 +104,7 @@ def _living_child(logs: Logs, id: str, parent: str) -> Log | None:
 
 
 def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Write, ...]:
-    """What to write to the parent's log in the same group as a child's end; nothing if it no longer waits."""
+    """Return the event for the parent's log, in the group of a child's end; none if the parent no longer waits."""
     try:
         log = logs.load(parent)
     except TaskCollected:

@@ -53,7 +53,7 @@ def confirm(logs: Logs, log: Log, known: KnownHead) -> None:
 
 
 def _has(logs: Logs, name: str, head: Head) -> bool:
-    """Whether a log has that event."""
+    """Return whether a log has that event."""
     row = logs.store.read(name, after=head.seq - 1, upto=head.seq)
     return bool(row) and row[0].digest == head.digest
 
@@ -130,7 +130,7 @@ def _mark(logs: Logs, memory: Memory, lost: _Lost, head_seq: int) -> ev.TaskDive
 
 
 def _told(left: State, memory: Memory, lost: _Lost) -> bool:
-    """Whether the log says all of it already."""
+    """Return whether the log says all of it already."""
     known = left.divergence
     if known is None or left.summary.waiting != "diverged" or known.known_seq < memory.head.seq:
         return False
@@ -187,7 +187,7 @@ def _unknown_to(logs: Logs, left: State, state: State) -> Iterator[tuple[str, St
 
 
 def _may_have_happened(state: State, step: Step) -> bool:
-    """Whether the world may have seen a call that it must not see again."""
+    """Return whether the world may have seen a call that it must not see again."""
     surely_not = step.status in ("void", "retrying") or (step.status == "failed" and (step.safe or not step.attempts))
     return step.effect in ANNOUNCED and bool(step.tool) and not state.mock and not surely_not
 

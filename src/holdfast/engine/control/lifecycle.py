@@ -48,7 +48,7 @@ def _look_again(logs: Logs, state: State, by: str) -> None:
 
 
 def _asks_for_more(state: State) -> bool:
-    """Whether a task, or one of its branches, waits for a budget. Older versions did not record that of branches."""
+    """Return whether a task or one of its branches waits for a budget. Older versions did not record branches."""
     return state.summary.waiting == "budget" or any(one.why == "budget" for one in state.blockers)
 
 

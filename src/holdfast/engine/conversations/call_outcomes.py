@@ -29,7 +29,7 @@ class CallOutcomes:
         self._over: dict[int, list[Step]] = {}  # a message's seq → the calls of its turn, when that is over
 
     def known(self, calls: Mapping[int, list[ToolCall]], upto: int) -> dict[str, str]:
-        """What came of these calls, by id, as a model is told; they stand at the seqs of their messages."""
+        """Return the outcomes of these calls, by id, as a model reads them, at the seqs of their messages."""
         found: dict[str, str] = {}
         for seq, asked in calls.items():
             made = [(step, self._arguments(step)) for step in self._calls(seq, upto)]

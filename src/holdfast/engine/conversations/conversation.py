@@ -62,7 +62,7 @@ class Shown(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many messages these are."""
+        """The number of messages."""
         return self.settled + len(self.said)
 
     def raw(self, at: int) -> Raw:
@@ -171,7 +171,7 @@ class Sent(list[Any]):
 
     @property
     def system(self) -> str | list[dict[str, Any]]:
-        """What the system says, which Anthropic takes beside the messages."""
+        """The system's text, which Anthropic takes beside the messages."""
         return anthropic.system(self._chosen)
 
 
@@ -260,7 +260,7 @@ class Conversation(Sequence[Any]):
         reserve: int = 0,
         counter: Counter | None = None,
     ) -> Sent:
-        """What fits into so many tokens: whole groups, the newest first, the system's and what is pinned always.
+        """Return a window of at most so many tokens: whole groups, newest first, the system's and pinned ones always.
 
         The last `keep_last` messages and `keep_turns` turns are kept, results shortened if need be, or it is
         WindowTooSmall. A turn is a reply with its results and what the user said before it. By default no number is
@@ -288,7 +288,7 @@ class Conversation(Sequence[Any]):
         return messages.render(whole, form)
 
     def part(self, limits: WindowLimits) -> Stretch | None:
-        """What should be summarised next, so that such a window covers all; None if nothing."""
+        """Return the part to summarise next, so that such a window covers all messages; None if there is none."""
         with self._counted.lock:
             self._counted.follow(self._shown)
             tally = self._counted.tally(limits.counter)
@@ -343,7 +343,7 @@ class Conversation(Sequence[Any]):
         return WindowSummary(text, tuple(range(first, stop) for first, stop in made.covers))
 
     def _known(self, tally: Tally, max_tokens: int) -> dict[str, str]:
-        """What the log knows of calls that have no result here, none of it longer than its share."""
+        """Return the outcomes of calls that have no result here, none longer than its share."""
         found = self._ledger(tally.groups)
         share = max_tokens // 4 // max(1, len(found))
         return {

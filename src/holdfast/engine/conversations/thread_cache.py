@@ -47,7 +47,7 @@ def all_of(logs: Logs, name: str) -> ThreadMessages:
 
 
 def _remembered(logs: Logs, name: str) -> Spoken | None:
-    """What is in memory, if the log confirms it, and what came since: one question."""
+    """Return the state in memory, if the log confirms it, and the events since: one question."""
     kept, most = logs.cache.talks.get(name), limits.CACHE_TAIL_EVENTS
     if kept is None:
         return None

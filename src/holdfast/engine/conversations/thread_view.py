@@ -43,7 +43,7 @@ class ThreadView:
 
     @property
     def salt(self) -> str:
-        """What its large values are salted with."""
+        """The salt of its large values."""
         if self._salt is None:
             self._salt = self._logs.salt(self.name)
         return self._salt
@@ -75,7 +75,7 @@ class ThreadView:
                 self._unplaced.append((at, index))
 
     def shown(self, own: Logged, count: int, pins: ev.Pins) -> tuple[Logged, int]:
-        """What somebody sees who sees so many of the task's own messages: a list, and how many of it."""
+        """Return the list for a reader who sees so many of the task's own messages, and how many of it."""
         if self.is_stale:
             self.grow()
         for at, index in self._unplaced:
@@ -105,7 +105,7 @@ class ThreadView:
 
 
 def spoken_messages(state: State, events: Sequence[ev.Event], logs: Logs) -> list[ev.MessageAdded]:
-    """What a task says among these events, as its thread keeps it: each with its value."""
+    """Return a task's messages among these events, as its thread keeps them: each with its value."""
     said: list[ev.MessageAdded] = []
     for event in events:
         if isinstance(event, ev.MessageAdded):

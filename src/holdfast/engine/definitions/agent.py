@@ -125,7 +125,7 @@ class Agent(Generic[P, R_co]):
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """What it takes, as JSON Schema."""
+        """The parameters, as JSON Schema."""
         return self.parameters.schema()
 
     @property
@@ -157,7 +157,7 @@ class Agent(Generic[P, R_co]):
 
 
 def is_agent(given: object) -> TypeGuard[Agent]:
-    """Whether it is an agent, of whatever type."""
+    """Return whether it is an agent, of whatever type."""
     return isinstance(given, Agent)
 
 
@@ -267,7 +267,7 @@ def _states(agent: str, state: type | None, version: int | None) -> States | Non
 
 
 def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
-    """What can undo things, by name: what tools declare for it, and functions given as they are."""
+    """Return the functions that can undo calls, by name: those that tools declare, and those given as they are."""
     found: dict[str, Any] = {}
     for one in tools:
         undo: Any = one.compensate if is_tool(one) and one.compensate is not None else one

@@ -69,7 +69,7 @@ class Asking:
         self.sent = True
 
     def priced(self, usage: Usage) -> Usage:
-        """What asking costs is nobody's spending."""
+        """Record no usage: asking costs are not charged to a task."""
         return usage
 
     def streaming(self) -> ChunkSender:
@@ -106,7 +106,7 @@ class Body(Protocol):
         ...
 
     def is_of(self, logs: object, id: str) -> bool:
-        """Whether it is the body of that task."""
+        """Return whether it is the body of that task."""
         ...
 
     def plain_step(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

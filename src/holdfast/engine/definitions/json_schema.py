@@ -74,7 +74,7 @@ def _check(value: Any, schema: Any, root: Mapping[str, Any], path: str, usage: s
 
 
 def _problem(value: Any, schema: Any, root: Mapping[str, Any], path: str) -> str:
-    """What does not fit, and where; empty if all of it does. A keyword that is not known here allows anything."""
+    """Return the first mismatch and its place; empty if all fits. An unknown keyword allows anything."""
     if isinstance(schema, bool):
         return "" if schema else f"{path} is not allowed"
     rules = _followed(schema, root)

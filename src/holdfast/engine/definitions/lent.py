@@ -96,7 +96,7 @@ def _mutated(name: str, before: bytes, now: bytes | None) -> StateMutated:
 
 
 def _first_difference(one: Any, two: Any) -> str:
-    """Where two plain values differ first, as it is written in code."""
+    """Return the place where two plain values first differ, as it is written in code."""
     if isinstance(one, dict) and isinstance(two, dict):
         first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
         for key in {**first, **second}:

@@ -48,7 +48,7 @@ class Prices:
 
 
 def _looked_up(usage: Usage) -> float | None:
-    """What the price list says; None if there is none, or it does not know the model."""
+    """Return the listed price; None if there is no list, or it doesn't have the model."""
     try:
         import genai_prices
     except ImportError:

@@ -69,7 +69,7 @@ def as_rate(text: str, whose: str = "", *, whole: bool = False) -> Rate:
 
 
 def _in_whole(starts: float, unit: str) -> str:
-    """How a rate with a fraction is written: in a longer unit, if there is one in which it is whole."""
+    """Write a rate with a fraction in a longer unit, if there is one in which it is whole."""
     each = starts / _SECONDS[unit]
     longer = [(one, round(each * length, 6)) for one, length in _SECONDS.items() if length > _SECONDS[unit]]
     whole = next((f'write "{many:.0f}/{one}"' for one, many in longer if many >= 1 and many == int(many)), None)

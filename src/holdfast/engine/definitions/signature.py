@@ -130,7 +130,7 @@ class Parameters:
 
     @functools.cached_property
     def returns_set(self) -> bool:
-        """Whether a set is, or is part of, what it declares to return."""
+        """True if a set is, or is part of, what it declares to return."""
         return _mentions_set(self._returns)
 
     @functools.cached_property
@@ -148,7 +148,7 @@ class Parameters:
 
 @functools.lru_cache(maxsize=1024)
 def parameters_of(fn: Callable[..., Any], name: str | None = None) -> Parameters:
-    """What is known of a function, looked up once."""
+    """Return the parameters of a function, looked up once."""
     return Parameters(fn, name=name)
 
 
@@ -160,7 +160,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """What a step of this function is called; a lambda has no name of its own.
+    """Return the name of a function's steps; a lambda has no name of its own.
 
     >>> name_of(functools.partial(print, "x"))
     'print'

@@ -78,7 +78,7 @@ class StateModel:
             self.whole(plain)
 
     def takes_item(self, name: str, item: Any) -> bool:
-        """Whether an item fits whatever the list holds already. If not, the whole list must be looked at."""
+        """Return whether an item fits whatever the list holds already. If not, the whole list must be looked at."""
         wanted = self.fields[name].type
         if self._looks_at_all or typing.get_origin(wanted) is not list:
             return False
@@ -98,7 +98,7 @@ class StateModel:
         return field.default()
 
     def made_of(self, bag: Mapping[str, Any], name: str) -> Any:
-        """What a field's value is made of: it is the same as long as that is."""
+        """Return the parts that a field's value is made of: it is the same as long as they are."""
         return bag.get(name)
 
     def whole(self, plain: Mapping[str, Any]) -> Any:
@@ -137,7 +137,7 @@ class PydanticModel(StateModel):
         return _fields(self.cls)
 
     def takes_item(self, name: str, item: Any) -> bool:
-        """Whether an item fits whatever the list holds already: its validators may look at the whole."""
+        """Return whether an item fits whatever the list holds already: its validators may look at the whole."""
         return False
 
     def fits(self, plain: Mapping[str, Any], touched: Iterable[str]) -> None:
@@ -151,7 +151,7 @@ class PydanticModel(StateModel):
         return getattr(self._read(plain), name)
 
     def made_of(self, bag: Mapping[str, Any], name: str) -> Any:
-        """What a field's value is made of: validators may look at all of the state."""
+        """Return the parts that a field's value is made of: validators may look at all of the state."""
         return tuple(bag.items())
 
     def whole(self, plain: Mapping[str, Any]) -> Any:
@@ -170,7 +170,7 @@ class PydanticModel(StateModel):
 
 
 def model_of(cls: Any) -> StateModel:
-    """What is known of a model; refuses what is none."""
+    """Return the description of a model; refuse what is not a model."""
     model = _kind_of(cls)(cls)
     for name in model.fields:
         if name in VERBS or name.startswith("_"):
@@ -251,7 +251,7 @@ def _partial(cls: Any, pydantic: Any) -> type:
 
 
 def _do_nothing(self: Any, context: Any) -> None:
-    """What is not filled yet is not looked at as a whole."""
+    """Skip the check of the whole: it is not filled yet."""
 
 
 def _itself(value: Any) -> Any:

@@ -58,7 +58,7 @@ class States:
     # Reading
 
     def lifted(self, plain: dict[str, Any], at: int, to: int | None = None) -> dict[str, Any]:
-        """What was written under one version, as it is under a later one; StateNotMigrated if there is no way."""
+        """Convert a state of one version to a later one; StateNotMigrated if there is no way."""
         goal = self.version if to is None else to
         if at > goal:
             raise StateNotMigrated(
@@ -110,7 +110,7 @@ class States:
         return lifted
 
     def check(self, plain: dict[str, Any], at: int) -> dict[str, Any]:
-        """What was written under a version, as it is under the newest; nothing is lost, and all of it fits."""
+        """Convert a state to the newest version, and check that nothing is lost and all of it fits."""
         made = self.lifted(plain, at)
         self._refuse_losses(made, at)
         for name, value in made.items():
@@ -144,7 +144,7 @@ class States:
     # Writing
 
     def mark(self, state: State) -> int:
-        """What a write carries: the version, if the log does not know it yet."""
+        """Return the version that a write carries, if the log doesn't have it yet."""
         return 0 if state.state_version == self.version else self.version
 
     def preceded(self, events: Sequence[Event], state: State, fetch: Fetch) -> Sequence[Event]:
@@ -155,7 +155,7 @@ class States:
         return events
 
     def migration(self, state: State, fetch: Fetch) -> ev.StateMigrated:
-        """What is written before the first write under a new version."""
+        """Return the event before the first write under a new version."""
         return ev.StateMigrated(version=self.version, bag=self.lift(state, self.version, fetch).bag)
 
 
@@ -206,7 +206,7 @@ _NOT_SET = object()
 
 
 def _changes(patch: Changes, fetch: Fetch) -> Iterator[tuple[codec.How, str, Any]]:
-    """What a patch changes in the bag. Deleting a whole field is not looked at: what is not set has no type."""
+    """Return a patch's changes in the bag. Deleting a whole field is left out: an unset field has no type."""
     for name, raw in patch.set.items():
         yield "set", name, codec.unpack(raw, fetch)
     for name, by in patch.increment.items():
@@ -241,7 +241,7 @@ _NOTHING: dict[str, Any] = {"increment": 0, "append": [], "set": None, "delete":
 
 
 def _reached(start: Any, path: paths.Path) -> Any:
-    """What a path leads to inside a field; None if it is not there. InvalidState if something is in the way."""
+    """Return the value at a path inside a field; None if there is none. InvalidState if something is in the way."""
     found = start
     for depth, part in enumerate(path[1:], start=1):
         if found is None:
@@ -281,7 +281,7 @@ def admit_patch(states: States, state: State, event: ev.StatePatched, fetch: Fet
 
 
 def start_value(states: States, plain: Mapping[str, Any], name: str, nothing: Any) -> Any:
-    """What a number or a list grows from: its value, the model's default, or nothing."""
+    """Return the value that a number or a list grows from: its own, the model's default, or nothing."""
     states.model.refuse_unknown([name])
     if name in plain:
         return plain[name]
@@ -292,7 +292,7 @@ def start_value(states: States, plain: Mapping[str, Any], name: str, nothing: An
 
 
 def field_of(states: States | None, state: State, name: str, fetch: Fetch) -> Any:
-    """What a path leads to, as JSON, set or by the model's default; None if nothing is there."""
+    """Return the JSON value at a path, set or by the model's default; None if there is none."""
     if states is None:
         return paths.plain_lookup(state.bag, name, lambda raw: codec.unpack(raw, fetch))
     plain = {one: codec.unpack(raw, fetch) for one, raw in states.seen(state, fetch).bag.items()}

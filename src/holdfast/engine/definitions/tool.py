@@ -149,11 +149,11 @@ class Tool(Generic[P, R_co]):
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """What it takes, as JSON Schema: what models and forms need."""
+        """The parameters, as JSON Schema, for models and forms."""
         return self.parameters.schema()
 
     def takes(self, name: str) -> bool:
-        """Whether it has a parameter of that name."""
+        """Return whether it has a parameter of that name."""
         return name in (self.parameters.names or ())
 
     def refuse_unlabelled(self, secret: Iterable[str]) -> None:
@@ -223,7 +223,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def is_tool(given: object) -> TypeGuard[Tool]:
-    """Whether it is a tool, of whatever type."""
+    """Return whether it is a tool, of whatever type."""
     return isinstance(given, Tool)
 
 
@@ -241,7 +241,7 @@ def declared_function(fn: Any) -> Any:
 
 
 def undo_name(undo: Any) -> str:
-    """What something that undoes is called in the log."""
+    """Return the log's name for a function that undoes."""
     if getattr(undo, "__name__", "") == "<lambda>":
         raise InvalidValue(
             "a lambda cannot undo anything: the log names what does, and a resumed task finds it by that name",

@@ -75,7 +75,7 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
 
 
 def can_go_on(logs: Logs, log: Log, hold: float) -> bool:
-    """Whether there is anything to do now: not ended, and not waiting for something that has not come."""
+    """Return whether there is anything to do now: not ended, and not waiting for something that has not come."""
     summary = log.state.summary
     if log.state.ended:
         return False

@@ -52,7 +52,7 @@ def work(execution: Execution, before: Callable[[], None] | None = None) -> None
 
 
 def arguments(execution: Execution) -> dict[str, Any]:
-    """What the agent's function is called with."""
+    """Return the arguments of the agent's function."""
     return execution.agent.parameters.check(input_of(execution.logs, execution.state))
 
 
@@ -102,7 +102,7 @@ class Busy:
         return len(self._ids)
 
     def has(self, id: str) -> bool:
-        """Whether this process works on it."""
+        """Return whether this process works on it."""
         return id in self._ids
 
     @contextmanager

@@ -98,7 +98,7 @@ class Dispatcher:
         self._loops = ClosedLoops()
 
     def is_at_work(self, id: str) -> bool:
-        """Whether a task is being worked on here, or was taken to be."""
+        """Return whether a task is being worked on here, or was taken to be."""
         return self.busy.has(id) or id in self.held
 
     def register(self, agent: Agent) -> Agent:
@@ -308,7 +308,7 @@ class Dispatcher:
         return log, claimed
 
     def _is_alone(self, id: str, first: ev.TaskCreated) -> bool:
-        """Whether a new task may be written without a look: no user or thread to begin with it, nothing known of it."""
+        """Return whether a new task may be written without a look: it begins no user or thread, and is unknown here."""
         return first.user is None and first.thread is None and id not in self.logs.heads
 
     def _in_a_loop(self, assignment: Assignment) -> Log:

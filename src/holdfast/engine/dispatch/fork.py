@@ -92,7 +92,7 @@ def _may_be_done_anew(failed: Step) -> bool:
 
 
 def _is_the_same(logs: Logs, wanted: ForkRequest, events: list[Event], salt: str) -> bool:
-    """Whether the task of that id was forked from the same place, with the same patch and effects."""
+    """Return whether the task of that id was forked from the same place, with the same patch and effects."""
     origin = logs.store.origin(wanted.id)
     if origin is None or origin.parent is None:
         return False
@@ -106,7 +106,7 @@ def _is_the_same(logs: Logs, wanted: ForkRequest, events: list[Event], salt: str
 
 
 def _same_patch(there: list[Event], asked: list[Event], salt: str) -> bool:
-    """Whether the event after the fork is the patch that is asked for, as it would be stored."""
+    """Return whether the event after the fork is the patch that is asked for, as it would be stored."""
     before = there[0] if there and isinstance(there[0], ev.StateMigrated) else None
     found = next((one for one in (there[1:2] if before else there[:1]) if isinstance(one, ev.StatePatched)), None)
     if not asked or found is None:

@@ -79,7 +79,7 @@ class ThreadCall:
                 self._late(result)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has finished, now or within that time, or before it was interrupted."""
+        """Return whether it has finished, now or within that time, or before it was interrupted."""
         if self._done.acquire(timeout=-1 if seconds is None else max(0.0, seconds)):
             self._done.release()  # for whoever asks next
         return self.finished
@@ -117,7 +117,7 @@ class ThreadCall:
         return self._left[self._work]
 
     def value(self) -> Any:
-        """What the function gave; raises what it raised."""
+        """Return the function's result, or raise its exception."""
         if self.error is not None:
             raise self.error
         return self.result

@@ -63,7 +63,7 @@ class Invocation:
         self.given = self._given(connection) if request.tool else {}
 
     def _given(self, connection: Any) -> dict[str, Any]:
-        """What a tool is called with; a mock is called in its place where nothing may be touched."""
+        """Return the function to call, and its arguments; a mock replaces it where nothing may be touched."""
         request, state = self.request, self._execution.state
         filled, given = request.given, dict(request.arguments)
         if state.mock or state.effects == "recorded":
@@ -86,7 +86,7 @@ class Invocation:
 
     @property
     def call(self) -> Call:
-        """What the function may know of the call it is in."""
+        """The call as its function may see it."""
         act, request = self._act, self.request
         return Call(
             self._execution.log.name,
@@ -134,7 +134,7 @@ class Invocation:
             CALLER.reset(caller)
 
     def outcome(self, make: Callable[[], Any]) -> Outcome | Any:
-        """What became of a call; something to await is handed back as it is."""
+        """Run a call and return its outcome; an awaitable is handed back as it is."""
         try:
             value = make()
         except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
@@ -167,7 +167,7 @@ class Invocation:
         return UNSET if self.stream is None else self.stream.so_far()
 
     def _spent(self, value: Any = None) -> Usage | None:
-        """What the function said it used up, else what its answer says."""
+        """Return the usage that the function reported, else the usage in its answer."""
         usage = self.usage or budget.reported(value)
         return None if usage is None else self._execution.priced(usage)
 
@@ -195,7 +195,7 @@ class Invocation:
         return Outcome(None, error, True, None, self.started_us, abandoned=abandoned, cut=cut, output=self._output())
 
     def begins_too_late(self) -> bool:
-        """Whether the function may not be called any more: its task is out of time, or went on without this thread."""
+        """Return whether the function may not be called any more: its task is out of time, or left this thread."""
         execution = self._execution
         if execution.abandoned:
             raise LeaseLost
@@ -227,7 +227,7 @@ class Invocation:
         self._execution.announce(self)
 
     def announcement(self) -> ev.StepStarted:
-        """What tells others that this step is under way."""
+        """Return the announcement of this step for other processes."""
         request = self.request
         given: dict[str, Any] = {"tool": request.tool, "effect": request.effect} if request.tool else {}
         given |= {"idempotency_key": self._act.idempotency_key, "started_us": self.started_us}
@@ -235,7 +235,7 @@ class Invocation:
 
 
 def is_awaitable(value: object) -> bool:
-    """Whether something can be awaited. What `inspect` offers takes longer than many a step."""
+    """Return whether something can be awaited. What `inspect` offers takes longer than many a step."""
     return hasattr(value, "__await__")
 
 
@@ -264,7 +264,7 @@ class TransactionInvocation:
         return Group((self._execution.log.draft([recorded]), *self._execution.linked_logs.writes([recorded])))
 
     def outcome(self, done: bool = False, error: Exception | None = None) -> Outcome | None:
-        """What became of it; None if the log had moved on."""
+        """Return the outcome; None if the log had moved on."""
         if isinstance(error, TimeLimit) and self._left is not None and self.seconds == self._left:
             return Outcome(error=error, started_us=self._started_us, cut=True)
         if error is not None:
@@ -280,7 +280,7 @@ class NothingToCommit(Exception):
 
 
 def question(asked: Reconcile, execution: Execution) -> Call:
-    """What `reconcile` is asked about."""
+    """Build the call that `reconcile` is asked about."""
     step = asked.step
     known: dict[str, Any] = {"tool": step.tool, "idempotency_key": step.idempotency_key}
     known["arguments"] = asked.request.arguments
@@ -294,7 +294,7 @@ def question(asked: Reconcile, execution: Execution) -> Call:
 
 
 def answer(given: Any, request: StepRequest) -> Happened | DidNotHappen | Unknown | Unfit:
-    """What the destination said. An answer that is none is Unknown; a result the tool cannot have is Unfit."""
+    """Read the answer of `reconcile`. Anything else counts as Unknown; a result of another type is Unfit."""
     if isinstance(given, Happened):
         try:
             value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
@@ -340,7 +340,7 @@ def reserved(asked: Reserve, execution: Execution) -> tuple[int, int, bool]:
 
 
 def owner(unique: str, execution: Execution) -> KeyOwner | None:
-    """Who has a unique key, and what became of that call."""
+    """Return the owner of a unique key, and the outcome of its call."""
     take: UniqueKey | None = execution.logs.store.owner_of_key(unique)
     if take is None:
         return None

@@ -121,7 +121,7 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
 
 
 def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
-    """Whether a cancellation that has come back to its verb was to cut the step off: then the verb goes on.
+    """Return whether a cancellation that has come back to its verb was to cut the step off: then the verb goes on.
 
     Should the agent have cancelled it at the same time, that is forgotten: its whole task is being stopped.
     """

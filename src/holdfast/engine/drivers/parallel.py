@@ -143,7 +143,7 @@ def join_results(
 
 
 def results(outcomes: Sequence[Outcome], parameters: Parameters) -> list[Any]:
-    """What the pieces gave, in order; the first failure, if there is one, is raised, and a broken store before it."""
+    """Return the results in order. The first failure is raised, and a broken store before it."""
     wrong = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if wrong:
         raise next((error for error in wrong if isinstance(error, StoreError)), wrong[0])

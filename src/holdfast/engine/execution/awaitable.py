@@ -55,5 +55,5 @@ class Verb(Coroutine[Any, Any, Any]):
 
 
 def not_awaited(name: str) -> InvalidValue:
-    """What an agent did that forgot to await a verb: nothing."""
+    """Return the error for an agent that forgot to await a verb: nothing was done."""
     return InvalidValue(f"task.{name} was not awaited, so nothing was done", hint=f"write: await task.{name}(…)")

@@ -66,7 +66,7 @@ class Views:
         self._start = self._logs.load(name, upto=self._first).state
 
     def of(self, branch: Branch, version: int = 0) -> State:
-        """What a branch sees, its state of that version at least. Not to be changed, nor kept."""
+        """Return a branch's view, its state of that version at least. Not to be changed, nor kept."""
         return self._lifted(self._of(branch), version)
 
     def _of(self, branch: Branch) -> State:
@@ -99,7 +99,7 @@ class Views:
         return self._messages, settled, [_text_of(event, self._results) for event in said]
 
     def own(self, branch: Branch) -> list[Event]:
-        """What a branch has said since its last waiting verb."""
+        """Return a branch's writings since its last waiting verb."""
         said = _oldest_first(branch.own)
         return [one if isinstance(one, Event) else self._said_before(one) for one in said]
 
@@ -139,7 +139,7 @@ class Views:
             self.add(branch, which)
 
     def unless_older(self, which: tuple[str, int], event: Event) -> Event:
-        """What a branch says again; or, if an older version took its path for a name, what that one said then."""
+        """Return a repeated writing; or, if an older version took its path for a name, what that version wrote."""
         then = self._said_before(which)
         is_older = not is_nested(then) and _names(then) == _names(event)
         return then if is_older else event
@@ -169,7 +169,7 @@ class Views:
         return past
 
     def _said_before(self, which: tuple[str, int]) -> Event:
-        """What was said at that place the first time: its value counts, whatever the code says now."""
+        """Return the first writing at that place: its value counts, whatever the code writes now."""
         if self._recorded is None:
             self.load()
             assert self._start is not None
@@ -199,7 +199,7 @@ def _oldest_first(own: Any) -> list[Any]:
 
 
 def _sayings(tail: list[PlacedEvent], version: int) -> dict[tuple[str, int], Event]:
-    """What was said, each with the version of the state that it was written to."""
+    """Return the writings, each with the version of the state that it was made for."""
     found: dict[tuple[str, int], Event] = {}
     counts: dict[str, int] = {}
     for told in tail:
@@ -215,14 +215,14 @@ def _sayings(tail: list[PlacedEvent], version: int) -> dict[tuple[str, int], Eve
 
 
 def _names(event: Event) -> tuple[Any, ...]:
-    """What an event changes in the bag, by its names."""
+    """Return the names that an event changes in the bag."""
     if isinstance(event, StatePatched):
         return (*event.patch.set, *event.patch.increment, *event.patch.append, *event.patch.delete)
     return (getattr(event, "name", ""),)
 
 
 def _as_said(event: Event) -> Event:
-    """What was refused was seen as if it were done, until the verb that said so."""
+    """Show refused changes as if they were done, until the verb that raises."""
     if not isinstance(event, PatchRefused):
         return event
     return UserPatched(patch=event.patch) if event.user else StatePatched(patch=event.patch)

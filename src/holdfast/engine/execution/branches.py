@@ -90,7 +90,7 @@ _stand_ins: weakref.WeakKeyDictionary[asyncio.Task[Any], asyncio.Task[Any] | Non
 
 
 def _is_waited_for() -> bool:
-    """Whether it is `wait_for` that starts an asyncio task, here and now, in order to wait for it."""
+    """Return whether it is `wait_for` that starts an asyncio task, here and now, in order to wait for it."""
     frame = None if _WAIT_FOR is None else inspect.currentframe()
     for _ in range(_FRAMES):
         if frame is None:
@@ -128,7 +128,7 @@ class Deliveries:
         return self._waiting[0][0] if self._waiting else None
 
     def now(self) -> bool:
-        """Whether a new result can be given at once: none was since the loop last had nothing to do."""
+        """Return whether a new result can be given at once: none was since the loop last had nothing to do."""
         if self._ticking:
             return False
         self._tick_soon()

@@ -138,7 +138,7 @@ class Execution:
 
     @property
     def unwritten(self) -> bool:
-        """Whether anything was said, or done, that is not durable yet."""
+        """True if anything was said, or done, that is not durable yet."""
         return bool(self._buffer) or self._in_flight is not None
 
     def seconds_left(self) -> float | None:
@@ -178,7 +178,7 @@ class Execution:
             time.sleep(limits.POLL_SECONDS)
 
     def has_unclaimed(self, name: str) -> bool:
-        """Whether a recorded step of that name was not asked for yet."""
+        """Return whether a recorded step of that name was not asked for yet."""
         return any(names.own_name(key) == name for key in self.unclaimed)
 
     def _begin(self, turn: int, first: int, messages: list[tuple[int, Raw]] | None = None) -> None:
@@ -252,7 +252,7 @@ class Execution:
         return True
 
     def _is_deferred(self, record: Append) -> bool:
-        """Whether a result is kept for later, as the agent's checkpoint strategy has it."""
+        """Return whether a result is kept for later, as the agent's checkpoint strategy has it."""
         strategy = self.agent.checkpoint
         if self._failed is not None or self._queue:
             return False  # what is queued already, an announcement perhaps, comes first
@@ -288,7 +288,7 @@ class Execution:
             settle(batch)
 
     def _ready(self, events: Sequence[Event]) -> Sequence[Event]:
-        """What is written: the first write under a new version of the state comes after the migrated value."""
+        """Return the events to write: under a new version of the state, the migrated value comes first."""
         states = self.agent.states
         return events if states is None else states.preceded(events, self.state, self.logs.blob)
 
@@ -303,7 +303,7 @@ class Execution:
             late_results.keep_late(self.logs, self.log.name, self.root.turn, late, ended=self.abandoned)
 
     def _next_batch(self) -> tuple[list[PendingWrite], list[Event]]:
-        """What can be written together now: what was said, and the queued records that still hold."""
+        """Return the events that can be written together now: writings, and the queued records that still hold."""
         batch: list[PendingWrite] = []
         events = list(self._buffer)
         while self._queue:
@@ -317,7 +317,7 @@ class Execution:
         return batch, events
 
     def _holds(self, entry: PendingWrite, before: Sequence[Event]) -> bool:
-        """Whether a record may still be written as it was decided; if not, its flow decides again."""
+        """Return whether a record may still be written as it was decided; if not, its flow decides again."""
         if not entry.record.decided:
             return True
         if entry.record.reads is not None and not self.state.ended:
@@ -365,7 +365,7 @@ class Execution:
                 self._queue.appendleft(entry)
 
     def _read(self) -> list[Stored]:
-        """What others have written, unless the log has lost what was written here: then nothing more is."""
+        """Read the events of other writers. If the log has lost events written here, write no more."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -509,12 +509,12 @@ class Execution:
             self.submit_batch()
 
     def ends(self, record: Append) -> bool:
-        """Whether a record ends the task, and concerns its parent or its children."""
+        """Return whether a record ends the task, and concerns its parent or its children."""
         concerned = self.state.summary.parent is not None or self.state.waits
         return bool(concerned and record.events) and isinstance(record.events[-1], _ENDINGS)
 
     def told_relatives(self, record: Append) -> tuple[Write, ...]:
-        """What is written with the end of a task: its parent wakes up, and children of a failed one end with it."""
+        """Return the writes that go with a task's end: its parent wakes up, and a failed task's children end too."""
         ending, parent = record.events[-1], self.state.summary.parent
         told = () if parent is None else change.child_ended(self.logs, parent, self.log.name, ending)
         if isinstance(ending, ev.TaskFailed):
@@ -573,11 +573,11 @@ class Execution:
             self.lent.check()
 
     def field(self, state: State, name: str) -> Any:
-        """What a path leads to in the task's own state, set or by default; None if nothing is there."""
+        """Return the value at a path of the task's own state, set or by default; None if there is none."""
         return field_of(self.agent.states, state, name, self.logs.blob)
 
     def see(self, branch: Branch) -> State:
-        """What a branch sees now; not to be kept."""
+        """Return a branch's view now; not to be kept."""
         with self.lock:
             return self.views.of(branch)
 

@@ -38,7 +38,7 @@ class LinkedLogs:
         """Whether there are any."""
 
     def writes(self, events: Sequence[ev.Event], user_head: Head | None = None) -> tuple[Write, ...]:
-        """What goes to the heads of other logs when these events are written; to the user's only after `user_head`."""
+        """Return the writes to other logs that go with these events; to the user's only after `user_head`."""
         if not self.linked:
             return ()
         state, found = self._log.state, list[Write]()
@@ -60,7 +60,7 @@ class LinkedLogs:
 
     @property
     def speaks(self) -> bool:
-        """Whether what the task says goes to its thread."""
+        """True if what the task says goes to its thread."""
         state = self._log.state
         return state.summary.thread is not None and not _apart(state)
 
@@ -87,7 +87,7 @@ class LinkedLogs:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the task has spoken since the thread was last read."""
+        """True if the task has spoken since the thread was last read."""
         return self._talk is not None and self._talk.is_stale
 
     def reread(self) -> None:
@@ -143,5 +143,5 @@ class LinkedLogs:
 
 
 def _apart(state: State) -> bool:
-    """Whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
+    """Return whether a task only tries things out: what a fork or a mock task changes and says stays with itself."""
     return bool(state.forked_from) or state.mock

@@ -134,7 +134,7 @@ class LoopExecution(Execution):
         return branch
 
     def born(self, here: BranchPlace) -> BranchPlace:
-        """Where an asyncio task begins that is started there: in a branch of its own, numbered as it is started."""
+        """Return the start of an asyncio task: in a branch of its own, numbered in the order of starts."""
         parent, seen, own = here.branch, here.seen, here.own
         if parent.owner is not None and parent.owner is stands_for(asyncio.current_task()):
             seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
@@ -156,7 +156,7 @@ class LoopExecution(Execution):
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
 
     def is_on_loop(self) -> bool:
-        """Whether this is the event loop that the task runs on."""
+        """Return whether this is the event loop that the task runs on."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -414,7 +414,7 @@ class LoopExecution(Execution):
 
     @property
     def is_over(self) -> bool:
-        """Whether the whole task ends, whatever its branches do."""
+        """True if the whole task ends, whatever its branches do."""
         return self._over is not None
 
     def cut(self) -> None:

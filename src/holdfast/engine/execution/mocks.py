@@ -19,7 +19,7 @@ from holdfast.engine.logs.log import Log
 
 
 def register_mocks(mocks: dict[str, Mapping[str, Any]], id: str, given: Any) -> bool:
-    """Whether a task is a mock one, as `mock=` says. Mocks given for this task alone are kept for this process."""
+    """Return whether a task is a mock, by `mock=`. Mocks given for this task alone are kept for this process."""
     if isinstance(given, bool):
         return given
     if not isinstance(given, Mapping):
@@ -56,7 +56,7 @@ def mocked(request: StepRequest, given: Mapping[str, Any], in_mock_task: bool) -
 
 
 def stand_in(request: StepRequest) -> tuple[Callable[..., Any], tuple[str, ...]]:
-    """What is called instead of a tool, and which parameters of it Holdfast fills in."""
+    """Return the function that replaces a tool, and the parameters of it that Holdfast fills in."""
     mock = request.mock
     if isinstance(mock, Tool):
         mock = mock.fn

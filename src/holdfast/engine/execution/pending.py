@@ -69,18 +69,18 @@ class PendingWrite:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known what became of it."""
+        """True if it is known what became of it."""
         return self.answer is not _PENDING
 
     @property
     def alone(self) -> bool:
-        """Whether it may be refused for a reason of its own, which must not fail others with it."""
+        """True if it may be refused for a reason of its own, which must not fail others with it."""
         record = self.record
         signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
         return bool(record.unique_keys or record.freed_keys or signals or self.also or record.user_head)
 
     def overtaken(self, tail: Sequence[PlacedEvent], before: Sequence[ev.Event]) -> bool:
-        """Whether what it was decided on has changed since, in the log or by what would be written before it."""
+        """Return whether what it was decided on has changed since, in the log or by what would be written before it."""
         reads = self.record.reads
         if reads is None:
             return False

@@ -61,7 +61,7 @@ class LiveCalls:
 
     @property
     def any(self) -> bool:
-        """Whether a call is under way, or may be open though nobody makes it."""
+        """True if a call is under way, or may be open though nobody makes it."""
         return bool(self._live or self._open or self._left_behind)
 
     def not_over(self) -> set[str]:
@@ -69,11 +69,11 @@ class LiveCalls:
         return self._open | self._left_behind
 
     def is_live(self, key: str) -> bool:
-        """Whether a branch of this execution is making the call."""
+        """Return whether a branch of this execution is making the call."""
         return key in self._live
 
     def is_left_behind(self, key: str) -> bool:
-        """Whether the branch that made the call went on without its outcome."""
+        """Return whether the branch that made the call went on without its outcome."""
         return key in self._left_behind
 
     def leave(self, key: str, attempt: Attempt) -> None:
@@ -90,7 +90,7 @@ class LiveCalls:
         self.cut, self._threads = left.cut, left._threads
 
     def is_sending(self, key: str) -> bool:
-        """Whether a thread that was left behind is still at the call."""
+        """Return whether a thread that was left behind is still at the call."""
         attempt = self._threads.get(key)
         return attempt is not None and not attempt.finished
 
@@ -103,6 +103,6 @@ def unclaimed_steps(state: State) -> set[str]:
 
 
 def _is_work(state: State, step: Step) -> bool:
-    """Whether doing it again would matter: not for waits and checkpoints, unless it was a child that was waited for."""
+    """Return whether doing it again would matter: not for waits and checkpoints, except a wait for a child."""
     is_wait = step.effect not in CHANGING and not step.tool
     return not is_wait or step.name.startswith(f"{state.summary.id}/")

@@ -170,7 +170,7 @@ def undo_request(
 
 
 def _as_declared(request: StepRequest, tool: Tool) -> StepRequest:
-    """What a tool that undoes declares. One that declares nothing can be repeated: it has a key."""
+    """Return the effect of a tool that undoes. A tool that declares none can be repeated: it has a key."""
     return replace(
         request,
         tool=tool.name,
@@ -229,7 +229,7 @@ def _old_fingerprint(tool: Tool, name: str, value: Any) -> str:
 
 
 def _secret_texts(tool: Tool, given: Mapping[str, Any], secret: Mapping[str, Any]) -> tuple[str, ...]:
-    """What must not be read anywhere: secret arguments, and the defaults of those that were not given."""
+    """Return the texts that must not be shown: secret arguments, and the defaults of those that were not given."""
     known = tool.parameters.with_defaults(given)
     names = {*tool.redact, *secret}
     return tuple({text for name in names if name in known for text in codec.secret_texts(known[name])})

@@ -48,7 +48,7 @@ class Announced(Protocol):
     """A step that can be announced."""
 
     def announcement(self) -> StepStarted:
-        """What tells others that it is under way."""
+        """Return the announcement for other processes."""
         ...
 
 

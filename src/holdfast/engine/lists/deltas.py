@@ -136,7 +136,7 @@ def _deltas(logs: Logs, id: str, after: int, upto: int | None, wanted: Collectio
 
 
 def diff(logs: Logs, id: str, a: int, b: int) -> list[Op]:
-    """What differs between two moments, from what the events between them touched."""
+    """Return the differences between two moments, from the parts that the events between them touched."""
     first, last = min(a, b), max(a, b)
     _refuse_beyond(logs, id, first - 1, last)
     log = logs.load(id, upto=first)
@@ -236,7 +236,7 @@ def _difference(before: Any, after: Any) -> list[Op]:
 
 
 def _added(logs: Logs, id: str, row: Stored, event: Event, wanted: Collection[str]) -> list[Op]:
-    """What an event adds to a list that only grows."""
+    """Return the additions of an event to a list that only grows."""
     if isinstance(event, ev.MessageAdded) and "messages" in wanted:
         return [{"op": "add", "path": "/messages/-", "value": message_added(logs, id, row.seq, event)}]
     if isinstance(event, ev.DecisionMade) and "decisions" in wanted:

@@ -73,7 +73,7 @@ class TaskQuery:
             query = replace(query, after=page[-1].id, after_changed_us=page[-1].changed_us)
 
     def _is_interrupted(self, row: Summary) -> bool:
-        """Whether the worker of a running task is dead. Each worker is asked about once."""
+        """Return whether the worker of a running task is dead. Each worker is asked about once."""
         if row.status != "running" or row.holder is None:
             return False
         if row.holder not in self._alive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -47,7 +47,7 @@ class TaskWatch:
 
     @property
     def cursor(self) -> str:
-        """How far has been watched. The first look fixes where it begins, if `after` was not given."""
+        """The place up to which was watched. The first look fixes the start, if `after` was not given."""
         if self._cursor is None:
             self._cursor = self._logs.store.last_change()
         return self._cursor
@@ -66,9 +66,13 @@ class TaskWatch:
         except StoreClosed:
             return
         finally:
-            self._feed.leave(listener)
+            listener.leave()
 
-    async def __aiter__(self) -> AsyncIterator[TaskChange]:
+    def __aiter__(self) -> AsyncIterator[TaskChange]:
+        return self.changes()
+
+    async def changes(self) -> AsyncGenerator[TaskChange]:
+        """The same to be awaited, as a generator: close it (`contextlib.aclosing`) to stop listening at once."""
         import asyncio
 
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
@@ -89,7 +93,7 @@ class TaskWatch:
         except StoreClosed:
             return
         finally:
-            self._feed.leave(listener)
+            listener.leave()
 
     def _given(self, found: list[RowChange]) -> Iterator[TaskChange]:
         """Those of some changes that are asked for. What is not asked for moves the cursor too."""

@@ -93,7 +93,7 @@ def place_of(address: str) -> Place:
 
 
 def _is_text(address: str) -> bool:
-    """Whether UTF-8 can hold it. The name of a file may hold other bytes, which neither SQLite nor a log can name."""
+    """Return whether UTF-8 can hold it. A file's name may hold other bytes, which neither SQLite nor a log can name."""
     try:
         return bool(address.encode())
     except UnicodeEncodeError:
@@ -148,7 +148,7 @@ def path_of(url: str) -> str | None:
 
 
 def cache_address(url: str | None, cache_bytes: int) -> RedisAddress | None:
-    """Where servers share states, if they do: what was given, else $HOLDFAST_CACHE. It is checked, but not called."""
+    """Return the address of the shared cache: as given, else $HOLDFAST_CACHE. It is checked, but not called."""
     if type(cache_bytes) is not int or cache_bytes < 0:
         raise InvalidValue(f"cache_bytes={cache_bytes!r} is not a number of bytes", hint="give 0 or more")
     given = url if url is not None else os.environ.get("HOLDFAST_CACHE")
@@ -162,7 +162,7 @@ def cache_address(url: str | None, cache_bytes: int) -> RedisAddress | None:
 
 
 def open_cache(store: Store, where: RedisAddress | None, cache_bytes: int) -> Cache:
-    """What an app remembers, by itself and with other servers."""
+    """Open the caches of an app, its own and the shared one."""
     if where is None:
         return Cache(cache_bytes)
     from holdfast.engine.logs.shared_cache import SharedCache
@@ -187,7 +187,7 @@ def _open_postgres(url: str, durability: Durability | None, snapshots_kept: int,
 
 
 def without_postgres(error: ImportError) -> MissingExtra:
-    """What keeps a server from being used: the extra is not installed."""
+    """Return the error for a missing extra."""
     return MissingExtra(
         f"PostgreSQL needs {(error.name or 'psycopg').partition('.')[0]}, which is not installed",
         hint="from a checkout: pip install 'path/to/holdfast[postgres]'",

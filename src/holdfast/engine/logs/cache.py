@@ -52,7 +52,7 @@ class Kept(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """How many bytes it takes in memory, about; more likely too many than too few."""
+        """The bytes in memory, about; more likely too many than too few."""
         sizes = self.sizes
         return limits.CACHE_STATE_BYTES + limits.CACHE_FACTOR * (sizes.size + sizes.since - sizes.sized_at)
 
@@ -78,7 +78,7 @@ class Heard(Struct):
 
     @property
     def weight(self) -> int:
-        """How many bytes it takes in memory, about."""
+        """The bytes in memory, about."""
         return limits.CACHE_MESSAGE_BYTES + len(codec.dump(self.message))
 
 
@@ -107,7 +107,7 @@ class Bounded(Generic[Value]):
         self._kept: OrderedDict[str | bytes, tuple[Value, int]] = OrderedDict()
 
     def get(self, key: str | bytes) -> Value | None:
-        """What is kept under a key; it is the newest from now on."""
+        """Return the value of a key; it is the newest from now on."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:

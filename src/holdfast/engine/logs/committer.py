@@ -50,7 +50,7 @@ class Ticket:
         self.error: BaseException | None = None
 
     def result(self) -> tuple[Placed, ...]:
-        """Where the writes ended up; raises what kept them out."""
+        """Return the places of the writes, or raise the error that kept them out."""
         if self.error is not None:
             raise self.error
         assert self.outcome is not None

@@ -26,7 +26,7 @@ class Heads:
         return name in self._known
 
     def get(self, name: str) -> KnownHead | None:
-        """What was acknowledged of a log, if it was here."""
+        """Return the acknowledged head of a log, if it was written here."""
         return self._known.get(name)
 
     def remember(self, name: str, head: Head, turn: int) -> None:
@@ -40,7 +40,7 @@ class Heads:
                 del self._known[next(iter(self._known))]
 
     def forget(self, name: str) -> None:
-        """What was known of a log is gone, and that has been told."""
+        """Forget the head of a removed log."""
         self._known.pop(name, None)
 
 
@@ -55,7 +55,7 @@ class RecordHeads:
         self._known: dict[str, Head] = {}
 
     def get(self, name: str) -> Head | None:
-        """How far a log is known to have come."""
+        """Return the known head of a log."""
         return self._known.get(name)
 
     def remember(self, name: str, head: Head) -> None:

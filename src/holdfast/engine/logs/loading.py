@@ -103,7 +103,7 @@ def _from_store(logs: Logs, log: Log, upto: int | None) -> None:
 
 
 def _parts(logs: Logs, name: str, upto: int | None) -> tuple[list[_Part], Ground]:
-    """Where a log's events lie, oldest first, and what they stand on. A part asks the store once."""
+    """Return the parts of a log, oldest first, and what they stand on. A part asks the store once."""
     parts: list[_Part] = []
     erased, log, bound = 0, name, upto
     past: list[str] = []

@@ -127,7 +127,7 @@ class Log:
                 state.seq = self.head.seq
 
     def draft(self, events: Sequence[Event], origin: Origin | None = None, *, ours: bool = False) -> Write:
-        """What to write for these events; `ours` are put together by the engine, so their fields have their types."""
+        """Return the drafts of these events; `ours` are built by the engine, so their fields have their types."""
         at_us = self._logs.clock.now_us()
         before = summary = None if self.folded is None else self.folded.summary
         salt: str = getattr(events[0], "salt", "") if self.folded is None else self.folded.salt

@@ -127,7 +127,7 @@ class Logs:
         return log
 
     def news(self, log: Log) -> list[Stored]:
-        """What others have written to a log since it was read.
+        """Return the events that other writers have added since a log was read.
 
         Diverged if what was read is gone; LeaseLost if that is no more than a claim that nobody built upon.
         """
@@ -138,7 +138,7 @@ class Logs:
         return self.on_lost.head_missing(self, log)
 
     def segments(self, name: str, upto: int | None = None) -> list[Segment]:
-        """Where a log's events lie, oldest first."""
+        """Return the segments of a log, oldest first."""
         found: list[Segment] = []
         log = name
         for _ in range(limits.MAX_FORK_DEPTH):
@@ -276,7 +276,7 @@ class Logs:
         self.cache.forget(names)
 
     def pins(self, user: str | None, thread: str | None) -> Pins | None:
-        """How far the logs that a task looks at have come; they are begun if they are not there."""
+        """Return the heads of the logs that a task looks at; they are begun if they are not there."""
         if user is None and thread is None:
             return None
         people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=random_hex(8)))
@@ -301,7 +301,7 @@ class Logs:
         return head.seq
 
     def salt(self, name: str) -> str:
-        """What the large values of a user's or a thread's log are salted with: its first event says so."""
+        """Return the salt of a user's or a thread's large values, from the first event of its log."""
         rows = self.store.read(name, upto=1)
         first = decoded(name, rows[0]) if rows else None
         return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt

@@ -27,7 +27,7 @@ class RecordLog(Struct, frozen=True):
 
 
 def start_of(store: Store, name: str, origin: Origin) -> Head:
-    """What the chain of a log of records begins with: its name, or the tombstone of what is gone of it."""
+    """Return the start of a record log's chain: its name, or the tombstone of its removed part."""
     if origin.at == 0:
         return Head(0, codec.genesis(name))
     stone = store.tombstone(name)

@@ -83,7 +83,7 @@ class RedisConnection:
         self._errors, self._client = _client(where)
 
     def ask(self, question: Callable[[Client], Answer], otherwise: Answer) -> Answer:
-        """What the server says; `otherwise` if it is away, refuses, or was away a moment ago."""
+        """Ask the server; `otherwise` is returned if it is away, refuses, or was away a moment ago."""
         if not self._may_ask():
             return otherwise
         try:
@@ -106,7 +106,7 @@ class RedisConnection:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What may go wrong on the way."""
+        """The errors of a lost connection."""
         return self._errors
 
     def close(self) -> None:

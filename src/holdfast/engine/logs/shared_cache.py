@@ -40,7 +40,7 @@ class SharedCache:
     # States
 
     def get(self, name: str) -> Kept | None:
-        """What another server left of a log, if it is ours and whole; the log has still to confirm it."""
+        """Return another server's copy of a log, if it is ours and whole; the log still has to confirm it."""
         if self._born != Generation.now:
             return None
         most = limits.CACHE_SHARED_BYTES + 1024

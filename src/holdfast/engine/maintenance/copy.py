@@ -72,12 +72,12 @@ def _copy_log(source: Store, target: Store, name: str) -> int:
 
 
 def _marks(store: Store, name: str) -> tuple[Origin | None, int]:
-    """What of a log can change without its head: where it begins, and how many bodies were erased."""
+    """Return the parts of a log that can change without its head: its start, and the number of erased bodies."""
     return store.origin(name), len(store.erasures(name))
 
 
 def _copy_marks(source: Store, target: Store) -> None:
-    """What was removed here is removed there; keys that were taken stay taken."""
+    """Remove in the copy what was removed here; keys that were taken stay taken."""
     name = key = ""
     while stones := source.tombstones(after=name):
         tasks = [stone for stone in stones if not names.is_record_log(stone.log)]

@@ -90,7 +90,7 @@ def findings(opened: Callable[[], Logs], path: str | None) -> Iterator[Finding]:
 
 
 def schema(url: str, path: str | None) -> Finding:
-    """How far the schema is."""
+    """Check the version of the schema."""
     try:
         found = schema_of(url, path)
     except HoldfastError as error:
@@ -101,7 +101,7 @@ def schema(url: str, path: str | None) -> Finding:
 
 
 def _failing(what: str, error: HoldfastError) -> Finding:
-    """What kept one from looking, as something to mend."""
+    """Report an error of a check as a finding."""
     remedy = (
         "if it was a store: restore a backup; else choose another file" if error.code == "not-a-store" else error.hint
     )
@@ -151,7 +151,7 @@ def _room(path: str) -> Finding:
 
 
 def _sync(path: str) -> Finding:
-    """How long the disk takes to say that something is safe: the price of a step."""
+    """Measure how long the disk takes to sync: the price of a step."""
     probe = f"{path}.{os.urandom(4).hex()}.probe"
     try:
         file = os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -181,7 +181,7 @@ def _rights(path: str) -> Finding:
 
 
 def _write_ahead_log(path: str) -> Finding:
-    """How much was written that is not in the database file yet."""
+    """Measure the part of the write-ahead log that is not in the database file yet."""
     size = os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0
     said = f"{size / 1e6:,.1f} MB"
     if size > _LONG_WAL_BYTES:
@@ -205,7 +205,7 @@ def _integrity(logs: Logs) -> Finding:
 
 
 def _newest_damaged(logs: Logs) -> list[Problem]:
-    """What is wrong with the newest tasks, as many of them as a few seconds allow."""
+    """Check the newest tasks, as many as a few seconds allow."""
     found: list[Problem] = []
     until = time.monotonic() + _LOOK_SECONDS
     for row in list_tasks(logs.store, Query(limit=limits.PAGE_SIZE)):

@@ -134,7 +134,7 @@ def import_lines(logs: Logs, lines: Iterable[bytes]) -> Copied:
 
 
 def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
-    """What an export holds. Every digest is computed anew."""
+    """Read an export. Every digest is computed anew."""
     incoming, known = list[_Incoming](), set[str]()
     ended = False
     for number, line in enumerate(lines, start=1):
@@ -272,7 +272,7 @@ def adopt(store: Store, incoming: list[_Incoming]) -> Copied:
 
 
 def _summaries(store: Store, incoming: list[_Incoming]) -> dict[str, Summary | None]:
-    """What lists will show of each log, if each is one that could have been written here; its past comes before it."""
+    """Return the row of each log, after checking that it could have been written here; its past comes before it."""
     logs, brought, folded = Logs(store, NoClock()), dict[str, _Incoming](), dict[str, History]()
     bases: dict[str, set[int]] = {}
     for one in incoming:
@@ -288,7 +288,7 @@ def _summaries(store: Store, incoming: list[_Incoming]) -> dict[str, Summary | N
 
 
 def _past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming], folded: dict[str, History]) -> Past | None:
-    """What an incoming log stands on: in the file, or in the store."""
+    """Return the log that an incoming log was forked from: in the file, or in the store."""
     parent, at = one.origin.parent, one.origin.at
     if parent is None or parent not in brought:
         return past_of(logs, one.origin)
@@ -302,7 +302,7 @@ def _past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming], folded: dic
 
 
 def _already_there(store: Store, one: _Incoming) -> Head | None:
-    """How far a log is there already; another history under its name is refused."""
+    """Return how far a log is there already; refuse another history under its name."""
     head = store.head(one.name)
     if head is None:
         return None
@@ -412,7 +412,7 @@ def _check_blobs(name: str, row: Stored, blobs: dict[str, bytes], known: set[str
 
 
 def summary_of(one: _Incoming, history: History) -> Summary | None:
-    """What a list shows of a log: the fold of all of it. Of one that was erased, what the list showed before."""
+    """Return the row of a log: the fold of all of it. Of an erased log, its earlier row."""
     assert history.state is not None
     if one.name.startswith("@"):
         return None
@@ -443,7 +443,7 @@ class NoClock:
 
 
 def _start(store: Store, name: str, origin: Origin) -> Head:
-    """What a log's chain begins with."""
+    """Return the start of a log's chain."""
     while origin.parent is not None:
         row = store.read(origin.parent, after=origin.at - 1, upto=origin.at)
         if row:

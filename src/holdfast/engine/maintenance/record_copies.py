@@ -94,7 +94,7 @@ def _check_free(store: Store, one: RecordLog) -> None:
 
 
 def _cuts(store: Store, one: RecordLog, origin: Origin) -> tuple[LogCut, ...]:
-    """What was trimmed at the source and is still here."""
+    """Return the records that were trimmed at the source and are still here."""
     if origin.at >= one.start.seq:
         return ()
     gone = record_logs.rows_of(store, one.name, upto=one.start.seq)
@@ -103,7 +103,7 @@ def _cuts(store: Store, one: RecordLog, origin: Origin) -> tuple[LogCut, ...]:
 
 
 def _erasures(store: Store, one: RecordLog, origin: Origin) -> tuple[Erasure, ...]:
-    """What was erased at the source and is still here, with the large values that only it referred to."""
+    """Return the records that were erased at the source and are still here, with the large values of their own."""
     first = max(origin.at, one.start.seq)
     done = {erasure.seq for erasure in store.erasures(one.name)}
     missing = {erasure.seq: erasure for erasure in one.erasures if erasure.seq > first and erasure.seq not in done}

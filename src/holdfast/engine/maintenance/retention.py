@@ -71,7 +71,7 @@ def _collect_once(logs: Logs, older_than_us: int | None, keep: int, why: str) ->
 
 
 def collectable(logs: Logs, *, older_than_us: int | None, keep: int | None) -> list[str]:
-    """What `collect` would remove, if nothing happens meanwhile: a fork goes before its parent can."""
+    """Return what `collect` would remove if nothing happens meanwhile: a fork goes before its parent can."""
     store = logs.store
     found: list[str] = []
     if older_than_us is None and keep is None:

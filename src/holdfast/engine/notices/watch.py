@@ -94,7 +94,7 @@ class InboxWatch:
 
     @property
     def rest_seconds(self) -> float:
-        """How long to rest after the last look."""
+        """The time to rest after the last look."""
         return self._rest_seconds
 
     def _changed(self, rows: Iterable[Summary]) -> Iterator[tuple[str, list[Notice]]]:

@@ -45,7 +45,7 @@ class NotDelivered(HoldfastError):
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet, also the IPv4 address that an IPv6 address stands for.
+    """Return whether an address is one of the public internet, also the IPv4 address that an IPv6 address stands for.
 
     >>> [is_public(ipaddress.ip_address(one)) for one in ("93.184.215.14", "10.0.0.1", "::ffff:127.0.0.1", "fe80::1")]
     [True, False, False, False]
@@ -243,7 +243,7 @@ def signature(secret: str, body: bytes, at: int) -> str:
 
 
 def told(notice: Notice) -> dict[str, Any]:
-    """What a request tells: which task waits, for what, since when, and the command that helps."""
+    """Return the body of a request: which task waits, for what, since when, and the command that helps."""
     item = notice.item
     return {
         "id": notice.id,

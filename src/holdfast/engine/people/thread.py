@@ -58,7 +58,7 @@ class Thread:
         return messages.render(whole, form)
 
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
-        """What was said, when, and by which task."""
+        """Return its events: who wrote what, when, and in which task."""
         return timeline.records(self._logs, self._name, after=after, limit=limit) if self.seq else iter(())
 
     def _said(self) -> Iterator[ev.MessageAdded]:

@@ -47,12 +47,12 @@ class UserState:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What was set."""
+        """The values that were set."""
         return Values({} if self._hot is None else self._hot.bag, lambda raw: codec.unpack(raw, self._logs.blob))
 
     @property
     def facts(self) -> Mapping[str, FactState]:
-        """What was learned."""
+        """The facts that were learned."""
         return Values({} if self._hot is None else self._hot.facts, lambda fact: FactState(fact, self._logs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,15 +78,15 @@ class User:
         self.state = UserBag(_Fields(logs, id))
 
     def get(self) -> UserState:
-        """What is known now."""
+        """Return the state now."""
         return UserState(self.id, _known(self._logs, self._name), self._logs)
 
     def at(self, seq: int) -> UserState:
-        """What was known just after an event of the user's log."""
+        """Return the state just after an event of the user's log."""
         return UserState(self.id, self._logs.load(self._name, upto=seq).state, self._logs)
 
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
-        """What was changed, when, by whom and why."""
+        """Return the changes: what, when, by whom and why."""
         if self._logs.store.origin(self._name) is None:
             return iter(())
         return timeline.records(self._logs, self._name, after=after, limit=limit)
@@ -167,7 +167,7 @@ class _Fields:
         return {} if known is None else known.bag
 
     def note(self, name: str | None) -> None:
-        """What is read here binds no writer: `expect=` says what a change counts on."""
+        """Return without a note: reading here binds no writer, `expect=` does."""
 
     def value(self, name: str, raw: Raw) -> Any:
         return self._handed_out.value(name, raw)

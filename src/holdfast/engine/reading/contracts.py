@@ -79,7 +79,7 @@ def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Ev
 
 
 def inherited(parent: State, logs: Logs) -> dict[str, Any]:
-    """What a child has of its parent's contract: its constraints, or they could be evaded by giving work away."""
+    """Return the part of a parent's contract that binds its child: giving work away evades no constraint."""
     if parent.constraints is UNSET:
         return {}
     constraints = codec.pack(codec.unpack(parent.constraints, logs.blob))

@@ -36,7 +36,7 @@ class EventLine(Struct, frozen=True, kw_only=True):
 
 
 def describe(record: LoggedEvent, fetch: Fetch) -> EventLine:
-    """What an event says. `fetch` gives large values."""
+    """Describe an event. `fetch` reads large values."""
     event = record.event
     try:
         for tell in (_of_tasks, _of_steps, _of_waits, _of_knowledge):

@@ -133,7 +133,7 @@ def _unserved_of(logs: Logs, query: Query) -> Iterator[Summary]:
 
 
 def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
-    """What the task of a row waits for; nothing if it went away, and that it is damaged if it can't be read."""
+    """Return the waits of a row's task: none if it was removed, and `damaged` if it can't be read."""
     try:
         return items_of(logs, summary.id)
     except (TaskNotFound, TaskCollected):
@@ -143,7 +143,7 @@ def items_of_row(logs: Logs, summary: Summary) -> list[InboxItem]:
 
 
 def items_of(logs: Logs, id: str) -> list[InboxItem]:
-    """What one task waits for that a person can give."""
+    """Return the waits of one task that a person can end."""
     return items_of_log(logs, logs.load(id))
 
 

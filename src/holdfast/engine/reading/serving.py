@@ -36,7 +36,7 @@ class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it takes no more tasks until some of them end."""
 
     def serves(self, namespace: str) -> bool:
-        """Whether it works for that tenant."""
+        """Return whether it works for that tenant."""
         return self.namespaces is None or namespace in self.namespaces
 
 
@@ -106,14 +106,14 @@ def workers_of(store: Store, namespace: str) -> list[LiveWorker]:
 
 
 def _shown(serving: Serving, namespace: str) -> Serving:
-    """What a tenant is told of a worker."""
+    """Return a worker as its tenant sees it."""
     own = namespace + NAMESPACE_END
     abandoned = tuple(one.removeprefix(own) for one in serving.abandoned if one.startswith(own))
     return replace(serving, namespaces=(namespace,), abandoned=abandoned)
 
 
 def _busy(store: Store, namespace: str) -> dict[str, int]:
-    """How many tasks each holder has: of all tenants, if the store was opened for none."""
+    """Count the tasks of each worker: of all tenants, if the store was opened for none."""
     counts: dict[str, int] = {}
     for tenant in {one.namespace for one in store.queues.depths(namespace or None) if one.running}:
         after: str | None = None

@@ -97,7 +97,7 @@ class StepState:
 
     @property
     def result(self) -> Any:
-        """What it returned, None if it has not."""
+        """The returned value; None if there is none yet."""
         return codec.unpack(self.raw.result, self._logs.blob)
 
     @property
@@ -240,7 +240,7 @@ def step_of(logs: Logs, id: str, key: str) -> Step | None:
 
 
 def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
-    """What became of a call in the end: one that failed and may have happened may have been settled since."""
+    """Return the final outcome of a call: one that failed and may have happened may have been settled since."""
     step = step_of(logs, id, key)
     if step is None or not step.maybe_done:
         return step
@@ -253,7 +253,7 @@ def current_outcome(logs: Logs, id: str, key: str) -> Step | None:
 
 
 def is_in_doubt(logs: Logs, id: str, key: str) -> bool:
-    """Whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
+    """Return whether a call of a task is in doubt. One that can't be read may be; one that is gone is not."""
     try:
         step = step_of(logs, id, key)
     except (TaskNotFound, TaskCollected):

@@ -110,12 +110,12 @@ class TaskState(Generic[R_co]):
 
     @property
     def input(self) -> Mapping[str, Any]:
-        """What the task was started with."""
+        """The input of the task."""
         return self._values(self._state.input)
 
     @property
     def result(self) -> R_co:
-        """What the agent returned, of the type it declares if the agent was given; None until the task is completed.
+        """The result, of the type that the agent declares if the agent was given; None until the task is completed.
 
         Without the agent, as in `app.get(id)`, it is plain JSON; `agent.read_result(task)` gives the type.
         """
@@ -124,7 +124,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def stored_result(self) -> Any:
-        """What the agent returned, as plain JSON."""
+        """The result as plain JSON."""
         return None if self._state.result is UNSET else codec.unpack(self._state.result, self._logs.blob)
 
     def unwrap(self) -> R_co:
@@ -153,7 +153,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def mock(self) -> bool:
-        """Whether its calls of tools are answered by mocks."""
+        """True if its calls of tools are answered by mocks."""
         return self._state.mock
 
     @property
@@ -183,7 +183,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def constraints(self) -> dict[str, Any]:
-        """What the work must keep to, as the contract it began with has it."""
+        """The constraints of the work, from the contract it began with."""
         constraints = self._state.constraints
         return {} if constraints is UNSET else codec.unpack(constraints, self._logs.blob)
 
@@ -203,7 +203,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def questions(self) -> list[str]:
-        """What is still open."""
+        """The open questions."""
         return list(self._state.questions)
 
     @property
@@ -262,7 +262,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def budget(self) -> BudgetState:
-        """What it may use up, and what it has. Time held counts up to now."""
+        """The limits and the usage. Time held counts up to now."""
         held = self._state.held_since_us and not self._state.ended
         return BudgetState(self._state, self._logs.clock.now_us() if held else self._state.updated_us)
 
@@ -273,7 +273,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """What was decided, why, and the options not taken; with the time, the seq and the last step before it."""
+        """The decisions, with their reasons and the options not taken; when, where, and after which step."""
         return self._decisions(upto=self.seq)
 
     def _decisions(self, upto: int) -> list[dict[str, Any]]:
@@ -288,12 +288,13 @@ class TaskState(Generic[R_co]):
 
     @property
     def summarised(self) -> dict[str, Any] | None:
-        """What stands for earlier messages where they do not fit: its text, the ranges it covers, what it took."""
+        """The summary that replaces earlier messages where they don't fit: its text, its ranges, its cost."""
         made = self._state.summarised
         if made is None:
             return None
         kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
-        text = codec.unpack(made.text, self._logs.blob)["text"]
+        told: Any = codec.unpack(made.text, self._logs.blob)
+        text = told.get("text") if isinstance(told, dict) else told  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return {"text": text, "covers": [list(span) for span in made.covers], **kept}
 
     @property
@@ -312,7 +313,7 @@ class TaskState(Generic[R_co]):
         return alone(contract)
 
     def contract(self) -> dict[str, Any]:
-        """What the agent is to do and knows, as JSON to hand to others: a task can begin with it."""
+        """Return the goal, constraints, facts and plan as JSON: a new task can begin with it."""
         from holdfast.engine.reading.contracts import of_state
 
         return of_state(self, self._state, self._logs)

@@ -170,7 +170,7 @@ class Past(Struct, frozen=True):
 
 
 def past_of(logs: Logs, origin: Origin) -> Past | None:
-    """What a log stands on in a store; None if it is no fork."""
+    """Return the log that a fork was made from; None if this log is not a fork."""
     parent, at = origin.parent, origin.at
     if parent is None:
         return None

@@ -30,7 +30,7 @@ class Waiting:
 
     @property
     def on(self) -> list[dict[str, Any]]:
-        """What is waited for, each with the key by which it is answered, approved or settled."""
+        """The waits, each with the key by which it is answered, approved or settled."""
         waits = [
             {"kind": wait.kind, "key": wait.key, "name": wait.name, "prompt": self._value(wait.prompt)}
             for wait in self._state.waits.values()
@@ -49,7 +49,7 @@ class Waiting:
         return told | {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}
 
     def _blockers(self) -> list[dict[str, Any]]:
-        """What keeps a suspended task from continuing, where nothing in its own log can be answered."""
+        """Return what blocks a suspended task whose own log has nothing to answer."""
         state = self._state
         if state.summary.status != "waiting":
             return []
@@ -58,7 +58,7 @@ class Waiting:
         return [told for told in map(self._blocker, state.blockers) if told is not None]
 
     def _blocker(self, one: Blocker) -> dict[str, Any] | None:
-        """What is told of a blocker; nothing of one that ends by itself, and of one that was settled."""
+        """Describe a blocker; return nothing if it ends by itself or was settled."""
         is_own = one.task == self._state.summary.id
         if one.why == "budget":
             told = {"kind": "budget", "key": one.key, "name": one.key, "prompt": None, "used": one.used, "of": one.of}

@@ -185,7 +185,7 @@ class Records:
         return found
 
     def _page(self, prefix: str, after: str | None, limit: int) -> tuple[str, str | None]:
-        """What the logs of a page begin with, and the log they come after."""
+        """Return the prefix of a page's logs, and the log they come after."""
         if not 1 <= _count(limit, "limit") <= limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
         last = None if after is None else names.record_prefix(self.space, after)
@@ -283,7 +283,7 @@ class Records:
             return exporting.export_to(self._logs, log, path)
 
     def export_lines(self, key: str) -> Iterator[bytes]:
-        """What `export` writes, line by line."""
+        """Return the lines that `export` writes."""
         with self._there(key):
             return self._lines(key)
 
@@ -348,7 +348,7 @@ def _no_bytes(given: Any) -> InvalidValue:
 
 
 def _blobs(given: Mapping[str, Data] | None) -> tuple[dict[str, RecordBlob], tuple[Blob, ...]]:
-    """What a record says of its blobs, and what is stored for them."""
+    """Return a record's references to its blobs, and the bytes to store."""
     if not given:
         return {}, ()
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

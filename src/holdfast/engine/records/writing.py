@@ -70,7 +70,7 @@ class RecordWriter:
         return head.seq + 1
 
     def _write(self, one: Addition, *, looks: bool) -> Write:
-        """What to write for it: after a head that is known unless it `looks`, at the head, or to begin a log."""
+        """Build the write: after a known head unless it `looks`, at the head, or as the start of a log."""
         known = self.heads.get(one.log)
         if known is not None and not looks and one.expect in (None, known.seq):
             return Write(one.log, one.drafts, known, blobs=one.blobs)
@@ -96,7 +96,7 @@ class RecordWriter:
         return head
 
     def _start(self, log: str) -> Head:
-        """What the first record of a key that is not there follows: its name, or what is left of a dropped one."""
+        """Return the digest before the first record of a new key: from its name, or from the rest of a dropped one."""
         stone = self._logs.store.tombstone(log)
         return Head(0, codec.genesis(log)) if stone is None else Head(stone.seq, stone.digest)
 

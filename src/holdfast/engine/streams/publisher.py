@@ -175,7 +175,7 @@ class Publisher:
             self._delete(over)
 
     def _pause(self) -> float | None:
-        """How long there is nothing to do; None if that is for ever."""
+        """Return how long there is nothing to do; None if for ever."""
         if self._is_closed and self._dirty:
             return 0.0
         times = [*(stream.due for stream in self._dirty), *(at for at, _ in self._ended)]

@@ -112,7 +112,7 @@ class ChunkFollow(Polling[Watched]):
         return told, over
 
     def _is_new(self, batch: ChunkBatch, found: Sequence[LoggedEvent]) -> bool:
-        """Whether to show a batch. What came to nothing before it was seen is not shown at all."""
+        """Return whether to show a batch. What came to nothing before it was seen is not shown at all."""
         stream = self._streams.get(batch.stream)
         if stream is None:
             stream = _Stream(batch.step, batch.attempt, batch.after)
@@ -122,7 +122,7 @@ class ChunkFollow(Polling[Watched]):
         return not stream.is_over
 
     def _came_to_an_end(self, stream: _Stream) -> bool:
-        """Whether one that began before the events this watcher has seen is over by them."""
+        """Return whether one that began before the events this watcher has seen is over by them."""
         between = timeline.records(self._logs, self._id, after=stream.after)
         for one in between if stream.after < self._after else ():
             if one.seq > self._after:
@@ -194,18 +194,18 @@ def _void(stream: _Stream, one: LoggedEvent) -> str:
 
 
 def _is_void(stream: _Stream, events: Iterable[LoggedEvent]) -> bool:
-    """Whether an attempt came to nothing by these events. The first one that says what became of it decides."""
+    """Return whether an attempt came to nothing by these events. The first one that says what became of it decides."""
     ends = (bool(_void(stream, one)) for one in events if _void(stream, one) or _kept(stream, one))
     return next(ends, False)
 
 
 def _kept(stream: _Stream, one: LoggedEvent) -> bool:
-    """Whether an event is the result that an attempt streamed."""
+    """Return whether an event is the result that an attempt streamed."""
     event = one.event
     return one.seq > stream.after and isinstance(event, ev.StepCompleted) and event.key == stream.step
 
 
 def _is_of(stream: _Stream, event: Event) -> bool:
-    """Whether an event is about this attempt of a step, or a later one."""
+    """Return whether an event is about this attempt of a step, or a later one."""
     attempt = getattr(event, "attempt", stream.attempt)
     return getattr(event, "key", None) == stream.step and attempt >= stream.attempt

@@ -55,7 +55,7 @@ class HeldSleeps:
         return min(now_us, min(self._ends, default=now_us + 1) - 1)
 
     def left_us(self, until_us: int, most_us: float) -> int:
-        """How long it is until then. A sleep that is longer than is sat out is only a time of the day."""
+        """Return the time left until then. A sleep longer than `hold` is only a time of the day."""
         if self._steady is None:
             return until_us - self._clock.now_us()
         steady_us = self._steady()

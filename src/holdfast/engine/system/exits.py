@@ -32,7 +32,7 @@ class Exited:
 
 
 async def caught(work: Coroutine[Any, Any, Any]) -> Any:
-    """What comes of it; something that ends the process comes back as `Exited`."""
+    """Return the outcome; an exception that ends the process comes back as `Exited`."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:

@@ -149,7 +149,7 @@ def _frames_of_agent() -> Iterator[FrameType]:
 
 
 def _call(frame: FrameType, event: str, given: Any) -> None:
-    """What is called from now on is not looked at: only what runs already."""
+    """Trace no new call: only frames that run already."""
 
 
 def _is_foreign(frame: FrameType) -> bool:

@@ -160,7 +160,7 @@ class Bag:
 
 
 def lend(execution: Execution) -> Lent:
-    """What an execution has handed out of its state: from now on there is something."""
+    """Note that an execution has handed out a part of its state."""
     if execution.lent is None:
         execution.lent = Lent()
     return execution.lent
@@ -186,7 +186,7 @@ def refuse_no_update(verbs: str, name: object, fn: object) -> None:
 
 
 def updated(fn: Update, found: Any, name: str) -> Any:
-    """What a function makes of a value. One that changed a list or a dict and returns nothing has forgotten to."""
+    """Apply a function to a value. One that changes a list or a dict in place and returns nothing is refused."""
     before = codec.pack_typed(found) if isinstance(found, list | dict) else None
     made = fn(found)
     if made is None and before is not None and codec.pack_typed(found) != before:
@@ -362,13 +362,13 @@ class TypedBag(Bag):
             self[path[0]] = whole
 
     def _takes_item(self, name: str, packed: Raw) -> bool:
-        """Whether a list that is there may grow without a look at all of it."""
+        """Return whether a list that is there may grow without a look at all of it."""
         bag, model = self._known()[0].bag, self._states.model
         model.refuse_unknown([name, *bag])
         return name in bag and codec.shape(bag[name]) == "list" and model.takes_item(name, self._plain(packed))
 
     def _checked_start(self, name: str, packed: Raw) -> Raw | UnsetType:
-        """What a list begins as, if it is not there; refuses what the grown one must not be."""
+        """Return the first value of a list that is not there; refuse one that the grown list must not be."""
         start = start_value(self._states, self._known()[1], name, [])
         self._change(name, lengthened(name, start, self._plain(packed)))
         return codec.pack_typed(start) if start and name not in self else UNSET

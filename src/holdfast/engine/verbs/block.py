@@ -33,6 +33,6 @@ class Block(Task):
             drive(lifecycle.next_turn(execution, max, self._execution.agent.name), execution)
 
     def finish(self, result: Any) -> None:
-        """What the task comes to. It is completed when the block ends."""
+        """Complete the task when the block ends."""
         codec.pack(result, "the result")
         self.result = result

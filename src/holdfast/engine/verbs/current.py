@@ -49,12 +49,12 @@ class CurrentState(TaskState[Any]):
 
     @property
     def budget(self) -> BudgetState:
-        """What it may use up, and what it has. Time held counts up to the last event that the branch sees."""
+        """The limits and the usage. Time held counts up to the last event that the branch sees."""
         return BudgetState(self._state, self._state.updated_us)
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """What was decided, why, and the options not taken; what this branch decided just now is among it."""
+        """The decisions, with their reasons and the options not taken; this branch's latest are included."""
         branch = self._branch
         made = self._decisions(upto=branch.seen)
         said = [one for one in self._execution.views.own(branch) if isinstance(one, ev.DecisionMade)]

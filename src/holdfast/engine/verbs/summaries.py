@@ -87,12 +87,12 @@ class _Making:
 
     @property
     def size(self) -> int:
-        """How many tokens it is asked with."""
+        """The tokens of the request."""
         measure = self._counter or estimate
         return sum(measure(one["content"]) for one in self._asked)
 
     def summary(self) -> Any:
-        """What the model says, as it is kept; something to await if the model is."""
+        """Ask the model, and return the summary as it is kept; an awaitable if the model is async."""
         given = self._model([dict(one) for one in self._asked])
         return self._awaited(given) if is_awaitable(given) else self._kept(given)
 

@@ -265,7 +265,7 @@ class Task:
         return self._drive("step", parameters.result, flows.step, request)
 
     def is_of(self, logs: object, id: str) -> bool:
-        """Whether this is the task of that id."""
+        """Return whether this is the task of that id."""
         return self._execution.log.name == id and self._execution.logs is logs
 
     def _refuse_elsewhere(self, called: Tool | Step, verb: str) -> None:
@@ -366,7 +366,7 @@ class Task:
         retry: Retry | int | None = None,
         timeout: Duration | None = None,
     ) -> Any:
-        """What fits into so many tokens, with a summary in place of what does not; gives that window.
+        """Return a window of at most so many tokens, with a summary in place of what doesn't fit.
 
         `model` is a function of messages that gives a text or a message. If nothing new has to be summarised it is not
         asked. A summary is a step, made once; the messages stay in the log. The other options are those of
@@ -524,12 +524,12 @@ class Task:
 
     @property
     def attempt(self) -> int:
-        """How often the task was begun or taken up again, this time included."""
+        """How often the task was begun or resumed, this time included."""
         return self._execution.state.attempts
 
     @property
     def input(self) -> dict[str, Any]:
-        """What the task was started with."""
+        """The input of the task."""
         return {name: self._execution.value(raw) for name, raw in self._execution.state.input.items()}
 
     @property
@@ -546,7 +546,7 @@ class Task:
 
     @property
     def current(self) -> CurrentState:
-        """What the task knows of itself, as this branch sees it: `task.current.facts["service"].value`.
+        """The task's own state, as this branch sees it: `task.current.facts["service"].value`.
 
         It is the same on every replay, and has the shape of what `app.get(id)` gives.
         """
@@ -573,7 +573,7 @@ class Task:
         max_tokens: int | None = None,
         counter: Counter | None = None,
     ) -> ContextSlice:
-        """What a step needs to know, within a limit: goal, step, open questions; then artifacts and facts that fit."""
+        """Return the context of a step within a limit: goal, step, open questions; then artifacts and facts."""
         from holdfast.engine.verbs.context import context_of
 
         seen = self._seen

@@ -24,7 +24,7 @@ class UserFields(Protocol):
     """What a user's state is read from and written to."""
 
     def bag(self) -> Mapping[str, Raw]:
-        """What is there."""
+        """Return the values."""
         ...
 
     def note(self, name: str | None) -> None:
@@ -36,7 +36,7 @@ class UserFields(Protocol):
         ...
 
     def default(self, name: str, value: Any) -> Any:
-        """What stands for a field that is not set, read-only."""
+        """Return the default of a field that is not set, read-only."""
         ...
 
     def change(self, changes: Changes) -> Mapping[str, Raw]:
@@ -152,7 +152,7 @@ class TaskUser:
 
     @property
     def facts(self) -> Mapping[str, FactState]:
-        """What was learned of them."""
+        """The facts about the user."""
         logs = self._fields.execution.logs
         return Values(self._fields.seen().facts, lambda fact: FactState(fact, logs))
 
@@ -165,7 +165,7 @@ class TaskUser:
 
 
 def user_root(user: TaskUser, template: object) -> Callable[[], dict[str, Any]]:
-    """What `{user.…}` leads to in a template: a field that it names is read, and with `{user}` all of them."""
+    """Return the root of `{user.…}` in a template: the named field is read, or with `{user}` all fields."""
     fields = user.state._fields  # pyright: ignore[reportPrivateUsage]
     if "{user}" in str(template):
         fields.note(None)
@@ -238,7 +238,7 @@ class _Fields:
         return self._verbs.drive("user.state.update", made, writers.update, path, make)
 
     def _condition(self, seen: State, changes: Changes) -> Condition | None:
-        """What must still be so when a change is written: what it requires, and what was read of what it sets."""
+        """Return the condition of a change: what it requires, and what was read of the fields it sets."""
         unsettled = self._verbs.here().unsettled
         reads = {} if unsettled is None else unsettled.reads
         since: dict[paths.Path, int] = {}

@@ -22,7 +22,7 @@ class BudgetState:
 
     @property
     def left(self) -> dict[str, float]:
-        """What is left of each limit, never below 0."""
+        """The rest of each limit, never below 0."""
         return {name: max(0, most - self.used[name]) for name, most in self.limits.items()}
 
     @property
@@ -33,12 +33,12 @@ class BudgetState:
 
     @property
     def unknown(self) -> list[dict[str, Any]]:
-        """What may have been spent without a record: where, why, and the estimate. It counts as used."""
+        """Spend without a record: where, why, and the estimate. It counts as used."""
         return [_lost(one) for one in self._state.spent.lost]
 
     @property
     def pressure(self) -> bool:
-        """Whether a limit was, or is, nearly reached."""
+        """True if a limit was, or is, nearly reached."""
         return bool(self._state.pressed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Claiming:
         """Whether the last round found a task that can go on, but is not yet done with here."""
 
     def look(self, now_us: int) -> bool:
-        """Whether it is time to ask for tasks although nothing was heard: somebody is lost, or a time has come."""
+        """Return whether to look for tasks although nothing was heard: a worker is lost, or a time has come."""
         self._look_for_lost()
         return bool(self._lost) or now_us >= self._next_us
 
@@ -114,19 +114,19 @@ class Claiming:
                 return
 
     def rest_seconds(self, now_us: int) -> float:
-        """How long until something has to be looked after, if nothing is heard."""
+        """Return the longest wait until something is due, if nothing is heard."""
         looks = min(self._lost_at, self._sweep_at) - time.monotonic()
         return max(0.0, min(looks, (self._next_us - now_us) / 1_000_000))
 
     def nothing_left(self, now_us: int) -> bool:
-        """Whether no task that this worker could take is ready, and none of its queues is being worked on.
+        """Return whether no task that this worker could take is ready, and none of its queues is being worked on.
 
         Tasks of agents, versions and tenants that it does not serve do not count.
         """
         return not self._is_due(now_us) and not self._is_running()
 
     def _is_due(self, now_us: int) -> bool:
-        """Whether a task could be taken, if it were not for the limits of queues. None is taken."""
+        """Return whether a task could be taken, if it were not for the limits of queues. None is taken."""
         names, found = [queue.name for queue in self._queues], list[Due]()
         tenants = self._namespaces
         if tenants is None:
@@ -237,7 +237,7 @@ def _write(logs: Logs, due: Due, taken: TakenFrom, pins: Pins) -> Write:
 
 
 def _pins(logs: Logs, summary: Summary) -> Pins | None:
-    """How far its user's and its thread's logs have come; None if they have to be begun first."""
+    """Return how far the user's and the thread's logs have come; None if they must be begun first."""
     if summary.user is None and summary.thread is None:
         return NO_PINS
     user = None if summary.user is None else logs.store.head(names.user_log(summary.user))

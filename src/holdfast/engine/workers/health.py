@@ -125,7 +125,7 @@ class Health:
         threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True).start()
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
-        """What is asked for: status, content type, body."""
+        """Answer a request: status, content type, body."""
         if path == "/healthz":
             try:
                 depths = self._seen()
@@ -142,7 +142,7 @@ class Health:
         return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
 
     def _seen(self) -> list[QueueDepth]:
-        """How full queues are. While the worker cannot reach its store, nobody is kept waiting for that."""
+        """Return the depth of the queues; the last known one at once, while the worker can't reach its store."""
         if self._worker.trouble:
             raise StoreUnreachable(self._worker.trouble, hint="see the worker's log")
         with self._lock:

@@ -158,22 +158,22 @@ class Worker:
 
     @property
     def busy(self) -> int:
-        """How many tasks it works on now."""
+        """The number of tasks it works on now."""
         return len(self._mine)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it works on nothing, and nothing that it could take is ready or being worked on elsewhere."""
+        """True if it works on nothing, and nothing that it could take is ready or being worked on elsewhere."""
         return not self.busy and self._claiming.nothing_left(self._home.logs.clock.now_us())
 
     @property
     def suspects(self) -> bool:
-        """Whether it works on a task that may kill the process."""
+        """True if it works on a task that may kill the process."""
         return self._suspect is not None
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """True if it was told to stop."""
         return self._stopping
 
     def run(self) -> None:
@@ -285,7 +285,7 @@ class Worker:
         )
 
     def _dispatcher(self, namespace: str) -> Dispatcher:
-        """Where the tasks of a tenant are worked on."""
+        """Return the dispatcher of a tenant."""
         found = self._known.get(namespace)
         if found is None:
             found = self._known[namespace] = self._dispatchers(namespace)
@@ -361,7 +361,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _to_claim(self) -> Generator[bool, None, None]:
-        """Whether to take tasks now; until they are counted as its own, a task that may kill is not begun."""
+        """Return whether to take tasks now; until they are counted as its own, a task that may kill is not begun."""
         with _LOCK:
             self.is_claiming = not any(one.suspects for one in _AT_WORK)
         try:
@@ -370,7 +370,7 @@ class Worker:
             self.is_claiming = False
 
     def _look_at_abandoned(self) -> bool:
-        """Whether so many abandoned threads still run that no more tasks are claimed; says so when that changes."""
+        """Return whether too many abandoned threads run to claim more tasks; warn when that changes."""
         assert self._announcement is not None
         owners = abandonable.ABANDONED.owners(self._home.logs.store.holder())
         names = [f"{one.task} {one.step}".strip() for one in owners][: limits.MAX_ABANDONED_THREADS]
@@ -482,7 +482,7 @@ class Worker:
             return Worked(*place, name, "quarantined", why)
 
     async def _may_try(self, place: Place, log: Log) -> bool:
-        """Whether to work on a task now. One more death, and it is set aside: so it is tried alone, or let go of.
+        """Return whether to work on a task now. Before the death that quarantines it, it is tried alone, or released.
 
         Whoever works beside a task that kills dies with it, and would be blamed for that as well.
         """
@@ -520,13 +520,13 @@ def _among_others(worker: Worker) -> Generator[None, None, None]:
 
 
 def _has_suspect() -> bool:
-    """Whether a task is worked on, in this process, that may kill it."""
+    """Return whether a task is worked on, in this process, that may kill it."""
     with _LOCK:
         return any(one.suspects for one in _AT_WORK)
 
 
 def _others_may_work() -> bool:
-    """Whether a second task is worked on in this process, or may be about to."""
+    """Return whether a second task is worked on in this process, or may be about to."""
     with _LOCK:
         return any(one.is_claiming for one in _AT_WORK) or sum(one.busy for one in _AT_WORK) > 1
 
@@ -538,7 +538,7 @@ TAKEN = {
 
 
 def _became(state: State) -> tuple[str, str]:
-    """What a task is now that it was worked on, and why."""
+    """Return the task's status after the work, and the reason."""
     status, failure = state.summary.status, state.failure
     if status in ("pending", "running"):
         return "released", ""
@@ -574,7 +574,7 @@ def set_aside(log: Log, why: str) -> None:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
+    """Return whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
 

@@ -24,7 +24,7 @@ JSON = "application/json"
 
 
 def templates(scope: Scope) -> list[types.ResourceTemplate]:
-    """What can be read, by the form of its URI."""
+    """List the resources, by the form of their URI."""
     every = {**uris.TEMPLATES, **(uris.USER_TEMPLATES if scope.users else {})}
     return [
         types.ResourceTemplate(uri_template=form, name=name, description=about, mime_type=JSON)
@@ -113,6 +113,6 @@ def complete(scope: Scope, argument: str, begun: str, given: dict[str, str]) -> 
 
 
 def refusal(error: HoldfastError) -> str:
-    """What a client is told: what failed, why, and what to do."""
+    """Describe an error to a client: what failed, why, and what to do."""
     hint = "list_tasks has the tasks of this store" if isinstance(error, TaskNotFound) else error.hint
     return f"{error.message}. {hint}" if hint else error.message

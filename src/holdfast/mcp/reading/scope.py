@@ -33,7 +33,7 @@ class Scope:
     users: bool = False
 
     def serves(self, agent: str) -> bool:
-        """Whether tasks of an agent are served."""
+        """Return whether tasks of an agent are served."""
         return self.agents is None or agent in self.agents
 
     def by(self, client: str) -> str:

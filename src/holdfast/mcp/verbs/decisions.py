@@ -59,7 +59,7 @@ class FormVerb(NamedTuple):
 
 
 def form(request: Request, verb: str) -> Form:
-    """What to ask the person. Refuses what there is nothing to decide about, or what a form may not decide."""
+    """Build the form for the person. Refuses when there is nothing to decide, or when a form may not decide it."""
     item = _item(request, verb)
     decision = DECISIONS[verb]
     if item.risk == TRUSTED_RISK and not request.scope.trust_elicitation:
@@ -81,7 +81,7 @@ def _call(item: InboxItem) -> str:
 
 
 def digest(item: InboxItem) -> str:
-    """What an answer is bound to: everything the person was shown."""
+    """Return the digest that an answer is bound to: everything the person was shown."""
     return hashlib.sha256(text(inbox_document(item)).encode()).hexdigest()
 
 

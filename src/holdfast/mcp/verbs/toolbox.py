@@ -67,7 +67,7 @@ class ServerTool:
     idempotent: bool = True
 
     def allowed(self, scope: Scope) -> bool:
-        """Whether a server offers it."""
+        """Return whether a server offers it."""
         return {"read": True, "write": scope.writes, "decide": scope.decisions}[self.role]
 
     def refuse_unless_allowed(self, scope: Scope) -> None:

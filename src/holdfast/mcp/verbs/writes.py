@@ -13,7 +13,7 @@ _ID = Parameter("id", "string", "The id of the new task; with it, a repeated cal
 
 
 def told(task: TaskState) -> dict[str, Any]:
-    """What a client needs to know of a task it changed: the whole state is one read away."""
+    """Return the part of a changed task that a client needs: the whole state is one read away."""
     shown = documents.task_document(task)
     return {name: shown[name] for name in ("uri", "agent_id", "task_id", "seq", "status", "stage", "waiting")}
 

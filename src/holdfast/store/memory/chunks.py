@@ -23,7 +23,7 @@ class MemoryChunks:
                     self._batches[batch.log] = [*self._kept_beside(batch), batch]
 
     def _kept_beside(self, new: ChunkBatch) -> list[ChunkBatch]:
-        """What stays when a batch comes: all but its own older self, and other attempts if it is the first."""
+        """Return the batches that stay when one comes: not its older version, nor other attempts if it is the first."""
         there = self._batches.get(new.log, [])
         if new.part == 1:
             there = [one for one in there if one.step != new.step or one.stream == new.stream]

@@ -138,7 +138,7 @@ class MemoryQueues:
 
 
 def is_due(row: Summary, wanted: ClaimRequest) -> bool:
-    """Whether a task may be taken now."""
+    """Return whether a task may be taken now."""
     return (row.agent, row.version) in wanted.served and _can_go_on(row, wanted.now_us, wanted.lost)
 
 

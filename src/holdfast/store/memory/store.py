@@ -170,7 +170,7 @@ class MemoryStore:
         return places
 
     def _find_places(self, group: Group) -> Outcome:
-        """Where a group would go, or why it may not be written."""
+        """Find the places of a group, or the reason why it may not be written."""
         placed: list[Placed] = []
         for write in group.writes:
             head = self._expected(write)
@@ -210,7 +210,7 @@ class MemoryStore:
         return log.head
 
     def _may_begin(self, name: str, origin: Origin, start: Head) -> bool:
-        """Whether a log follows what is left of its name; a fork needs its parent, and a name that nothing ever had."""
+        """Return whether a log follows the rest of its name; a fork needs its parent, and a name never used."""
         stone = self._tombstones.get(name)
         if origin.parent is not None:
             return stone is None and origin.parent in self._logs
@@ -396,7 +396,7 @@ class MemoryStore:
             return [(name, self._logs[name].rows[-1]) for name in names]
 
     def _place(self, name: str) -> int:
-        """Where in the order of logs a name stands, or stood."""
+        """Return the place of a name in the order of logs, also of one that was removed."""
         if name in self._logs:
             return self._logs[name].number
         if name not in self._tombstones:

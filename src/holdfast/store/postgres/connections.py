@@ -280,7 +280,7 @@ class Connections:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether this process has a sign of life, and it is broken now."""
+        """True if this process has a sign of life, and it is broken now."""
         return self._presence is not None and not self._presence.is_held
 
     def await_presence(self) -> None:

@@ -161,7 +161,7 @@ def _kept(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Rows:
 
 
 def _refusal(sql: str) -> str:
-    """What it is that user code may not do; nothing if it may."""
+    """Return the reason why user code may not do this; nothing if it may."""
     words = _WORDS.match(_begin(sql))
     first, second = (words[1].lower(), (words[2] or "").lower()) if words else ("", "")
     if first == "rollback":

@@ -42,17 +42,17 @@ class Sighting(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether there can be a sign of life of it here: its name is one that this store gives."""
+        """True if there can be a sign of life of it here: its name is one that this store gives."""
         return _NAME.fullmatch(self.name) is not None
 
     @property
     def is_proven_gone(self) -> bool:
-        """Whether it said goodbye, or was a process of this machine that is no more."""
+        """True if it said goodbye, or was a process of this machine that is no more."""
         return self.is_gone or processes.is_gone(ProcessName(self.machine, self.process))
 
     @property
     def is_missed(self) -> bool:
-        """Whether it should hold a lock and does not."""
+        """True if it should hold a lock and does not."""
         return self.name.startswith(LOCK_PREFIX) and not self.is_locked
 
 

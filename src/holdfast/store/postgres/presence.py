@@ -81,7 +81,7 @@ class ServerPresence:
 
     @property
     def is_held(self) -> bool:
-        """Whether the session is well, as far as is known."""
+        """True if the session is well, as far as is known."""
         return self._is_held
 
     @property
@@ -91,7 +91,7 @@ class ServerPresence:
 
     @property
     def lasted_seconds(self) -> float:
-        """How long the present session has lasted."""
+        """The age of the present session."""
         return time.monotonic() - self._began
 
     def facts(self) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class PostgresWakeListener:
                     return False
 
     def _heard(self, link: Link) -> bool:
-        """Whether there was anything; takes note of all there is."""
+        """Return whether there was anything; takes note of all there is."""
         heard = False
         while link.pgconn.notifies() is not None:
             heard = True
@@ -269,7 +269,7 @@ _PRIORITY = 13
 
 
 def _is_whole(rows: list[Stored]) -> bool:
-    """Whether rows are all there is of a log: a fork's past is another's, and a body may have been erased."""
+    """Return whether rows are all there is of a log: a fork's past is another's, and a body may have been erased."""
     return bool(rows) and rows[0].seq == 1 and all(row.body is not None for row in rows)
 
 

@@ -63,7 +63,7 @@ class Seen:
 
     @classmethod
     def trusting(cls, groups: Sequence[Group]) -> Seen | None:
-        """What would have to be so for the groups to be written; None if that must be looked up."""
+        """Return the conditions under which the groups may be written; None if that must be looked up."""
         seen, made = cls(), set[str]()
         if any(group.removes for group in groups):
             return None
@@ -101,7 +101,7 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         beside = self._logs or self._tasks or self._snapshots or self._blobs or self._takes or self._frees
         return not (self._events or beside or self._erasures or self._cuts)
 
@@ -197,7 +197,7 @@ class Batch:
 
 
 def _released(log: str, hashes: Iterable[str]) -> list[Question]:
-    """What drops large values that a log no longer refers to, unless another does."""
+    """Build the statements that drop large values which no other log refers to."""
     found: list[Question] = []
     for hash in map(bytes.fromhex, sorted(hashes)):
         found.append((q.RELEASE_BLOB, {"name": log, "hash": hash}))
@@ -207,7 +207,7 @@ def _released(log: str, hashes: Iterable[str]) -> list[Question]:
 
 
 def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | None:
-    """What becomes of each group, and the rows of those that may be written. None if one statement cannot do it."""
+    """Decide each group, and build the rows of those that may be written. None if one statement can't do it."""
     batch, outcomes = Batch(), list[Outcome]()
     for group in groups:
         olds = {write.log: seen.heads[write.log] for write in group.writes if write.log in seen.heads}
@@ -219,7 +219,7 @@ def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | N
 
 
 def decide(group: Group, seen: Seen) -> Outcome:
-    """Where a group goes, or why it may not be written; what is known moves on with it."""
+    """Find the place of a group, or the reason why it may not be written, and advance what is known."""
     places: list[Placed] = []
     heads: dict[str, Head] = {}
     for write in group.writes:
@@ -255,7 +255,7 @@ def _expected(write: Write, seen: Seen, moved: dict[str, Head]) -> Head | Confli
 
 
 def _may_begin(name: str, origin: Origin, start: Head, seen: Seen) -> bool:
-    """Whether a log follows what is left of its name; a fork needs its parent, and a name that nothing ever had."""
+    """Return whether a log follows the rest of its name; a fork needs its parent, and a name never used."""
     left = seen.gone.get(name)
     if origin.parent is not None:
         return left is None and origin.parent in seen.parents
@@ -282,7 +282,7 @@ def last_places(group: Group, places: Sequence[Placed]) -> dict[tuple[str, int],
 
 
 def is_cut(group: Group, seen: Seen) -> bool:
-    """Whether all that a group removes from beginnings of logs is gone, up to its very tombstones."""
+    """Return whether all that a group removes from beginnings of logs is gone, up to its very tombstones."""
     stones = [cut.stone for cut in group.cuts]
     return bool(stones) and all(seen.gone.get(one.log) == Head(one.seq, one.digest) for one in stones)
 

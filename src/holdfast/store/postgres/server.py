@@ -72,17 +72,17 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def by_lease(self) -> bool:
-        """Whether no lock is asked for: who is silent for longer than its lease is presumed dead."""
+        """True if no lock is asked for: who is silent for longer than its lease is presumed dead."""
         return self.presence == "lease"
 
     @property
     def patience(self) -> float:
-        """How many seconds an answer is waited for: longer than the server may take for anything."""
+        """The seconds to wait for an answer: longer than the server may take for anything."""
         return 1 + 1.25 * max(self.statement_seconds, self.lock_seconds)
 
     @property
     def shown(self) -> str:
-        """Where it is, without the password."""
+        """The address, without the password."""
         said = conninfo.conninfo_to_dict(self.conninfo)
         place = f"{said.get('host') or said.get('service') or 'localhost'}:{said.get('port') or 5432}"
         presence = "&presence=lease" if self.by_lease else ""
@@ -354,13 +354,13 @@ def refused(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """Whether the statement failed because of others, or of what is there: looked at under a lock, it will be clear."""
+    """Return whether other writers caused the failure: another look under a lock will tell."""
     others = (errors.DeadlockDetected, errors.SerializationFailure)
     return isinstance(error, (errors.UniqueViolation, errors.NotNullViolation, errors.ForeignKeyViolation, *others))
 
 
 def is_lost(error: psycopg.Error, link: Link) -> bool:
-    """Whether the connection is gone, so that nobody has said what became of the last statement."""
+    """Return whether the connection is gone, so that nobody has said what became of the last statement."""
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (link.closed or link.broken)
 
 

@@ -195,7 +195,7 @@ class PostgresStore:
         return [(name, Stored(*row)) for name, *row in found]
 
     def _place(self, name: str) -> int:
-        """Where in the order of logs a name stands, or stood."""
+        """Return the place of a name in the order of logs, also of one that was removed."""
         found = self._links.row(q.PLACE_OF, {"name": name})
         if found is None:
             raise TaskNotFound(name)

@@ -143,7 +143,7 @@ class Writer:
         return written
 
     def _reason(self, error: psycopg.Error, link: Link) -> Exception:
-        """What an error means for a write that was under way."""
+        """Return the meaning of an error for a write that was under way."""
         if is_lost(error, link):
             return _Lost()
         return _Refused(str(error)) if is_refusal(error) else translated(error, self._links.address)
@@ -176,7 +176,7 @@ class Writer:
                 raise self._unsettled(places, error) from error
 
     def _unsettled(self, places: Sequence[Places], error: HoldfastError) -> HoldfastError:
-        """What is raised instead, if a write is still in doubt."""
+        """Return the error to raise if a write is still in doubt."""
         if not any(places):
             return error
         return StorePoisoned(

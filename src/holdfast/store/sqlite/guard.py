@@ -184,7 +184,7 @@ class _Connection:
 
 
 def _refusal(action: int, names: tuple[str | None, str | None], database: str | None) -> str:
-    """What it is that user code may not do; nothing if it may."""
+    """Return the reason why user code may not do this; nothing if it may."""
     if action in _HARMLESS:
         return ""
     if action in _MAKES and database == "temp":

@@ -39,7 +39,7 @@ def last(bound: int | None) -> int:
 
 
 def is_plain(group: Group) -> bool:
-    """Whether a group is events of one log after a known head, with nothing beside them."""
+    """Return whether a group is events of one log after a known head, with nothing beside them."""
     if len(group.writes) != 1 or group.unique_keys or group.freed_keys or group.removes:
         return False
     write = group.writes[0]
@@ -74,7 +74,7 @@ class RowBatch:
         return placed
 
     def bindings(self) -> dict[str, Any]:
-        """What the statement is given."""
+        """Return the parameters of the statement."""
         places = codec.dump(self._places).decode()
         return {"places": places, "hashes": b"".join(self._hashes), "bodies": b"".join(self._bodies)}
 
@@ -115,7 +115,7 @@ def read_since(
 
 
 def read_opening(reader: apsw.Connection, log: str, upto: int | None, version: int) -> Opening | None:
-    """What a reader begins with. The erasures are counted before anything is read."""
+    """Read the start of a log. The erasures are counted before anything else is read."""
     origin = fetch_one(reader, q.ORIGIN, (log,))
     if origin is None:
         return None
@@ -142,7 +142,7 @@ def list_tasks(reader: apsw.Connection, query: Query, after: int | None) -> list
 
 
 def to_counts(reader: apsw.Connection, namespace: str | None) -> TaskCounts:
-    """How many tasks there are, as it is kept."""
+    """Return the kept counts of tasks."""
     of = {"namespace": namespace}
     return TaskCounts(dict(fetch_all(reader, q.COUNTED, of)), fetch_one(reader, q.IN_DOUBT, of)[0])
 
@@ -301,7 +301,7 @@ def _between(prefix: str, after: str | None, limit: int) -> dict[str, Any]:
 
 
 def integrity(rows: Callable[[str], list[Any]]) -> list[str]:
-    """What SQLite's own check finds; nothing if all is well."""
+    """Return the findings of SQLite's own check; none if all is well."""
     try:
         found = [row[0] for row in rows(q.INTEGRITY_CHECK)]
     except LogCorrupt as error:

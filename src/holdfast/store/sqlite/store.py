@@ -464,7 +464,7 @@ class SqliteStore:
             return shapes.newest_by_name(reader, prefix, after, limit)
 
     def _place(self, reader: apsw.Connection, name: str) -> int:
-        """Where in the order of logs a name stands, or stood."""
+        """Return the place of a name in the order of logs, also of one that was removed."""
         found = fetch_one(reader, q.PLACE_OF, {"name": name})
         if found is None:
             raise TaskNotFound(name)

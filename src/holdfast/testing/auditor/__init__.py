@@ -75,7 +75,7 @@ class _Event:
     digest: bytes
 
     def follows(self, previous: bytes) -> bool:
-        """Whether the digest is that of all that came before, the place, kind, time and body."""
+        """Return whether the digest is that of all that came before, the place, kind, time and body."""
         place = struct.pack(">qq", self.seq, self.at)
         text = previous + place + self.kind.encode() + b"\n" + self.body_hash
         return hashlib.sha256(text).digest() == self.digest
@@ -115,7 +115,7 @@ class _Log:
         return self.name.rpartition("!")[2].startswith("@records/")
 
     def told(self, *kinds: str) -> Iterator[_Linked]:
-        """What it says to other logs, or was told by them."""
+        """Return the messages to other logs, or from them."""
         return (one for one in self.linked if one.kind in kinds)
 
 
@@ -234,7 +234,7 @@ def _audit_chain(one: _Audit, log: _Log) -> None:
 
 
 def _first_previous(one: _Audit, log: _Log) -> bytes:
-    """What a chain begins with: the name, or for a fork the digest at its base, in whichever log that lies.
+    """Return the start of a chain: from the name, or for a fork the digest at its base, in whichever log that lies.
 
     Records whose beginning is gone chain from their tombstone.
     """
@@ -252,7 +252,7 @@ def _first_previous(one: _Audit, log: _Log) -> bytes:
 
 
 def _audit_heads(one: _Audit) -> None:
-    """Where a log's head is written beside its events, it is its last event."""
+    """Check that each head that is stored beside the events is the last event."""
     for number, seq, digest in one.rows("heads"):
         log = one.logs[number]
         if (seq, digest) != (log.head, log.digests.get(log.head)):
@@ -281,7 +281,7 @@ def _audit_tasks(one: _Audit) -> None:
 
 
 def _end_told(one: _Audit, log: _Log) -> str | None:
-    """How a task ended, by its events; nothing but late observations may follow an end, unless it is undone."""
+    """Return how a task ended, by its events. Only late observations may follow an end, unless it is undone."""
     ended: str | None = None
     for event in log.events:
         if event.kind in AWAKENING:
@@ -293,7 +293,7 @@ def _end_told(one: _Audit, log: _Log) -> str | None:
 
 
 def _audit_groups(one: _Audit) -> None:
-    """What is written to several logs at once stands in all of them, as often in one as in the other."""
+    """Check that a group is in all of its logs, as often in one as in the other."""
     by_name = {log.name: log for log in one.logs.values()}
     for log in one.logs.values():
         created = _created(one, log)
@@ -309,7 +309,7 @@ def _audit_groups(one: _Audit) -> None:
 
 
 def _created(one: _Audit, log: _Log) -> dict[str, Any]:
-    """What a task began with; a fork began as the one it was forked from."""
+    """Return the first event of a task; a fork's is that of its origin."""
     seen: set[int] = set()
     above: _Log | None = log
     while above is not None and above.number not in seen:
@@ -321,7 +321,7 @@ def _created(one: _Audit, log: _Log) -> dict[str, Any]:
 
 
 def _audit_user(one: _Audit, log: _Log, user: _Log) -> None:
-    """What a task changed of its user's state stands in the user's log. A task may have been copied without that."""
+    """Check that a task's changes of its user's state are in the user's log, unless the task was copied without it."""
     if log.erased or user.erased or not user.events:
         return
     begun = user.events[0].at
@@ -335,7 +335,7 @@ def _audit_user(one: _Audit, log: _Log, user: _Log) -> None:
 
 
 def _audit_thread(one: _Audit, log: _Log, thread: _Log) -> None:
-    """What a task said stands in its thread, as often; a rollback takes nothing back that was said there."""
+    """Check that a task's messages are in its thread, as often. A rollback removes none there."""
     if log.erased or thread.erased or not thread.events:
         return
     begun = thread.events[0].at
@@ -346,7 +346,7 @@ def _audit_thread(one: _Audit, log: _Log, thread: _Log) -> None:
 
 
 def _audit_payer(one: _Audit, log: _Log, payer: _Log) -> None:
-    """What a child recorded as used up was told to those who pay for it, once."""
+    """Check that a child's usage is recorded once in the log that pays for it."""
     if log.erased or payer.erased:
         return
     recorded = (event.fields.get("usage") for event in log.told("step_completed", "step_failed", "attempt_failed"))
@@ -382,7 +382,7 @@ def _audit_blobs(one: _Audit) -> None:
 
 
 def _audit_acks(one: _Audit, acks: Place | None) -> None:
-    """What was acknowledged is there, unless its whole log was removed."""
+    """Check that everything acknowledged is there, unless its whole log was removed."""
     by_name = {log.name: log for log in one.logs.values()}
     removed = {name: seq for name, (seq, _) in one.stones.items()}
     for ack in _acks(acks):

@@ -46,7 +46,7 @@ class Tables(Protocol):
 
 
 def is_server(place: str) -> bool:
-    """Whether a store lies on a server, and not in a file."""
+    """Return whether a store lies on a server, and not in a file."""
     return place.startswith(("postgres://", "postgresql://"))
 
 

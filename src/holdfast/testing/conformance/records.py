@@ -27,7 +27,7 @@ def begun(log: str, *data: bytes, start: Head | None = None, blobs: tuple[Blob, 
 
 
 def stone_at(store: Store, log: str, seq: int, why: str = "") -> Tombstone:
-    """What is left if a log goes up to a seq."""
+    """Return the tombstone of a log that goes up to a seq."""
     (row,) = store.read(log, after=seq - 1, upto=seq)
     return Tombstone(log, seq, row.digest, AT, why)
 
@@ -38,7 +38,7 @@ def cut(store: Store, log: str, seq: int, *drafts: Draft, blobs: tuple[str, ...]
 
 
 def follows(rows: list[Stored], start: Head) -> bool:
-    """Whether the chain of rows holds from a head on."""
+    """Return whether the chain of rows holds from a head on."""
     before = start.digest
     for seq, row in enumerate(rows, start=start.seq + 1):
         before = codec.chain(before, seq, row.kind, row.at_us, row.body_hash)

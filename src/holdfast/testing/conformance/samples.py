@@ -79,7 +79,7 @@ def check_chain(store: Store, log: str) -> list[str]:
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Whether something comes to hold within a time."""
+    """Return whether something comes to hold within a time."""
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:
@@ -96,7 +96,7 @@ def add(store: Store, log: str, namespace: str = "", **fields: Any) -> None:
 
 
 def then(store: Store, log: str, *events: Event) -> None:
-    """What happens to a task next, with its row."""
+    """Write the next event of a task, with its row."""
     row = summary_of(store, log)
     for event in events:
         row = summarise(row, log, event, AT)
@@ -120,7 +120,7 @@ def leave(due: Due) -> None:
 
 
 def wanted(**fields: Any) -> ClaimRequest:
-    """What most tests look for."""
+    """Return the query of most tests."""
     usual: dict[str, Any] = {"queue": "default", "served": (("tester", ""),), "limit": 100, "now_us": AT}
     return ClaimRequest(**usual | fields)
 

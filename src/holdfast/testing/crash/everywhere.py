@@ -59,7 +59,7 @@ class Point(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What is told of points like it."""
+        """The kind of point."""
         return f"{self.name} raises" if self.raises else self.name
 
     def __str__(self) -> str:

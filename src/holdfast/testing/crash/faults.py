@@ -129,11 +129,11 @@ class PowerCutVFS(FaultyVFS):
         self._unsynced: dict[str, list[Change]] = {}
 
     def shadow(self, path: str | os.PathLike[str]) -> Path:
-        """Where a file's shadow lies."""
+        """Return the path of a file's shadow."""
         return self.shadow_dir / Path(path).name
 
     def opening(self, path: str) -> None:
-        """What lies there before anything was done through us counts as synced."""
+        """Take a file's content before the first change through us as synced."""
         if path not in self._unsynced:
             self._unsynced[path] = []
             if os.path.exists(path):
@@ -253,7 +253,7 @@ def _is_journal(path: str) -> bool:
 
 
 def _deletions(changes: Sequence[Change]) -> int:
-    """How many changes there are up to and including the last deletion."""
+    """Count the changes up to the last deletion, included."""
     return max((index for index, change in enumerate(changes, start=1) if isinstance(change, Delete)), default=0)
 
 

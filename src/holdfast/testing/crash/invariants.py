@@ -28,7 +28,7 @@ class ObservedCall:
         self.done_here = False
 
     def made(self, request: WorldRequest) -> bool:
-        """Whether a request with this call's key came out of it, and not out of one that undoes it, say."""
+        """Return whether a request with this call's key came out of it, and not out of one that undoes it, say."""
         return request.step in ("", self.step)
 
 
@@ -48,11 +48,11 @@ class Evidence(Struct, frozen=True):
 
     @property
     def doubts(self) -> int:
-        """How often a call was flagged in doubt."""
+        """The number of calls flagged in doubt."""
         return sum(record.kind == "step_doubted" for records in self.logs.values() for record in records)
 
     def reached(self, effects: Container[str] | None = None) -> Counter[tuple[str, str]]:
-        """How often the world recorded what the calls of some effects, or of any, asked of it under their keys."""
+        """Count how often the world recorded the calls of some effects, or of any, under their keys."""
         calls = self.calls
         made = (one for one in self.requests if one.key in calls and calls[one.key].made(one))
         return Counter((one.what, one.key) for one in made if effects is None or calls[one.key].effect in effects)
@@ -69,7 +69,7 @@ def gather(app: App, id: str, world: World | None, result: Callable[[TaskState],
 
 
 def outcome(state: TaskState) -> tuple[str, ...]:
-    """How a task ended, or what it waits for."""
+    """Return how a task ended, or its wait."""
     if state.waiting is not None:
         return state.status, state.waiting.kind
     return (state.status, state.failure.type) if state.failure is not None else (state.status,)
@@ -136,7 +136,7 @@ def at_rest(app: App, id: str, left: Evidence, now: Evidence) -> Iterator[str]:
 
 
 def _same_without_snapshots(app: App) -> Iterator[str]:
-    """What is known of users and threads is the fold of their logs; they are no tasks, and nobody lists them."""
+    """Check that users and threads are the fold of their logs. They are not tasks, and no list has them."""
     for name in app.store.logs():
         if name.startswith("@") and not name.startswith("@records/"):
             app.logs.cache.states.clear()
@@ -164,7 +164,7 @@ def same_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
 
 
 def was_told(now: Evidence, error: str) -> bool:
-    """Whether an injected exception came to the agent as a failed step: it may do something else then."""
+    """Return whether an injected exception came to the agent as a failed step: it may do something else then."""
     events = [record.event for records in now.logs.values() for record in records]
     return any(isinstance(one, ev.StepFailed) and one.failure.type == error for one in events)
 
@@ -178,7 +178,7 @@ def no_more_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
 
 
 def repeated(now: Evidence) -> int:
-    """How many announced calls the world saw more than once, each with an event that flags it."""
+    """Count the announced calls that the world saw more than once, each with an event that flags it."""
     return sum(times > 1 for times in now.reached(ev.ANNOUNCED).values())
 
 

@@ -90,7 +90,7 @@ class Fuse:
 
     @property
     def endless(self) -> bool:
-        """Whether it blew because nothing ever ended."""
+        """True if it blew because nothing ever ended."""
         return len(self.hits) > MAX_HITS
 
     def __call__(self, name: str) -> None:
@@ -107,7 +107,7 @@ class Fuse:
             self._die(name)
 
     def life(self, error: str) -> Life:
-        """What became of the life it was for."""
+        """Describe the end of the life it was for."""
         if self.endless:
             return Life(error=f"it passed {MAX_HITS:,} crash points and did not end", stuck=True)
         return Life(tuple(self.hits), crashed=self.blown, raised=self.raised, error="" if self.blown else error)
@@ -157,7 +157,7 @@ def _end(app: App | None, before: set[threading.Thread]) -> list[str]:
 
 
 def _is_busy(thread: threading.Thread) -> bool:
-    """Whether a thread may still do something. Ours that only wait for work, or watch, are left alone."""
+    """Return whether a thread may still do something. Ours that only wait for work, or watch, are left alone."""
     frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage] — documented, if odd
     waits_for_work = (
         frame is not None and frame.f_code.co_name == "_serve" and frame.f_code.co_filename.startswith(_OURS)
@@ -233,7 +233,7 @@ def _kill(name: str) -> None:
 
 
 def _is_of_a_crash(raised: BaseException) -> bool:
-    """Whether a crash explains it. A Ctrl-C, or a test that took too long, belongs to whoever runs the tests."""
+    """Return whether a crash explains it. A Ctrl-C, or a test that took too long, belongs to whoever runs the tests."""
     return type(raised).__module__.partition(".")[0] in ("holdfast", "asyncio")
 
 
@@ -287,7 +287,7 @@ class TestPlace(Protocol):
         ...
 
     def audit(self) -> list[str]:
-        """What is wrong with it, by somebody who shares no code with it."""
+        """Return the auditor's findings. It shares no code with the engine."""
         ...
 
     def keep(self, name: str) -> str:

@@ -62,7 +62,7 @@ class World:
 
     @property
     def address(self) -> str:
-        """Where it listens, as host:port."""
+        """The address, as host:port."""
         if not self._address:
             raise ConnectionError("this world was not started: write `with World() as world:`")
         return self._address
