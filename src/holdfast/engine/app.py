@@ -304,7 +304,7 @@ class App:
 
         A failed task is given back as it is, with its `failure`; nothing is raised. `hold`: how long to block while the
         task sleeps (for timers only: a wait for a person or a signal ends the run at once). `wait`: how long to wait
-        while another process has the task, before TaskBusy; if it dies, this one takes over. The rest is as for `start`.
+        while another process has the task, before TaskBusy; if it dies, this one takes over. The rest: see `start`.
         """
         options = TaskOptions(
             user=user,

@@ -77,7 +77,7 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterat
                 sign, text, tone = "~", f"{path}  moved from {change['from']}", "warn"
             case _:
                 sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
-        if path != "/digest":  # it differs whenever anything does
+        if not path.startswith(("/digest", "/calls")):  # one differs whenever anything does, the other is in the steps
             yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
         now = jsonpatch.apply_patch(now, [change])
 
