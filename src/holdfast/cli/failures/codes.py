@@ -109,7 +109,7 @@ CODES: dict[str, Code] = {
         ("give it more time: timeout= of the step, deadline= of the task", "holdfast inbox --doubts"),
     ),
     "retries-exhausted": Code(
-        "Nothing is recorded outside of a task.",
+        "Nothing was written: outside of a task nothing is recorded.",
         ("try again later, or allow more attempts; in an agent, task.step(fn, retry=…) is recorded",),
     ),
     "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume {id} FILE",)),
