@@ -108,9 +108,10 @@ def _retention(every: str | None, older_than: str | None, keep: int | None) -> R
         raise InvalidValue(
             f"{missing}, and is missing; nothing was begun", hint="give both: --gc-every 1h --gc-older-than 30d"
         )
-    ages = {"--gc-every": every, "--gc-older-than": older_than}
-    lengths = [None if age is None else values.seconds(age, name) for name, age in ages.items()]
-    return Retention(every=lengths[0] or 0, older_than=lengths[1], keep=keep)
+    if keep is not None and keep < 0:
+        raise InvalidValue(f"--gc-keep {keep} is not a number of tasks; nothing was begun", hint="give 0 or more")
+    age = None if older_than is None else values.seconds(older_than, "--gc-older-than")
+    return Retention(every=values.seconds(every, "--gc-every", above_zero=True), older_than=age, keep=keep)
 
 
 def _known_queues(target: str | None, found: FoundAgents, wanted: tuple[str, ...]) -> None:
