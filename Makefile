@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 DOCS := .venv-docs
 NODE := .venv-node
+LOWEST := .venv-lowest
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -16,10 +17,10 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine tests/seeds -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters -n 3
 endef
 
-.PHONY: demo test test-all test-mcp coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp test-adapters coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -28,11 +29,15 @@ demo: $(INSTALLED)
 test: check                  ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check              ## every crash point and the long races too
+test-all: check test-adapters  ## every crash point and the long races too
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
 test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
 	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin
+
+test-adapters: $(READY) $(LOWEST)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
+	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2
+	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
 
 coverage: $(READY)           ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage
@@ -70,7 +75,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -92,6 +97,14 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	@echo "making $(PEERS) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(PEERS)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers/requirements.txt
+	@touch $@
+
+# The adapters' frameworks at their lowest versions; everything else as in constraints.txt.
+$(LOWEST)/.ready: tests/adapters/lowest.txt requirements-dev.txt constraints.txt pyproject.toml
+	@echo "making $(LOWEST) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@grep -viE '^(lang|openai|pydantic)' constraints.txt > $(LOWEST)/constraints.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt --editable . --requirement requirements-dev.txt --requirement tests/adapters/lowest.txt
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         UnknownPrice,
         UnnamedThread,
         UnrecordedCall,
+        UnresolvedType,
         ValueDamaged,
         WindowTooSmall,
     )
@@ -252,6 +253,7 @@ __all__ = [
     "UnknownPrice",
     "UnnamedThread",
     "UnrecordedCall",
+    "UnresolvedType",
     "Usage",
     "ValueDamaged",
     "Webhook",

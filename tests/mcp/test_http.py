@@ -157,6 +157,22 @@ def test_the_same_id_on_many_connections_at_once(address):
         assert all(pool.map(ask, range(50)))
 
 
+def test_a_request_about_a_handle_names_it_in_its_header_too(address):
+    """Proxies route by the header, so what they saw must be what is answered."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    }
+    params = {"taskId": "t1", "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/get", "params": params}
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tasks/get"}
+    status, text = post(address, body, {**headers, "mcp-name": "t1"})
+    assert status == 200 and b'"taskId":"t1"' in text
+    for wrong in ({}, {"mcp-name": "t2"}, {"mcp-name": ""}):
+        status, text = post(address, body, {**headers, **wrong})
+        assert status == 400 and b"-32020" in text
+
+
 def test_off_loopback_a_token_is_required(store):
     with holdfast.open(store) as app:
         made = server(app)
@@ -168,6 +184,43 @@ def test_off_loopback_a_token_is_required(store):
     assert (
         is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost") and not is_loopback("localhost.")
     )
+
+
+def outside_address():
+    """An address of this machine that other machines may reach; None if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))  # nothing is sent: it only chooses a way out
+        except OSError:
+            return None
+        found = probe.getsockname()[0]
+    return None if is_loopback(found) else found
+
+
+def test_a_real_address_off_loopback_is_served_with_a_token_and_not_without(store):
+    address = outside_address()
+    if address is None:
+        pytest.skip("THIS MACHINE HAS NO ADDRESS BUT LOOPBACK: serving off loopback was not tested")
+    done = holdfast_mcp("--store", str(store), "--http", "0", "--host", address)
+    assert done.returncode == 2 and "no token" in done.stderr and "--token-env" in done.stderr
+    with http_server(store, "--host", address, "--token-env", "T", env={"T": TOKEN}) as (served, process):
+        assert urlsplit(served).hostname == address
+        right = {"authorization": f"Bearer {TOKEN}"}
+        assert post(served, HELLO)[0] == 401 and post(served, HELLO, right)[0] == 200
+        assert post(served, HELLO, {**right, "host": "evil.example"})[0] == 421
+        assert post(served, HELLO, {**right, "origin": "http://evil.example"})[0] == 403
+
+        async def check():
+            async with (
+                httpx2.AsyncClient(headers=right) as http_client,
+                Client(streamable_http_client(served, http_client=http_client)) as client,
+            ):
+                assert (await said(client, "get_task", task="job/1"))["task_id"] == "job/1"
+
+        asyncio.run(check())
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", urlsplit(served).port), timeout=2)
+        assert process.poll() is None
 
 
 def holdfast_mcp(*options):

@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 import holdfast
 from holdfast import StatePatch
 from holdfast.mcp.changes import INTERVAL_SECONDS
-from tests.mcp.world import MODES, fill, http_server, refused, said, stdio
+from tests.mcp.world import MODES, KnowsHandles, about, answering, fill, http_server, refused, said, started, stdio
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -193,6 +194,129 @@ def test_what_a_killed_server_has_acknowledged_is_there(store):
             assert app.get("job/1").state["n"] == life and app.verify().ok
 
 
+DYING = """
+import os, signal
+from holdfast import failpoints
+from holdfast.cli.main import main
+
+def stop(name):
+    if name == os.environ["PLACE"] and os.path.exists(os.environ["ARMED"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with failpoints.armed(stop):
+    main()
+"""
+
+
+def dying_server(store, place, armed, *options):
+    """A server that is killed at a place of its work, as soon as the file `armed` is there."""
+    where = {"PLACE": place, "ARMED": str(armed)}
+    return http_server(store, *options, env=where, command=(sys.executable, "-c", DYING))
+
+
+@pytest.mark.parametrize("place", ["commit.before", "commit.after"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_killed_while_it_serves_a_request_leaves_the_store_clean(store, tmp_path, mode, place):
+    """The client gets an error, what was committed is there, and the next server continues."""
+    armed = tmp_path / "armed"
+
+    async def broken(address):
+        async with Client(address, mode=mode, read_timeout_seconds=20) as client:
+            seq = (await said(client, "get_task", task="job/1"))["seq"]
+            armed.touch()
+            with anyio.fail_after(20):
+                await client.call_tool("patch_task", {"task": "job/1", "patch": {"set": {"x": 1}}, "expect": seq})
+
+    async def working(address):
+        async with Client(address, mode=mode) as client:
+            seen = await said(client, "get_task", task="job/1")
+            assert seen["state"] == ({"x": 1} if place == "commit.after" else {})
+            done = await said(client, "patch_task", task="job/1", patch={"increment": {"n": 1}}, expect=seen["seq"])
+            assert done["seq"] == seen["seq"] + 1
+
+    with dying_server(store, place, armed, "--allow-writes") as (address, process):
+        with pytest.raises((MCPError, httpx2.HTTPError, ExceptionGroup)):
+            asyncio.run(broken(address))
+        assert process.wait(20) == -signal.SIGKILL
+    with holdfast.open(store) as app:
+        assert app.verify().ok
+    with http_server(store, "--allow-writes") as (address, _):
+        asyncio.run(working(address))
+    with holdfast.open(store) as app:
+        assert app.verify().ok and app.get("job/1").state["n"] == 1
+
+
+AGENTS = """
+from holdfast import Task, agent
+
+@agent
+def writer(task: Task, n: int) -> str:
+    seat = task.ask("seat?", name="seat")
+    return f"{seat} {n}"
+"""
+
+
+def work_once(store, agents):
+    """A worker process takes what there is, and ends."""
+    command = [sys.executable, "-m", "holdfast", "worker", str(agents), "--store", str(store), "--drain"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def handles(address):
+    return Client(address, extensions=[KnowsHandles()], elicitation_callback=answering())
+
+
+@pytest.mark.parametrize("place", [None, "commit.before", "commit.after"])
+def test_a_handle_is_durable_before_it_is_given_and_works_with_the_next_server(store, tmp_path, place):
+    """Each life of the server is ended by SIGKILL; the call is repeated if its answer was lost, and starts one task."""
+    options, armed = ("--allow-writes", "--allow-decisions"), tmp_path / "armed"
+    (tmp_path / "agents.py").write_text(AGENTS)
+    call = {"agent": "writer", "input": {"n": 7}, "id": "job/2"}
+
+    async def start(address):
+        async with handles(address) as client:
+            armed.touch()
+            return await started(client, "start_task", **call)
+
+    async def ask(address):
+        async with handles(address) as client:
+            shown = await about(client, "tasks/get", "job/2")
+            assert shown["status"] == "input_required"
+            return list(shown["inputRequests"])
+
+    async def answer(address, keys):
+        async with handles(address) as client:
+            response = {keys[0]: {"action": "accept", "content": {"answer": "aisle"}}}
+            await about(client, "tasks/update", "job/2", inputResponses=response)
+
+    async def result(address):
+        async with handles(address) as client:
+            shown = await about(client, "tasks/get", "job/2")
+            return shown["status"], shown["result"]["structuredContent"]["result"]
+
+    def life(doing, *more):
+        with http_server(store, *options) as (address, _):
+            return asyncio.run(doing(address, *more))
+
+    if place is not None:
+        with dying_server(store, place, armed, *options) as (address, process):
+            with pytest.raises((MCPError, httpx2.HTTPError, ExceptionGroup)):
+                asyncio.run(start(address))
+            assert process.wait(20) == -signal.SIGKILL
+        with holdfast.open(store) as app:
+            assert (app.row("job/2") is not None) == (place == "commit.after") and app.verify().ok
+    assert life(start).task_id == "job/2"
+    work_once(store, tmp_path / "agents.py")
+    keys = life(ask)
+    life(answer, keys)
+    work_once(store, tmp_path / "agents.py")
+    assert life(result) == ("completed", "aisle 7")
+    with holdfast.open(store) as app:
+        kinds = [one.kind for one in app.events("job/2")]
+        assert kinds.count("task_created") == kinds.count("wait_ended") == 1 and app.verify().ok
+
+
 def test_nothing_but_the_protocol_is_on_stdout(store):
     with Wire(store, "--allow-writes") as wire:
         wire.begin()
@@ -213,20 +337,22 @@ def test_a_thousand_subscriptions_cost_one_watcher(tmp_path):
 
         async def check(address, pid):
             async with Client(address) as client, client.listen(resource_subscriptions=uris) as events:
-                begun, cpu = time.monotonic(), cpu_seconds(pid)
-                await asyncio.sleep(4)
-                share = (cpu_seconds(pid) - cpu) / (time.monotonic() - begun)
+                shares = []
+                while not shares or (min(shares) > 0.01 and len(shares) < 3):  # a busy machine makes all work dearer
+                    begun, cpu = time.monotonic(), cpu_seconds(pid)
+                    await asyncio.sleep(4)
+                    shares.append((cpu_seconds(pid) - cpu) / (time.monotonic() - begun))
                 await app.aio.patch("t500", StatePatch(set={"x": 1}))
                 with anyio.fail_after(10):
                     async for event in events:
                         assert event.uri == uris[500]
                         break
-            return share
+            return min(shares)
 
         with http_server(tmp_path / "store.db") as (address, process):
             share = asyncio.run(check(address, process.pid))
         print(f"{share:.1%} CPU")
-        assert share < 0.02  # 1 % for looking; the rest is what a busy machine and a coarse clock add
+        assert share <= 0.01
 
 
 def cpu_seconds(pid):

@@ -97,6 +97,70 @@ def test_each_verb_does_for_each_role_what_it_may_and_nothing_else(store, role):
     asyncio.run(check())
 
 
+DECIDING = {"approval_given", "approval_refused", "step_settled", "budget_raised", "wait_ended"}
+"""The kinds of events by which something is decided."""
+
+CASES = (
+    ("approve", {"task": "pays", "call": "pay#1"}, False),
+    ("approve", {"task": "mails", "call": "mail#1"}, True),
+    ("reject", {"task": "pays", "call": "pay#1"}, False),
+    ("reject", {"task": "mails", "call": "mail#1"}, True),
+    ("settle", {"task": "lost", "call": "lose#1"}, False),
+    ("settle", {"task": "posts", "call": "post#1"}, True),
+    ("raise_budget", {"task": "spends"}, False),
+    ("answer", {"task": "asks", "question": "seat", "value": "aisle"}, False),
+)
+"""Each verb that decides, what about, and whether that is an external action."""
+
+
+def decided(app):
+    return [one.kind for row in app.list() for one in app.events(row.id) if one.kind in DECIDING]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("trusts", [False, True])
+@pytest.mark.parametrize("decides", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
+def test_nothing_is_decided_without_the_flag_and_no_external_action_without_both(writes, decides, trusts, mode):
+    """Each person says yes to each form: what is not decided was refused by the server."""
+
+    async def check(app, verb, arguments, expected):
+        made = server(app, writes=writes, decisions=decides, trust_elicitation=trusts)
+        async with Client(made, mode=mode, elicitation_callback=answering(FORMS.get(verb))) as client:
+            result = await client.call_tool(verb, arguments)
+        assert result.is_error != expected and len(decided(app)) == expected, (verb, arguments)
+
+    for verb, arguments, is_external in CASES:
+        with holdfast.open("memory:") as app:
+            fill(app)
+            app.run(world.poster, {"to": "sam"}, id="posts")
+            asyncio.run(check(app, verb, arguments, decides and (trusts or not is_external)))
+
+
+@pytest.mark.parametrize("verb", [name for name, one in VERBS.items() if one.role != "decide"])
+def test_no_verb_that_writes_decides_what_a_task_waits_for(verb):
+    """Whatever a client does with --allow-writes, what waits still waits, and so do tasks that continue or fork it."""
+    keys = {"pays": "pay#1", "mails": "mail#1", "lost": "lose#1", "asks": "seat", "spends": "steps"}
+
+    async def check(app):
+        async with Client(server(app, writes=True, trust_elicitation=True)) as client:
+            for task, key in keys.items():
+                given = {**CALLS[verb], **({"task": task} if "task" in CALLS[verb] else {})}
+                given |= {name: value for name, value in {"id": f"{task}.x", "name": key}.items() if name in given}
+                given |= {"expect": app.head(task)} if "expect" in given else {}
+                given.pop("agent", None) if verb == "continue_task" else None
+                await client.call_tool(verb, given)
+        assert decided(app) == []
+        begun = app.list(agent="payer", status="pending")
+        assert len(begun) == (verb in ("continue_task", "fork_task"))
+        for row in begun:
+            assert (await app.aio.resume(row.id, world.payer)).waiting.kind == "person"
+
+    with holdfast.open("memory:") as app:
+        fill(app)
+        asyncio.run(check(app))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_calls_of_external_actions_also_need_trust(store, mode):
     async def check():

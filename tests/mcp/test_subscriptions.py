@@ -94,18 +94,17 @@ def test_what_is_left_is_forgotten(app):
             told.extend(uris)
 
         running = asyncio.create_task(feed.run(tell))
-        assert not await feed.watch("state://agents/recap/tasks/none") and not await feed.watch(f"{URI}/at/1")
-        for uri in (URI, f"{URI}/log", URI):
-            assert await feed.watch(uri)
-        feed.leave(URI)
+        odd = ["state://agents/recap/tasks/none", f"{URI}/at/1", "file:///etc/passwd"]
+        assert await feed.watch([URI, *odd, f"{URI}/log"]) == [URI, f"{URI}/log"]
+        assert await feed.watch([URI]) == [URI] and await feed.watch(odd) == []
+        feed.leave([URI])
         assert len(feed) == 2
         await app.aio.patch("t", StatePatch(set={"x": 1}))
         with anyio.fail_after(10):
             while len(told) < 2:
                 await asyncio.sleep(0.01)
         assert sorted(told) == [URI, f"{URI}/log"]
-        feed.leave(URI)
-        feed.leave(f"{URI}/log")
+        feed.leave([URI, f"{URI}/log"])
         assert len(feed) == 0
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

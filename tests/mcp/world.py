@@ -5,11 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any, Literal
 
 import mcp_types as types
 from mcp import StdioServerParameters
+from mcp.client.extension import ClientExtension, ResultClaim
+from pydantic import ConfigDict
 
 from holdfast import Budget, Task, agent, tool
+from holdfast.mcp.task_handles import IDENTIFIER
 
 ASK = {"human_in_the_loop": {"required_for_risk_levels": ["external_action", "payment"]}}
 MODES = ("auto", "legacy")
@@ -30,6 +34,11 @@ def lose(euros: int) -> str:
     raise OSError("connection lost")
 
 
+@tool(effect="once", risk="external_action")
+def post(to: str) -> str:
+    raise OSError("connection lost")
+
+
 @agent
 def payer(task: Task, euros: int) -> str:
     return task.call(pay, euros=euros)
@@ -43,6 +52,11 @@ def mailer(task: Task, to: str) -> str:
 @agent
 def loser(task: Task, euros: int) -> str:
     return task.call(lose, euros=euros)
+
+
+@agent
+def poster(task: Task, to: str) -> str:
+    return task.call(post, to=to)
 
 
 @agent
@@ -98,10 +112,60 @@ async def refused(client, tool, **arguments):
     return f"{result.structured_content['code']}: {result.content[0].text}"
 
 
+class Handle(types.Result):
+    """What a tool call gives in place of its result."""
+
+    result_type: Literal["task"]
+    task_id: str
+    status: str
+    status_message: str | None = None
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int | None
+    poll_interval_ms: int | None = None
+
+
+class KnowsHandles(ClientExtension):
+    """A client that declares the tasks extension, and keeps handles as they are."""
+
+    identifier = IDENTIFIER
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=Handle, resolve=self.resolve)]
+
+    async def resolve(self, handle, ctx):
+        raise AssertionError("handles are kept here")
+
+
+class TaskRequest(types.Request[dict[str, Any], str]):
+    """A request about a handle. Over HTTP its id is in a header too."""
+
+    name_param = "taskId"
+
+
+class Answered(types.Result):
+    """Any result, as it came."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+async def started(client, tool, **arguments):
+    """The handle that a tool gives."""
+    handle = await client.session.call_tool(tool, arguments, allow_claimed=True)
+    assert isinstance(handle, Handle), handle
+    return handle
+
+
+async def about(client, method, task, **params):
+    """What the server answers about a handle."""
+    request = TaskRequest(method=method, params={"taskId": task, **params})
+    return (await client.session.send_request(request, Answered)).model_extra
+
+
 @contextlib.contextmanager
-def http_server(store, *options, env=None):
+def http_server(store, *options, env=None, command=(sys.executable, "-m", "holdfast")):
     """A real `holdfast mcp --http 0`; gives its address and its process."""
-    args = [sys.executable, "-m", "holdfast", "mcp", "--store", str(store), "--http", "0", *options]
+    args = [*command, "mcp", "--store", str(store), "--http", "0", *options]
     process = subprocess.Popen(
         args, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
     )

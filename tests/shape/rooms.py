@@ -7,14 +7,15 @@ ORDER = (
     *("core/errors", "core", "core/events", "core/codec", "core/state", "core/messages", "core/context", "core/flows"),
     "failpoints",
     *("store", "store/sqlite", "store/memory", "store/postgres"),
-    *("engine/system", "engine/logs", "engine/definitions", "engine/views", "engine/reading", "engine/lists"),
-    "engine/streams",
+    *("engine/system", "engine/logs", "engine/definitions/declared", "engine/definitions"),
+    *("engine/views", "engine/reading", "engine/lists", "engine/streams"),
     *("engine/maintenance", "engine/records"),
     *("engine/control", "engine/notices"),
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
     "",
     *("llm", "mcp/reading", "mcp/verbs", "mcp"),
+    *("adapters", "adapters/langgraph"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
@@ -81,6 +82,7 @@ LARGE_MODULES = {
     "engine/app": "the public face: a verb is a few lines, each into a package",
     "engine/execution/execution": "the one object that verbs, flows and drivers of a task share: its methods are short",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
+    "store/protocol": "the whole contract of a store in one place, with the shapes it speaks of",
     "store/postgres/queries": "every statement of the store, and nothing else",
 }
 

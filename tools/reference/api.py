@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import holdfast
-from holdfast import testing
+from holdfast import mcp, testing
 from holdfast.core.events import Effect
 from holdfast.core.messages import Form
 from holdfast.engine.definitions.agent import Agent, CheckpointStrategy, OnChange
@@ -81,7 +81,7 @@ def api_page() -> str:
     parts.append("## Data\n")
     for name in (*_DATA, *_others()):
         parts += _thing(name, getattr(holdfast, name))
-    parts += [*_testing(), *_errors()]
+    parts += [*_mcp(), *_testing(), *_errors()]
     return "\n".join(parts)
 
 
@@ -131,6 +131,13 @@ def _verbs() -> Iterator[str]:
     yield f"{inspect.getdoc(Block)} It has all verbs of a `Task`, and:\n"
     for name in ("turns", "finish"):
         yield from _member("task", name, vars(Block)[name])
+
+
+def _mcp() -> Iterator[str]:
+    yield "## holdfast.mcp\n"
+    yield "Needs the extra `mcp`. Guide: [share tasks over MCP](how-to/mcp.md).\n"
+    for name in mcp.__all__:
+        yield from _thing(f"mcp.{name}", getattr(mcp, name))
 
 
 def _testing() -> Iterator[str]:

@@ -98,7 +98,7 @@ class Environment:
         return path_of(self.url)
 
     def refuse_missing(self) -> None:
-        """Whoever only looks makes no store."""
+        """A command that only reads makes no store."""
         missing = not os.path.exists(self.path) if self.path is not None else self._is_empty_server()
         if missing:
             hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
@@ -124,7 +124,7 @@ class Environment:
         self._streams.close()
 
     def task(self, id: str) -> str:
-        """The id of a task: as given, or the newest one that is nobody's child."""
+        """The id of a task: as given, or the newest one without a parent."""
         if id != LAST:
             return id
         after: str | None = None
@@ -143,7 +143,7 @@ class Environment:
     # Saying things
 
     def runs_agents(self) -> None:
-        """From now on somebody's code is executed, which may print: stdout is set apart for data."""
+        """From now on the user's code is executed, which may print: stdout is set apart for data."""
         from holdfast.cli.streams import apart
 
         self.out = self._streams.enter_context(apart())
@@ -187,11 +187,11 @@ class Environment:
         self.say(f"store: {self.where}", "dim")
 
     def may(self, question: str, *, yes: bool) -> None:
-        """Ask before something is taken away; without a terminal nobody can be asked, so it must have been said."""
+        """Ask before something is taken away; without a terminal there is no one to ask, so `--yes` is needed."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise InvalidValue(f"{question} Nobody can be asked here; nothing was written", hint="add --yes")
+            raise InvalidValue(f"{question} There is no terminal to ask on; nothing was written", hint="add --yes")
         try:
             agreed = click.confirm(question, err=True)
         except click.Abort:
@@ -214,7 +214,7 @@ def store_of(given: str | None) -> tuple[str, str]:
 
 
 def namespace_of(given: str | None) -> tuple[str, str]:
-    """The tenant whose tasks are meant, and who said so; none if nobody did."""
+    """The tenant whose tasks are meant, and where it was set; none if it was not."""
     if given:
         return given, "--namespace"
     named = os.environ.get("HOLDFAST_NAMESPACE", "")

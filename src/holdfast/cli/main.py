@@ -99,7 +99,7 @@ class Lazy(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
         """Run a command; what is not understood is told like every other error.
 
-        Where nobody reads any more (`holdfast log ID | head`) it ends quietly, with what a shell says of such an end.
+        Where the reader has left (`holdfast log ID | head`) it ends quietly, with what a shell says of such an end.
         """
         if not given.pop("standalone_mode", True):
             return super().main(args, *rest, standalone_mode=False, **given)
@@ -112,7 +112,7 @@ class Lazy(click.Group):
         except OSError as error:  # what stands outside commands, --help and the like, and cannot be written
             show(Refused("unexpected", f"{type(error).__name__}: {error}"), as_json=False)
             code = FAILED
-        except SystemExit as stop:  # click's ways to end: where nobody reads, and after completion
+        except SystemExit as stop:  # click's ways to end: where the reader has left, and after completion
             code = UNREAD if stop.code == 1 else stop.code
         sys.exit(code if isinstance(code, int) else 0)
 

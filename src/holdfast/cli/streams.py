@@ -28,7 +28,7 @@ def complete() -> None:
 
 
 def _speak_utf8(stream: Any) -> None:
-    """Programs read UTF-8, whatever the locale; so does whoever has a terminal of which nobody knows better."""
+    """Programs read UTF-8, whatever the locale; so do terminals that declare nothing else."""
     if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
         keeps = stream.isatty() and stream.encoding.lower() not in ("ascii", "us-ascii", "ansi_x3.4-1968")
         stream.reconfigure(encoding=stream.encoding if keeps else "utf-8", errors="backslashreplace")
@@ -40,7 +40,7 @@ def apart() -> Generator[Any, None, None]:
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         number, elsewhere = out.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # it is no file: somebody reads what is written here in this very process
+    except (OSError, ValueError):  # it isn't a file: this process itself reads what is written here
         yield out
         return
     out.flush()
@@ -49,5 +49,5 @@ def apart() -> Generator[Any, None, None]:
     try:
         yield data
     finally:
-        with suppress(OSError):  # nobody reads what is left in it, and that was told already
+        with suppress(OSError):  # its reader has left, and that was reported already
             data.close()

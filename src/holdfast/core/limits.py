@@ -49,13 +49,13 @@ MAX_GROUPS_PER_COMMIT = 1_024
 """How many groups share one transaction at the most."""
 
 PAGE_SIZE = 100
-"""How many rows a listing gives when nobody says."""
+"""How many rows a listing returns by default."""
 
 FEED_KEPT = 10_000
 """How many changes of tasks are kept in memory for those who watch; who is further behind asks the store."""
 
 FEED_WAIT_SECONDS = 1.0
-"""After how long somebody who watches looks whether there is still something to watch."""
+"""How long a watcher waits before it checks that the feed is still open."""
 
 FEED_CLOSE_SECONDS = 5.0
 """How long closing an app waits for the thread that reads changes."""
@@ -118,7 +118,7 @@ FAILURES_KEPT = 10_000
 """How many failures of tasks an app remembers that it has told `on_failure`."""
 
 NOTICE_SECONDS = 0.5
-"""How often somebody who watches the inbox looks for new entries."""
+"""How often a watcher of the inbox looks for new entries."""
 
 NOTICE_SHARE = 20
 """A look at the inbox rests for so many times as long as it took, if that is longer."""
@@ -130,7 +130,7 @@ UNSERVED_SECONDS = 10.0
 """How long a task that no worker takes must wait until those who watch the inbox are told: a worker may be starting."""
 
 WEBHOOK_SECONDS = 10.0
-"""How long a request of a webhook may take when nobody says."""
+"""How long a request of a webhook may take by default."""
 
 MAX_WEBHOOK_SECONDS = 60.0
 """How long it may take at the most, and how long the next attempt waits at the most because it was asked to."""
@@ -172,7 +172,7 @@ MAX_BLOCKERS = 100
 """How many things a suspended task names that keep it from continuing."""
 
 MAX_LOST_SHOWN = 100
-"""How many spendings that nobody knows of are kept one by one; all are counted."""
+"""How many unconfirmed spendings are kept one by one; all are counted."""
 
 LEASE_SECONDS = 30.0
 """How long a holder may be silent before others may take its tasks; one that is dead has none."""
@@ -193,7 +193,7 @@ GOODBYE_SECONDS = 2.0
 """How long closing a store waits for the goodbye to be sent."""
 
 WORKER_CONCURRENCY = 100
-"""How many tasks a worker works on at a time when nobody says."""
+"""How many tasks a worker works on at a time by default."""
 
 WORKER_HOLD_SECONDS = 2.0
 """How long a worker sits out a timed wait before the task suspends."""
@@ -223,7 +223,7 @@ STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""
 
 POLL_SECONDS = 0.25
-"""How often somebody who sits out a wait looks whether the log has moved."""
+"""How often a blocking wait checks whether the log has moved."""
 
 UNIQUE_POLL_US = 50_000
 """How long the second user of a unique key waits before it looks at the first one's call again."""
@@ -244,10 +244,10 @@ MAX_CHILD_DEPTH = 32
 """How many tasks may be each other's children in one chain."""
 
 MAP_LIMIT = 8
-"""How many steps a map has under way when nobody says."""
+"""How many steps a map has under way by default."""
 
 TRANSACTION_SECONDS = 30.0
-"""How long a transaction tool may keep the store to itself when nobody says."""
+"""How long a transaction tool may keep the store to itself by default."""
 
 LEDGER_EVENTS = 1_000
 """How many events after a call's message are searched for what came of it, if the message that says so is missing."""
@@ -259,7 +259,7 @@ KEY_SPACE_LENGTH = 16
 """Letters of a store's id that a task's first event has, and that its idempotency keys cover."""
 
 FOLLOW_SECONDS = 0.05
-"""How often somebody who follows a task looks for new events."""
+"""How often `follow` looks for new events."""
 
 CHUNK_SECONDS = 0.08
 """How often chunks that a step streams are written, at most."""
@@ -310,7 +310,7 @@ CACHE_QUEUE = 64
 """How many states, and how many wake-ups, may be on their way to the tier that servers share."""
 
 CACHE_EXPIRE_SECONDS = 3_600.0
-"""How long a shared state stays when nobody says."""
+"""How long a shared state stays by default."""
 
 CACHE_MAX_EXPIRE_SECONDS = 30 * 86_400.0
 """How long it may stay at the most."""

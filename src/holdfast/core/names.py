@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from holdfast.core import limits
 from holdfast.core.errors import InvalidId, InvalidValue
@@ -185,6 +186,18 @@ def encodable(value: str, what: str) -> str:
             hint="decode bytes with errors='replace', or drop that character",
         )
     return value
+
+
+def whole(value: Any, what: str, *, least: int = 0) -> int:
+    """A whole number, not below the least. Digits as text will do: a header of HTTP is text.
+
+    >>> whole("17", "after")
+    17
+    """
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise InvalidValue(f"{what}={value!r} is not a whole number", hint=f"give {least} or more")
+    return number
 
 
 def text(value: str, what: str) -> str:

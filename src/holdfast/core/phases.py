@@ -1,6 +1,6 @@
 """Phases: which may follow which, and the named events that move them. The default machine, and those users declare.
 
-A task's machine stands in its first event, so whoever reads the log can judge a move; the default one needs no bytes.
+A task's machine stands in its first event, so a reader of the log can judge a move; the default one needs no bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Moves(Struct, frozen=True, omit_defaults=True):
 
 
 class Machine(Moves, frozen=True):
-    """Phases of your own: where each may go, where it starts (the first one, if nobody says), what each event does.
+    """Phases of your own: where each may go, where it starts (default: the first one), what each event does.
 
     >>> review = Machine(
     ...     {"draft": ["review"], "review": ["draft", "published"], "published": []},
@@ -63,7 +63,7 @@ class Machine(Moves, frozen=True):
 
 
 def moved(machine: Moves | None, phase: str, name: str, on: str) -> str:
-    """The phase somebody wants to move to: by its name, or by the event that leads there."""
+    """The phase to move to: by its name, or by the event that leads there."""
     if bool(name) == bool(on):
         given = f"phase({name!r}, on={on!r})" if name else "phase()"
         raise InvalidValue(f"{given} is no move", hint='write task.phase("planning") or task.phase(on="new_task")')

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.core.durations import Duration
 from holdfast.engine.app import App
+from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.lists.end import TaskEnd
 from holdfast.engine.people.thread import Thread
 from holdfast.engine.people.user import User
@@ -45,17 +46,30 @@ def _awaited(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[_Aw
     return call
 
 
-def _iterated(
-    method: Callable[Concatenate[T, P], Iterator[R]],
-) -> Callable[Concatenate[_Awaited[T], P], AsyncIterator[R]]:
-    """Iterate in a thread, a batch at a time."""
+class AsyncRows(Generic[R]):
+    """Rows that are read in a thread, a batch at a time: `async for row in …`, or `await …` for a list of all."""
 
-    @functools.wraps(method)
-    async def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
-        found = await asyncio.to_thread(method, self.of, *args, **kwargs)
+    def __init__(self, read: Callable[[], Iterator[R]]) -> None:
+        self._read = read
+
+    async def __aiter__(self) -> AsyncIterator[R]:
+        found = await asyncio.to_thread(self._read)
         while batch := await asyncio.to_thread(_some, found):
             for one in batch:
                 yield one
+
+    def __await__(self) -> Generator[Any, Any, list[R]]:
+        return asyncio.to_thread(lambda: list(self._read())).__await__()
+
+
+def _iterated(
+    method: Callable[Concatenate[T, P], Iterator[R]],
+) -> Callable[Concatenate[_Awaited[T], P], AsyncRows[R]]:
+    """Iterate in a thread, or give all of it to one who awaits it."""
+
+    @functools.wraps(method)
+    def call(self: _Awaited[T], *args: P.args, **kwargs: P.kwargs) -> AsyncRows[R]:
+        return AsyncRows(functools.partial(method, self.of, *args, **kwargs))
 
     return call
 
@@ -146,7 +160,6 @@ class AsyncApp(_Awaited[App]):
     resume = _coroutine(App.aresume)
     aresume = _coroutine(App.aresume)
     reopen = _awaited(App.reopen)
-    call = _awaited(App.call)
     signal = _awaited(App.signal)
     answer = _awaited(App.answer)
     settle = _awaited(App.settle)
@@ -165,6 +178,7 @@ class AsyncApp(_Awaited[App]):
     counts = _awaited(App.counts)
     row = _awaited(App.row)
     head = _awaited(App.head)
+    heads = _awaited(App.heads)
     inbox = _iterated(App.inbox)
     audit = _iterated(App.audit)
     describe = _iterated(App.describe)
@@ -195,6 +209,29 @@ class AsyncApp(_Awaited[App]):
     worker = _direct(App.worker)
     new_id = _direct(App.new_id)
     on_events = _direct(App.on_events)
+
+    @overload
+    async def call(
+        self,
+        tool: Tool[..., Coroutine[Any, Any, R]],
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key: str,
+        by: str = "",
+        **named: Any,
+    ) -> R: ...
+    @overload
+    async def call(
+        self, tool: Tool[..., R], arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
+    ) -> R: ...
+    async def call(
+        self, tool: Tool, arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
+    ) -> Any:
+        """`app.call` on this event loop: an async tool runs on it, a def tool in a thread of its own."""
+        return await self.of.acall(tool, arguments, key=key, by=by, **named)
+
+    acall = call
 
     async def wait(self, id: str, *, timeout: Duration | None = None) -> TaskState[Any]:
         """`app.wait` without a thread that blocks: any number of tasks can be waited for at once."""

@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
@@ -30,20 +30,21 @@ from holdfast.core.state.patch import StatePatch, changes_of
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.call import refuse_own
+from holdfast.engine.definitions.call import in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.definitions.types import R
 from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
+from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.lists.feed import Feed
 from holdfast.engine.lists.query import TaskRows, since as us_since, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
-from holdfast.engine.logs.committer import Observer
+from holdfast.engine.logs.committer import Observer, PlacedEvent
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import copy, export as upkeep, retention
@@ -440,20 +441,39 @@ class App:
         limit = deadline_us(self.clock.now_us(), length)
         return self._change(id, lifecycle.reopen(by, why, limit))
 
+    @overload
+    def call(
+        self,
+        tool: Tool[..., Coroutine[Any, Any, R]],
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key: str,
+        by: str = "",
+        **named: Any,
+    ) -> R: ...
+    @overload
     def call(
         self, tool: Tool[..., R], arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
-    ) -> R:
+    ) -> R: ...
+    def call(
+        self, tool: Tool, arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
+    ) -> Any:
         """Make a durable call of a tool outside of any task, once for each `key`; gives its result.
 
         The call is a small task of its own, `call.<tool>.<key>`: made again with the same key, it gives the recorded
         result; with other arguments it raises StepChanged. A call in doubt raises Suspended, and is in the inbox.
         """
-        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool")
-        with self.task(tool.name, id=f"call.{tool.name}.{names.given_key(key)}", by=by) as task:
-            result = task.call(tool, {**(arguments or {}), **named})
-            task.finish(result)
-        return result
+        return DurableCall(self._dispatcher, tool, arguments, named, key=key, by=by).make()
+
+    async def acall(
+        self, tool: Tool, arguments: Mapping[str, Any] | None = None, /, *, key: str, by: str = "", **named: Any
+    ) -> Any:
+        """`call`, to be awaited: an async tool runs on this event loop, a def tool in a thread of its own."""
+        import asyncio
+
+        call = await asyncio.to_thread(DurableCall, self._dispatcher, tool, arguments, named, key=key, by=by)
+        return await call.make_async()
 
     def task(
         self,
@@ -860,6 +880,15 @@ class App:
         found = self.store.head(names.task_log(id))
         return 0 if found is None else found.seq
 
+    def heads(self, ids: Iterable[str], *, of: Literal["tasks", "threads"] = "tasks") -> dict[str, int]:
+        """Return the seq of the last event of many tasks, or of many threads, by id; 0 for one that is not there.
+
+        One question to the store, however many: cheap enough to ask again and again which of them have changed.
+        """
+        from holdfast.engine.lists.heads import heads_of
+
+        return heads_of(self.store, ids, of)
+
     def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
         """Return the entries that wait for a person, newest first: of all tasks, or of one."""
         return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
@@ -926,7 +955,14 @@ class App:
         It must be quick: others wait for it. What it raises is logged, and fails nothing. A worker for several tenants
         names a log `tenant!id`.
         """
-        self.logs.committer.observers.append(observer)
+        if not callable(observer):
+            raise InvalidValue(f"{observer!r} can't be called", hint="give a function: def observer(log, events)")
+
+        def observe(log: str, events: Sequence[PlacedEvent]) -> None:
+            with in_hook("an observer of events"):
+                observer(log, events)
+
+        self.logs.committer.observers.append(observe)
 
     def events(self, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
         """A task's events in order, read as they are asked for."""

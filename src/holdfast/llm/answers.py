@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.definitions import signature
+from holdfast.engine.definitions.declared.convert import convert
 from holdfast.engine.reading import values
 from holdfast.llm import chat
 
@@ -43,7 +44,7 @@ class Answers:
             value = values.parse(fenced[1] if fenced else text)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"it is not JSON: {error}", hint="give JSON and nothing else") from None
-        answer = signature.convert(value, self.wanted, "the answer")
+        answer = convert(value, self.wanted, "the answer")
         if answer is None:
             raise InvalidValue("null is no answer", hint="give a value")
         return answer

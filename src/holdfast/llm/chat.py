@@ -73,7 +73,7 @@ def text_of(reply: Message) -> str:
 
 
 def _call(call: Mapping[str, Any], known: Collection[str], taken: set[str], spare: str) -> dict[str, Any]:
-    """A call with an id nobody else has: some endpoints give none, or the same ones in every reply."""
+    """A call with a unique id: some endpoints give none, or the same ones in every reply."""
     id = str(call.get("id") or "")
     while not id or id in taken or id in known:
         id, spare = spare, f"{spare}_"

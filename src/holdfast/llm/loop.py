@@ -21,7 +21,7 @@ from holdfast.llm.models import Model, OnToken
 from holdfast.llm.openai import OpenAIModel
 
 MAX_TURNS = 20
-"""How many turns a loop takes when nobody says."""
+"""How many turns a loop takes by default."""
 
 
 def loop_agent(
@@ -205,7 +205,7 @@ def _careful(on_token: OnToken) -> OnToken:
             return
         try:
             on_token(text)
-        except Exception as error:  # noqa: BLE001 — whoever listens has no part in the task
+        except Exception as error:  # noqa: BLE001 — a listener has no part in the task
             broken = True
             told = {"message": "on_token failed and is not told the rest of this reply", "exception": error}
             asyncio.get_running_loop().call_exception_handler(told)

@@ -15,7 +15,7 @@ class Model(Protocol):
     """Anything that can be called like this: messages and tools in, an assistant's message out.
 
     Messages, tools and the reply are in chat-completions form. The reply may hold `usage`, `model` and `finish_reason`
-    besides. `on_token` comes as an option if somebody listens. A model may have a `retry` for those who give none.
+    besides. `on_token` comes as an option if there is a listener. A model may have a `retry` for those who give none.
     """
 
     async def __call__(

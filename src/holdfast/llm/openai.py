@@ -18,7 +18,7 @@ from holdfast.engine.reading.values import Duration, seconds
 from holdfast.llm.models import ModelError, ModelRefused, OnToken
 
 TIMEOUT_SECONDS = 600.0
-"""How long a reply may take when nobody says."""
+"""How long a reply may take by default."""
 
 MAX_CALLS = 128
 """How many tool calls a streamed reply may hold."""

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
-from mcp.server.context import ServerRequestContext
+from mcp.server.extension import compose_tool_call_handler
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdfast import Agent, App, __version__
-from holdfast.core.errors import HoldfastError, InvalidValue, TaskNotFound
-from holdfast.engine.reading.values import parse
+from holdfast.core.errors import HoldfastError, InvalidValue
 from holdfast.mcp.reading import documents, prompts, resources
 from holdfast.mcp.reading.scope import Scope
+from holdfast.mcp.results import Context, asked, client_of, shows_forms, tool_error, tool_result
 from holdfast.mcp.subscriptions import Subscriptions
+from holdfast.mcp.task_handles import TaskHandles
 from holdfast.mcp.verbs import decisions as asking
 from holdfast.mcp.verbs.decisions import DECIDES, FORM, Form
 from holdfast.mcp.verbs.reads import READS
-from holdfast.mcp.verbs.toolbox import Request, ServerTool
+from holdfast.mcp.verbs.toolbox import Request, ServerTool, refuse_unless
 from holdfast.mcp.verbs.writes import WRITES
-
-Context = ServerRequestContext[Any, Any]
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +94,6 @@ class Handlers:
             instructions=INSTRUCTIONS,
             lifespan=self.lifespan,
             on_list_tools=self.list_tools,
-            on_call_tool=self.call_tool,
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
@@ -109,6 +106,12 @@ class Handlers:
         )
         # What a client sends back with a filled-in form is only believed if this process sealed it, for this very call.
         made.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+        handles = TaskHandles(self.scope)
+        tools_call = compose_tool_call_handler([handles], self.call_tool)
+        made.add_request_handler("tools/call", types.CallToolRequestParams, tools_call)
+        for one in handles.methods():
+            made.add_request_handler(one.method, one.params_type, one.handler)
+        made.extensions[handles.identifier] = handles.settings()
         return made
 
     @asynccontextmanager
@@ -124,7 +127,7 @@ class Handlers:
     ) -> types.ListResourcesResult:
         """A page of tasks."""
         cursor = params.cursor if params else None
-        found, following = await _asked(resources.page, self.scope, cursor)
+        found, following = await asked(resources.page, self.scope, cursor)
         return types.ListResourcesResult(resources=found, next_cursor=following)
 
     async def list_templates(
@@ -135,7 +138,7 @@ class Handlers:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """The document of a URI."""
-        text = await _asked(resources.read, self.scope, params.uri)
+        text = await asked(resources.read, self.scope, params.uri)
         contents = types.TextResourceContents(
             uri=params.uri, mime_type=resources.JSON, text=text, _meta=dict(documents.META)
         )
@@ -144,7 +147,7 @@ class Handlers:
     async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Ids that begin as typed."""
         given = (params.context.arguments if params.context else None) or {}
-        found = await _asked(resources.complete, self.scope, params.argument.name, params.argument.value, given)
+        found = await asked(resources.complete, self.scope, params.argument.name, params.argument.value, given)
         return types.CompleteResult(completion=found)
 
     # Tools
@@ -160,12 +163,12 @@ class Handlers:
         try:
             return await self._called(ctx, params)
         except HoldfastError as error:
-            return _tool_error(resources.refusal(error), error.code)
+            return tool_error(resources.refusal(error), error.code)
         except MCPError:
             raise
         except Exception:  # a bug of ours: the client gets an error without a traceback, and the server lives on
             logger.exception("tool %r failed", params.name)
-            return _tool_error(f"{params.name} failed. The server's stderr has the reason.", "unexpected")
+            return tool_error(f"{params.name} failed. The server's stderr has the reason.", "unexpected")
 
     async def _called(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -173,7 +176,7 @@ class Handlers:
         verb = VERBS.get(params.name)
         if verb is None:
             raise InvalidValue(f"there is no tool {params.name!r}", hint="tools/list has those there are")
-        verb.refuse_unless_allowed(self.scope)
+        refuse_unless(self.scope, verb.role, verb.name)
         request = Request(self.scope, verb.checked(params.arguments or {}), self.scope.by(client_of(ctx)))
         if verb.run is None:
             return await self._asked_person(ctx, params, request)
@@ -207,49 +210,9 @@ class Handlers:
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """A prompt about one task, with the task's state."""
-        return await _asked(prompts.prompt, self.scope, params.name, params.arguments or {})
+        return await asked(prompts.prompt, self.scope, params.name, params.arguments or {})
 
 
 def _refuse_without_forms(ctx: Context, form: Form) -> None:
-    declared = ctx.session.client_capabilities
-    if declared is None or declared.elicitation is None:
+    if not shows_forms(ctx):
         raise InvalidValue("this client can't show a form to its person; nothing was decided", hint=form.command)
-
-
-def client_of(ctx: Context) -> str:
-    """The name a client gives itself."""
-    given = ctx.session.client_params
-    return given.client_info.name if given is not None else ""
-
-
-def tool_result(document: dict[str, Any]) -> types.CallToolResult:
-    """A document as a tool's result: fenced for models, and as data for programs."""
-    shown = documents.capped(document)
-    fenced = f"{documents.NOTICE}\n```json\n{shown}\n```"
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=fenced)],
-        structured_content=parse(shown),
-        _meta=dict(documents.META),
-    )
-
-
-def _tool_error(text: str, code: str) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content={"code": code}, is_error=True
-    )
-
-
-async def _asked(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a thread; what it refuses is an error of the protocol with its reason."""
-    try:
-        return await asyncio.to_thread(function, *arguments)
-    except HoldfastError as error:
-        _refuse(error)
-    except Exception:  # a bug of ours: the client gets an error without a traceback, and the server lives on
-        logger.exception("a request failed")
-        raise MCPError(types.INTERNAL_ERROR, "The request failed. The server's stderr has the reason.") from None
-
-
-def _refuse(error: HoldfastError) -> NoReturn:
-    code = types.INVALID_PARAMS if isinstance(error, InvalidValue | TaskNotFound) else types.INTERNAL_ERROR
-    raise MCPError(code, resources.refusal(error), {"code": error.code}) from None

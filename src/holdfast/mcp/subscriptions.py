@@ -16,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 
 from holdfast.mcp.changes import LISTED, ChangeFeed
 from holdfast.mcp.reading.scope import Scope
+from holdfast.mcp.task_handles import require_declared
 
 MOST = 10_000
 """How many URIs one connection may subscribe to."""
@@ -55,20 +56,23 @@ class Subscriptions:
     ) -> types.SubscriptionsListenResult:
         """Serve one stream of a modern client. A URI that is not served is accepted and never changes."""
         wanted = params.notifications
+        if "taskIds" in (wanted.model_extra or {}):
+            require_declared(ctx)  # it is told that none is agreed to: handles are polled, and tasks are resources
         names = [*(wanted.resource_subscriptions or ()), *([LISTED[0]] if wanted.resources_list_changed else [])]
-        watched: list[str] = []
+        watched = await self._changes.watch(names[:MOST])
         try:
-            for name in dict.fromkeys(names[:MOST]):
-                watched += [name] if await self._changes.watch(name) else []
             return await self._listen(ctx, params)
         finally:
-            for name in watched:
-                self._changes.leave(name)
+            self._changes.leave(watched)
 
     async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """Tell an older client of changes of a URI, until it unsubscribes or goes away."""
         uri, connection = params.uri, _connection(ctx)
-        if id(connection) not in self._sessions.get(uri, {}) and await self._changes.watch(uri):
+        if not await self._changes.watch([uri]):
+            return types.EmptyResult()
+        if id(connection) in self._sessions.get(uri, {}):
+            self._changes.leave([uri])  # it was subscribed already, or by a request at the same time
+        else:
             self._sessions.setdefault(uri, {})[id(connection)] = connection
             connection.exit_stack.callback(self._left, uri, connection)
         return types.EmptyResult()
@@ -80,7 +84,7 @@ class Subscriptions:
 
     def _left(self, uri: str, connection: Connection) -> None:
         if self._sessions.get(uri, {}).pop(id(connection), None) is not None:
-            self._changes.leave(uri)
+            self._changes.leave([uri])
             if not self._sessions[uri]:
                 del self._sessions[uri]
 

@@ -120,6 +120,10 @@ class TaskCounts(Struct, frozen=True):
     by_status: dict[str, int]
     in_doubt: int
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump({"by_status": self.by_status, "in_doubt": self.in_doubt, "tasks": self.tasks}).decode()
+
     @property
     def tasks(self) -> int:
         """The number of tasks."""
@@ -135,7 +139,7 @@ class ActPlace(Struct, frozen=True, gc=False):
 
 
 class ActQuery(Struct, frozen=True, kw_only=True):
-    """Which events of a store are wanted that somebody may have to answer for: before a place, between two times."""
+    """A query for the audit: which events of a store, before a place, between two times."""
 
     before: ActPlace | None = None
     since_us: int = -TO_THE_END
@@ -187,6 +191,10 @@ class Stats(Struct, frozen=True):
     snapshots: int
     bytes: int
     bytes_by_table: dict[str, int]
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 Bindings = Sequence[Any] | Mapping[str, Any]
@@ -319,7 +327,7 @@ class Store(Protocol):
     def opening(self, log: str, *, upto: int | None = None, version: int) -> Opening | None:
         """`origin` and `snapshot` in one question, and how many bodies were erased; None if there is no such log.
 
-        What is read after that is at least as new as the number of erasures: whoever folds it may keep it under that
+        What is read after that is at least as new as the number of erasures: its fold may be kept under that
         number.
         """
         ...
@@ -329,7 +337,7 @@ class Store(Protocol):
     ) -> Since:
         """A log's own events from `seq` on, at most so many, and how many bodies of it and of `past` were erased.
 
-        One question, so that somebody who has folded up to `seq` learns whether that still holds, and what came then.
+        One question, so that a reader that has folded up to `seq` learns whether that still holds, and what came then.
         """
         ...
 
@@ -362,7 +370,7 @@ class Store(Protocol):
         ...
 
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
-        """Events that somebody may have to answer for, with their logs, newest first, by index.
+        """Return the events for the audit, with their logs, newest first, by index.
 
         Calls of tools, what people did, what was decided; some others may be among them.
         """
@@ -512,6 +520,8 @@ def change_place(cursor: str | None) -> tuple[int, int]:
     """
     if cursor is None:
         return -1, 0
+    if not isinstance(cursor, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{cursor!r} is not a place in the feed", hint="give the cursor of a change")
     change, dot, log = cursor.partition(".")
     if not (dot and change.isascii() and change.isdigit() and log.isascii() and log.isdigit() and len(cursor) < 40):
         raise InvalidValue(

@@ -2,7 +2,7 @@
 
 A worker asks for so many tasks of one queue at a time. Who takes a task writes that to its log, after the head it saw,
 in the same transaction in which it was found: so no task is found twice, and the log stays the lock. Limits of a queue
-are counted in that transaction too, with nobody else counting.
+are counted in that transaction too, with no other transaction counting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
 Loss = Literal["proven", "presumed"]
@@ -88,6 +88,10 @@ class QueueDepth(Struct, frozen=True, gc=False):
     ready: int
     running: int
     timed: int
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 class ServedRow(Struct, frozen=True, gc=False):
@@ -247,7 +251,7 @@ class Places(Struct, frozen=True, gc=False):
     """The rate of a tool as stores keep it: so many places, each of which is free again after a time.
 
     Every call takes the place that was used longest ago. So between a call and the one that is `count` later there is
-    at least that time, whoever makes them. Places are rows of the table of rates, under a name that no tenant has.
+    at least that time, in all processes. Places are rows of the table of rates, under a name that no tenant has.
     """
 
     owner: str

@@ -1,4 +1,4 @@
-"""A tenant's part of a store: a store of its own to whoever uses it, with no way to anything else.
+"""A tenant's part of a store: a store of its own to its users, with no way to anything else.
 
 Names of logs and unique keys get the namespace before them on the way in, and lose it on the way out; what does not
 begin with it is not shown. `!` is in no id, so no name of one tenant can pass for another's.

@@ -50,7 +50,7 @@ class Cut(Struct, frozen=True):
 
 
 class ChatRequest(Struct, frozen=True):
-    """What somebody asked for; `number` counts from 1."""
+    """A request; `number` counts from 1."""
 
     number: int
     path: str
@@ -98,7 +98,7 @@ class FakeOpenAI:
             thread.join(END_SECONDS)
 
     def note(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> ChatRequest:
-        """Keep what somebody asked for."""
+        """Keep a request."""
         with self._lock:
             self.requests.append(ChatRequest(len(self.requests) + 1, path, headers, body))
             return self.requests[-1]

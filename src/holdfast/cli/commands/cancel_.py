@@ -12,7 +12,7 @@ from holdfast.cli.environment import Environment
 def cancel_(environment: Environment, id: str, by: str, why: str) -> None:
     """Ask a task to stop, and its children.
 
-    One that nobody works on stops at once; a running one does so before its next step, and undoes what it declared.
+    A task without a worker stops at once. A running task stops before its next step, and compensates what it declared.
 
     Example: holdfast cancel trip-oslo --why "plans changed"
     """

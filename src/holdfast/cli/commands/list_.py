@@ -143,7 +143,7 @@ def status_of(app: App, row: Summary) -> str:
 
 
 def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
-    """Why nobody takes a task that could begin or go on; tasks that somebody will take are not in it."""
+    """Why no worker takes a task that is due; tasks that a worker will take are not in it."""
     from holdfast.cli.failures.refusal import in_commands
     from holdfast.engine.reading import serving
 

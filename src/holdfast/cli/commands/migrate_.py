@@ -14,7 +14,7 @@ from holdfast.cli.environment import Environment
 def migrate_(environment: Environment, dry_run: bool, dump_sql: bool) -> None:
     """Bring a store's schema up to date, or show what that would do.
 
-    Opening a store does the same by itself; this is for whoever wants to see it first. It is one transaction: an
+    Opening a store does the same by itself; this is for a look beforehand. It is one transaction: an
     interrupted one leaves the store as it was.
 
     Example: holdfast migrate --dry-run

@@ -1,6 +1,6 @@
 """The agent of `holdfast demo`: it handles an order in nine steps, with nothing but what every program can use.
 
-python demo_agent.py agents.db --crash     kills itself in step 6: charged, and nobody has written it down
+python demo_agent.py agents.db --crash     kills itself in step 6: charged, and not recorded
 python demo_agent.py agents.db             goes on from there; once more, and nothing is left to do
 """
 

@@ -15,7 +15,7 @@ from holdfast.cli.demo.world import HEADER, DemoWorld
 
 @contextmanager
 def cleared(path: str) -> Generator[DemoWorld, None, None]:
-    """Remove what an earlier demo left there, and nothing else; nobody else's demo begins there meanwhile."""
+    """Remove what an earlier demo left there, and nothing else; no other demo begins there meanwhile."""
     if not path or ":" in path.partition("/")[0]:
         raise holdfast.InvalidValue(f"{path!r} is not a file", hint="give the demo's log a path, such as demo.db")
     world = DemoWorld(f"{path}-world")

@@ -1,6 +1,6 @@
 """The outside world of `holdfast demo`: a pretend warehouse, bank and mail server that share one plain file.
 
-They are careless on purpose: whoever asks the bank twice pays twice, and it can be counted. What they saw stays,
+They are careless on purpose: a program that asks the bank twice pays twice, and it can be counted. What they saw stays,
 whatever becomes of the process that asked.
 """
 

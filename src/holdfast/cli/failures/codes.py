@@ -51,7 +51,7 @@ CODES: dict[str, Code] = {
     "task-busy": Code(
         NOTHING,
         (
-            "holdfast log {id} --follow   watches whoever has it",
+            "holdfast log {id} --follow   watches the worker that has it",
             "holdfast run … --wait 1m   waits for it",
             "holdfast cancel {id}   stops it",
         ),
@@ -115,7 +115,7 @@ CODES: dict[str, Code] = {
     "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume {id} FILE",)),
     "seq-out-of-range": Code(NOTHING, ("holdfast log {id}   shows every seq there is",)),
     "step-not-found": Code(NOTHING, ("holdfast log {id}   names the steps; in a loop a key has its turn: 3/draft#1",)),
-    "conflict": Code(NOTHING, ("somebody else was first: look at the task again, and decide anew",)),
+    "conflict": Code(NOTHING, ("another writer was first: look at the task again, and decide anew",)),
     "patch-conflict": Code(NOTHING, ("holdfast show {id}   shows what others made of it; then decide anew",)),
     "state-mutated": Code(
         NOTHING, ("write with the verb that the error names: task.state.append, task.state.set, task.state.update",)
@@ -177,7 +177,7 @@ CODES: dict[str, Code] = {
     "usage": Code(NOTHING, ("holdfast COMMAND --help",)),
     "lease-lost": Code(
         "What was recorded before is kept; nothing more is written here.",
-        ("holdfast log {id} --follow   watches whoever took the task",),
+        ("holdfast log {id} --follow   watches the worker that took the task",),
     ),
     "unexpected": Code(
         "What was acknowledged is on record.", ("run it again with --debug; if it is a bug of ours, report it",)
@@ -187,7 +187,7 @@ CODES: dict[str, Code] = {
 
 OWN = {
     "usage": "The command was given something it does not understand.",
-    "lease-lost": "Somebody else has taken the task.",
+    "lease-lost": "Another worker has taken the task.",
     "unexpected": "An error that is not one of Holdfast's.",
 }
 """Codes of the command line itself, and when they come."""

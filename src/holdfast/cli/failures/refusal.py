@@ -38,14 +38,14 @@ EXIT_CODES: tuple[tuple[type[HoldfastError], int], ...] = (
     (errors.UnknownEvent, STORE),
     (errors.ValueDamaged, STORE),
 )
-"""2 the command was given something wrong, 3 not there, 4 somebody else was first, 5 the store; 1 is all the rest."""
+"""2 the command was given something wrong, 3 not there, 4 another writer was first, 5 the store; 1 is all the rest."""
 
 _VALUE_LENGTH = 80
 _WRITTEN = re.compile(r"\b(was|were) not touched|nothing was (written|made|changed)|was not made", re.I)
 
 
 class Refused(Exception):
-    """What is said of an error, whoever raised it."""
+    """An error as it is shown."""
 
     def __init__(
         self, code: str, message: str, *, hint: str = "", where: str = "", details: Any = None, options: str = ""
@@ -87,7 +87,7 @@ def refusing(
         show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
         raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
-        show(Refused("lease-lost", f"somebody else has taken the task: {lost}", where=where), as_json=as_json)
+        show(Refused("lease-lost", f"another worker has taken the task: {lost}", where=where), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

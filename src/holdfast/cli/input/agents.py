@@ -1,4 +1,4 @@
-"""Where agents come from: a file somebody named, or those that pyproject.toml names. Never a name found in a store."""
+"""Loads agents: from a file that you name, or from those of pyproject.toml. Never by a name found in a store."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _names_in(environment: Path, *, plain: bool) -> dict[str, object]:
 
 
 _EXECUTED: set[str] = set()
-"""Names of modules that were files somebody named."""
+"""Names of modules that were loaded as files."""
 
 
 def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> dict[str, T]:
@@ -221,7 +221,7 @@ def project() -> Path | None:
     """The nearest pyproject.toml, here or above."""
     try:
         here = Path.cwd()
-    except OSError:  # somebody has removed it
+    except OSError:  # it was removed
         return None
     return next((one / PROJECT for one in (here, *here.parents) if (one / PROJECT).is_file()), None)
 

@@ -12,7 +12,7 @@ from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
 from holdfast.core.errors.values import share
 from holdfast.engine.reading.inbox import InboxItem, remedies
-from holdfast.engine.reading.serving import NOBODY
+from holdfast.engine.reading.serving import NO_WORKER
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 
@@ -127,11 +127,11 @@ def waiting_lines(state: TaskState, entries: Sequence[InboxItem], by: str, store
         return
     if any(one.kind == "doubt" for one in entries) and state.deadline and state.updated_at >= state.deadline:
         yield "its deadline has passed, so it fails once that is settled; then it can be resumed with --deadline TIME"
-    if waiting.kind == "no_worker" and waiting.why.startswith(NOBODY):
-        yield f"then: {resume}"  # where nobody ever started a worker, people go on by hand
+    if waiting.kind == "no_worker" and waiting.why.startswith(NO_WORKER):
+        yield f"then: {resume}"  # where no worker was ever started, people resume by hand
         return
     if waiting.kind == "no_worker":
-        yield f"nobody takes it: {clean(in_commands(waiting.why, options=store))}"
+        yield f"no worker takes it: {clean(in_commands(waiting.why, options=store))}"
         yield f"or: {resume}"
         return
     for one in waiting.on:
@@ -157,5 +157,5 @@ def files_are_declared() -> bool:
     """Return whether pyproject.toml names the files of agents."""
     try:
         return bool(files_declared()[1])
-    except InvalidValue:  # whoever needs that file is told what is wrong with it
+    except InvalidValue:  # a command that needs that file reports what is wrong with it
         return False

@@ -37,7 +37,7 @@ def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
 
 
 def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
-    """Refuse input that the agent does not take. Whoever typed `days=3` for a number is told to type `days:=3`."""
+    """Refuse input that the agent does not take. For a number, the error says to type `days:=3`."""
     try:
         agent.parameters.check(input)
     except InvalidInput as error:
@@ -80,7 +80,7 @@ def value(given: str) -> Any:
 
 
 def json_value(text: str, what: str) -> Any:
-    """JSON that somebody typed."""
+    """JSON typed as an argument."""
     try:
         return plain.parse(text)
     except ValueError as error:

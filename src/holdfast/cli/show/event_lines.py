@@ -1,4 +1,4 @@
-"""A task's events as lines: for `holdfast log`, and for whoever watches a task at work."""
+"""A task's events as lines: for `holdfast log`, and for watching a task at work."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MOST_WIDE = 1_000
 """How long a line of progress is off a terminal: the log shows the rest."""
 
 _QUIET = ("claimed", "created", "released", "waits", "asks", "approval?", "waits for", "sleeps", "completed", "failed")
-"""Told by whoever runs the command, in its own words."""
+"""Given by the command, in its own words."""
 
 
 class Live:

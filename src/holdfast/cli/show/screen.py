@@ -24,7 +24,7 @@ class Screen:
         self.style = look_of(self._stream) if style is None else style
         self.lock = threading.RLock()
         self._status = ""
-        self._open = False  # whether somebody has printed the beginning of a line
+        self._open = False  # whether the beginning of a line was printed
 
     def line(self, text: str) -> None:
         """Print a line that stays."""
@@ -34,10 +34,10 @@ class Screen:
             self._write(f"{before}{text}\n{self._status}")
 
     def part(self, text: str, *, ends: bool) -> None:
-        """Print more of a line that somebody has begun; no other is rewritten below it until it ends."""
+        """Print more of a line that was begun; no other is rewritten below it until it ends."""
         with self.lock:
             if ends and not text and not self._open:
-                return  # somebody else's line has ended it
+                return  # another line has ended it
             before = "" if self._open else self._cleared()
             self._status = self._status if ends and not self._open else ""
             self._open = not ends
@@ -177,7 +177,7 @@ _TERMINAL_SECONDS, _LINE_SECONDS = 0.1, 5.0
 
 
 class Progress:
-    """Told how many are done, of how many (0: nobody knows); shows it once that has taken a while."""
+    """Takes how many are done, of how many (0: unknown); shows it once that has taken a while."""
 
     def __init__(
         self, verb: str, what: str, *, quiet: bool = False, screen: Screen | None = None, patience: float | None = None

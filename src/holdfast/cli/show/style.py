@@ -61,7 +61,7 @@ def err_look() -> Style:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether somebody looks at what is written there."""
+    """Return whether a person reads the stream."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # closed, or not a stream
@@ -74,7 +74,7 @@ def bare(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text on one line that cannot steer a terminal, whatever somebody put into a task.
+    """Text on one line that cannot steer a terminal, whatever a task contains.
 
     >>> clean("a\\nb\\x1b[31mc")
     'a b?[31mc'

@@ -63,7 +63,7 @@ def work(
 
 
 def _tell_ending(environment: Environment, app: App, state: TaskState) -> None:
-    """Nothing came, because the task had ended: whoever reads events gets the one that ended it."""
+    """Nothing came, because the task had ended: a reader of events gets the one that ended it."""
     ends = [one for one in app.events(state.id) if isinstance(one.event, ENDINGS)] if state.status in ENDED else []
     for record in ends[-1:]:
         environment.json(_line(app, record))
@@ -199,7 +199,7 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
         frames += cause.traceback if debug else [one for one in cause.traceback if not one.startswith(_NOT_THEIRS)][-1:]
     try:
         here = os.getcwd() + os.sep
-    except OSError:  # somebody has removed it
+    except OSError:  # it was removed
         here = os.sep * 2
     told += [f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames)]
     return [clean(line) for one in told for line in one.split("\n")]

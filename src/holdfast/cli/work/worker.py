@@ -38,7 +38,7 @@ DRAIN_SECONDS = 0.2
 """How often one looks whether anything is left to do."""
 
 SAY_SECONDS = 1.0
-"""How long a process that is to end at once tries to say so: whoever reads it may be stuck."""
+"""How long a process that is to end at once tries to say so: its reader may be stuck."""
 
 WORDS = {
     "taken_over": "taken over",
@@ -347,7 +347,7 @@ class WorkerReport:
             return
         style = self._screen.style
         at = "" if style.terminal else f"{time.strftime('%H:%M:%S', time.gmtime())}  "
-        with suppress(OSError):  # if nobody reads any more, tasks go on all the same
+        with suppress(OSError):  # if the reader has left, tasks continue all the same
             self._screen.line(f"{at}{self._who}{style.paint(text, tone)}")
 
     def _json(self, facts: dict[str, Any]) -> None:

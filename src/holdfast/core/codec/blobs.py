@@ -69,7 +69,7 @@ def shape(raw: Raw) -> str:
         try:
             return load(data, BlobRef).shape
         except ValueError:
-            return "object"  # somebody's, which is no envelope
+            return "object"  # a user's object, which is not an envelope
     if data.startswith(b'{"$append"'):
         return "list"
     return json_shape(data)  # what was edited inside is an object, and so is its envelope

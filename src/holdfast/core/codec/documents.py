@@ -30,8 +30,8 @@ def plain(value: object) -> object:
         return list(cast("Any", value))
     pydantic: Any = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
-        return cast("Any", value).model_dump(mode="json")
-    raise NotImplementedError  # msgspec's way of being told that nobody knows this type
+        return cast("Any", value).model_dump(mode="json", round_trip=True)
+    raise NotImplementedError  # how msgspec learns that the type is unknown
 
 
 encode = msgspec.json.Encoder(order="deterministic", enc_hook=plain).encode
@@ -86,7 +86,7 @@ def schema(wanted: Any) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
-    """JSON that somebody else wrote; ValueError if it is none, or nested without end."""
+    """Decode foreign JSON; ValueError if it isn't JSON, or nested too deeply."""
     try:
         return decode_plain(text)
     except RecursionError as error:
@@ -94,7 +94,7 @@ def parse(text: str) -> Any:
 
 
 def document(given: Any, what: str) -> dict[str, Any]:
-    """A JSON object that somebody gave, as text or read already."""
+    """A JSON object, given as text or already decoded."""
     try:
         read = decode_plain(given) if isinstance(given, str | bytes) else given
     except ValueError as error:

@@ -70,7 +70,7 @@ def _is_packed(value: object) -> bool:
 
 
 def decode(kind: str, body: bytes | None) -> Event:
-    """Decode a stored event. A kind nobody knows is a KeyError, a body that is not one a ValueError."""
+    """Decode a stored event. An unknown kind is a KeyError, a wrong body a ValueError."""
     if body is None:
         return _ERASED
     return _DECODERS[kind](body)

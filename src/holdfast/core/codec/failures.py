@@ -74,5 +74,5 @@ def _message(error: BaseException) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Text that can be written, whatever somebody put into an exception."""
+    """Text that can be written, whatever an exception contains."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

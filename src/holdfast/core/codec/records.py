@@ -115,8 +115,8 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
         return moment(self.changed_us)
 
     def to_json(self) -> str:
-        """Return it as a line of JSON. Times in microseconds since 1970 end in `_us`."""
-        return encode_struct(self).decode()
+        """Return it as a line of JSON, with every field. Times in microseconds since 1970 end in `_us`."""
+        return encode_struct({name: getattr(self, name) for name in self.__struct_fields__}).decode()
 
 
 class Snapshot(Struct, frozen=True, gc=False):

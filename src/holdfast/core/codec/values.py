@@ -41,16 +41,21 @@ from holdfast.core.names import a
 # Values
 
 
-def pack(value: Any, path: str = "value", *names: object, restore: Restore | None = None) -> Raw:
+def pack(
+    value: Any, path: str = "value", *names: object, restore: Restore | None = None, must_fit: bool = False
+) -> Raw:
     """Encode a user's value; the path names it in errors. Only there are the names filled into it (`%s`, `%r`).
 
-    What would come back as something else is refused: bytes, which become text, and sets, which become lists.
-    `restore` makes of the JSON what its reader gets: bytes that come back as bytes are fine.
+    What would come back as something else is refused: bytes, which become text, sets, which become lists, and objects
+    that their declared type would change. `restore` makes of the JSON what its reader gets: bytes that come back as
+    bytes are fine. A value that `restore` refuses is an error for its reader, or one here if it `must_fit`.
 
     >>> bytes(pack({"b": 1, "a": None}))
     b'{"a":null,"b":1}'
     """
     raw = pack_typed(value, path, *names)
+    if must_fit and restore is not None:
+        restore(decode_plain(plain_json(raw)))
     if type(value) not in _SCALARS and (found := decode_plain(plain_json(raw))) != value:
         lost = _lost(value, _restored(found, restore), path % names if names else path)
         if lost is not None:
@@ -102,13 +107,31 @@ def _lost(value: Any, back: Any, path: str) -> NotSerializable | None:
     if isinstance(value, bytes | bytearray | memoryview):
         if isinstance(back, bytes | bytearray | memoryview):
             return None
-        hint = "declare what the function returns (-> bytes), or give text: base64.b64encode(…).decode()"
+        hint = "give text, base64.b64encode(…).decode(); a function's result may be declared: -> bytes"
         return NotSerializable(path, "is bytes, which would come back as text", hint=hint)
     if isinstance(value, list | tuple):
         items, found = cast("list[Any]", value), cast("list[Any]", back) if isinstance(back, list | tuple) else []
         pairs = enumerate(zip_longest(items, found[: len(items)]))
         return _first(_lost(one, two, f"{path}[{index}]") for index, (one, two) in pairs)
-    return _first(_lost(one, _part(back, name), f"{path}[{name!r}]") for name, one in _parts(value))
+    parts = list(_parts(value))
+    if not parts:
+        return _changed(value, back, path)
+    if not isinstance(value, Mapping) and type(back) is not type(value) and _has_fields(back):
+        what = f"is {a(type(value).__name__)}, which would come back as {a(type(back).__name__)}"
+        return NotSerializable(path, what, hint="declare its own class; classes of a union need fields that differ")
+    return _first(_lost(one, _part(back, name), f"{path}[{name!r}]") for name, one in parts)
+
+
+def _changed(value: Any, back: Any, path: str) -> NotSerializable | None:
+    """Refuse a value that its own class changes on the way: hidden in JSON, left out of it, or computed again."""
+    is_nan = value != value
+    if type(value) is not type(back) or value == back or is_nan:
+        return None
+    return NotSerializable(path, "would come back as another value", hint="return a dict of what you need later")
+
+
+def _has_fields(back: Any) -> bool:
+    return not isinstance(back, Mapping) and bool(_parts(back))
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
@@ -221,14 +244,15 @@ def _complaint(value: Any, path: str, depth: int) -> NotSerializable | None:
         return NotSerializable(path, "is a secret, which is not kept", hint="hand it to a tool as an argument")
     try:
         builtin = msgspec.to_builtins(value, enc_hook=plain)
-    except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError):
-        return NotSerializable(path, f"is of the type {type(value).__name__}, which is not JSON")
+    except (TypeError, ValueError, NotImplementedError, RecursionError, OverflowError) as error:
+        why = f": {error}" if isinstance(error, ValueError) else ""
+        return NotSerializable(path, f"is of the type {type(value).__name__}, which is not JSON{why}")
     return None if builtin is value else _complaint(builtin, path, depth)
 
 
 def _complaint_of_pair(key: Any, item: Any, path: str, depth: int) -> NotSerializable | None:
     try:
-        msgspec.json.encode({key: None})
+        msgspec.json.encode({key: None}, order="deterministic")
     except (TypeError, ValueError):
         return NotSerializable(path, f"has the key {key!r}, which is not text", hint="use strings as keys")
     return _complaint(item, f"{path}[{key!r}]", depth + 1)

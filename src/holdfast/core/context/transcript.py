@@ -1,4 +1,4 @@
-"""Conversations as text for whoever summarises them: no calls to be declared, and as long as it may be."""
+"""Conversations as text for the model that summarises them: no calls to be declared, and as long as it may be."""
 
 from __future__ import annotations
 

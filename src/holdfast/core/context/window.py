@@ -28,7 +28,7 @@ KEEP_LAST = 6
 That many are not promised."""
 
 SUMMARY_TOKENS = 512
-"""How much room a summary gets when nobody says; at most a quarter of the window."""
+"""How much room a summary gets by default; at most a quarter of the window."""
 
 LEAST_SUMMARY_TOKENS = 32
 """With less room than this nothing is summarised: it would say nothing."""

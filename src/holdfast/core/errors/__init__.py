@@ -10,14 +10,14 @@ HoldfastError
 ├── QueueFull             as many tasks wait in a queue as may
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
-│   └── ApprovalDenied    a person refused the call, or nobody answered in time
+│   └── ApprovalDenied    a person refused the call, or no answer came in time
 ├── StepChanged           a recorded step is called with another input
 ├── ReplayDiverged        a replay reached a new step instead of the recorded one of that name
 ├── SelfApproval          an agent, or an actor that works for it, tried to decide for a person
 ├── NestedStep            a verb was used inside a step
 ├── EffectConflict        a unique key was used for another call
 ├── UnnamedThread         a verb was used in a bare thread without a name of its own
-├── NotRecorded           a fork that only replays came to a call nobody made
+├── NotRecorded           a fork that only replays came to a call that was not recorded
 ├── NoMock                a mock task came to a call of a tool without a mock
 ├── ResumeExpired         the task is older than its agent resumes
 ├── ToolExited            a tool tried to end the process
@@ -73,6 +73,7 @@ from holdfast.core.errors.control import (
     Stopped as Stopped,
     Suspended as Suspended,
     UnrecordedCall as UnrecordedCall,
+    UnresolvedType as UnresolvedType,
 )
 from holdfast.core.errors.logs import (
     Conflict as Conflict,

@@ -12,12 +12,16 @@ class Stopped(BaseException):
 
 
 class Cancelled(BaseException):
-    """Somebody asked the task to stop, and it stops before its next step."""
+    """The task was asked to stop, and stops before its next step."""
 
 
 class LeaseLost(BaseException):
-    """Somebody else has taken the task; nothing more is written here."""
+    """Another worker has taken the task; nothing more is written here."""
 
 
 class UnrecordedCall(UserWarning):
     """A tool with an effect was called outside the agent that is running: nothing records the call."""
+
+
+class UnresolvedType(UserWarning):
+    """A declared type can't be looked up, so its values are neither checked nor restored."""

@@ -41,7 +41,7 @@ class StepFailed(HoldfastError):
 
 
 class ApprovalDenied(StepFailed):
-    """A person refused the call, or nobody answered in time."""
+    """A person refused the call, or no answer came in time."""
 
     code = "approval-denied"
 
@@ -72,14 +72,14 @@ class UnnamedThread(HoldfastError):
 
     def __init__(self, verb: str, why: str, hint: str = "") -> None:
         super().__init__(
-            f"{verb} was used in a thread of its own {why}",
+            f"{verb} was used in a thread of its own {why}".rstrip(),
             hint=hint or "threads have no order a replay could repeat: give each step its own name=, or use task.map",
             verb=verb,
         )
 
 
 class NotRecorded(HoldfastError):
-    """A fork that only replays came to a call nobody made."""
+    """A fork that only replays came to a call that was not recorded."""
 
     code = "not-recorded"
 

@@ -55,7 +55,9 @@ class TaskFailed(HoldfastError):
         }
         super().__init__(
             f"task {id!r} has no result, it is {told}",
-            hint=hints.get(status, "app.wait(id) waits until it has ended"),
+            hint=hints.get(
+                status, "app.wait(id) waits until it has ended; if its worker is dead: app.resume(id, agent)"
+            ),
             id=id,
             status=status,
         )

@@ -128,7 +128,7 @@ class UnknownPrice(HoldfastError):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"nobody knows the price of model {model!r}, and the budget is in money",
+            f"the price of model {model!r} is not known, and the budget is in money",
             hint=f"open(…, prices={{{model!r}: Price(input=…, output=…)}}), or install the extra 'prices'",
             model=model,
         )

@@ -71,7 +71,7 @@ class MessageAdded(Event, frozen=True):
     """A message of the conversation: its own value, or the result of the step that made it.
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
-    or it is `by` somebody else.
+    or it is `by` another actor.
     """
 
     message: Value | UnsetType = UNSET

@@ -21,7 +21,7 @@ class TaskCreated(Event, frozen=True):
     """The first event of a task.
 
     One that lives in a `with` block has no agent that others could call. In a `mock` one every call of a tool is
-    answered by its mock, whoever works on it. A queue may limit how many tasks of one `queue_key` are worked on at a
+    answered by its mock in every process. A queue may limit how many tasks of one `queue_key` are worked on at a
     time; no worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
     budget, and the identity of all of it. `key_space` tells the store and the tenant it began in: idempotency keys
@@ -76,7 +76,7 @@ class Pins(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TaskClaimed(Event, frozen=True):
-    """Taking a task. Whoever's claim is last owns it.
+    """A worker claims a task. The last claim owns it.
 
     `taken` says how it could be taken from another worker. `proven`: that process is dead, or said goodbye. `presumed`:
     it gave no sign of life, and may still be at work. Older logs have `dead` (its lock was gone) and `lease` (it was
@@ -210,7 +210,7 @@ class TaskDiverged(Event, frozen=True):
     """Events that were acknowledged are gone: the log was at `known_seq`, and is now at `head_seq`, where this follows.
 
     Those of the lost calls that may have happened follow as calls in doubt. `unsure_upto` is the last turn in which
-    calls may have been made that nobody can name.
+    calls may have been made that can't be named.
     """
 
     known_seq: int
@@ -222,7 +222,7 @@ class TaskDiverged(Event, frozen=True):
 
 
 class DivergenceAccepted(Event, frozen=True):
-    """Somebody lets a task go on from what is left of its log."""
+    """A person lets a task continue from what is left of its log."""
 
     by: str = ""
     why: str = ""

@@ -148,7 +148,7 @@ class CompensationAdded(Event, frozen=True):
 
 
 class BudgetRaised(Event, frozen=True):
-    """Somebody allows more. Limits that are not named stay; without any, a waiting task only looks again."""
+    """A person allows more. Limits that are not named stay; without any, a waiting task only looks again."""
 
     limits: Limits = Limits()
     by: str = ""

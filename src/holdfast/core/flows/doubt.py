@@ -1,4 +1,4 @@
-"""Calls whose outcome is not known: who is asked, and what is done if nobody knows."""
+"""Calls in doubt: how their outcome is found out, and what is done if it can't be."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.core.state.shapes import Step
 
 
 def settle_all(surroundings: Surroundings, requests: Mapping[str, StepRequest]) -> Subflow:
-    """See to calls that nobody came back to: no task ends while one of them is open."""
+    """Settle calls that the code did not reach again: no task ends while one of them is open."""
     while True:
         looked = surroundings.state.seq
         known = next((step for step in surroundings.state.steps.values() if step.unsettled), None)
@@ -60,7 +60,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
         yield from until((known.announced_us or known.started_us) + int(request.reconcile_after * 1_000_000))
         answer = yield Reconcile(known, request)
         if isinstance(answer, Happened):
-            result = codec.pack(answer.result, f"the reconciled result of {known.key!r}")
+            result = codec.pack(answer.result, f"the reconciled result of {known.key!r}", restore=request.result)
             yield Append((ev.StepSettled(key=known.key, happened=True, result=result, by="reconcile"),), decided=True)
             return
         if isinstance(answer, DidNotHappen):
@@ -82,7 +82,7 @@ def settle(surroundings: Surroundings, known: Step, request: StepRequest) -> Sub
 
 
 def _doubted(surroundings: Surroundings, known: Step, why: str, request: StepRequest | None) -> Subflow:
-    """Record that nobody knows what became of a call, and until when somebody may still be at it."""
+    """Record that a call's outcome is unknown, and until when it may still be under way."""
     sending_us = 0 if request is None else _sending_until(surroundings, known, request)
     elsewhere_us = yield from _elsewhere_until(surroundings, known, request)
     doubted = ev.StepDoubted(key=known.key, why=why, until_us=max(sending_us, elsewhere_us))
@@ -93,7 +93,7 @@ def _elsewhere_until(surroundings: Surroundings, known: Step, request: StepReque
     """Return until when a worker that was only presumed dead may be in the middle of a call; 0 if there is none.
 
     Its time limit is over then, or the lease if it has none. That is counted from now, by one clock: the take-over came
-    after the announcement. It is recorded with the doubt, so that whoever continues later obeys it too.
+    after the announcement. It is recorded with the doubt, so that a later worker obeys it too.
     """
     state = surroundings.state
     if known.last_seq >= state.silent_seq:
@@ -104,7 +104,7 @@ def _elsewhere_until(surroundings: Surroundings, known: Step, request: StepReque
 
 
 def _sending_until(surroundings: Surroundings, known: Step, request: StepRequest) -> int:
-    """Return until when the thread of an attempt that nobody waits for may be at it; 0 if there is none."""
+    """Return until when the thread of an abandoned attempt may be at it; 0 if there is none."""
     if not surroundings.calls.is_sending(known.key):
         return 0
     return (known.announced_us or known.started_us) + int(request.abandoned_after * 1_000_000)
@@ -118,7 +118,7 @@ def _may_still_be_sent(known: Step) -> Subflow:
     now_us: int = yield Now()
     if now_us >= known.until_us:
         return False
-    yield Sleep(known.until_us, "doubt", "an attempt that nobody waits for may still be sending")
+    yield Sleep(known.until_us, "doubt", "an abandoned attempt may still be sending")
     return True
 
 

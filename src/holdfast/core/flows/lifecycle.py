@@ -88,7 +88,7 @@ def life(work: Work, agent: Rules) -> Subflow:
             raise Cancelled
         if is_limited(work.state):
             yield from in_time(work)  # what comes after the deadline is no result
-        packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result)
+        packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result, must_fit=True)
         ending: Event = ev.TaskCompleted(result=packed)
     except Cancelled:
         ending = yield from unwind(work, work.state.failure)
@@ -139,7 +139,7 @@ def next_turn(work: Work, most: int | None, name: str) -> Subflow:
 
 
 def end(work: Work, ending: Event) -> Subflow:
-    """Write the last event, once no call is open: a task whose effects nobody knows has not ended."""
+    """Write the last event, once no call is open: a task whose effects are unknown has not ended."""
     while True:
         yield from settle_all(work, work.called)
         if (yield Append((ending,), decided=True)):

@@ -83,7 +83,7 @@ class Recall(Struct, frozen=True, gc=False):
 
 
 class FindOwner(Struct, frozen=True, gc=False):
-    """Who has a unique key, and what became of that call; answered with a KeyOwner, or None if nobody has it."""
+    """Who has a unique key, and what became of that call; answered with a KeyOwner, or None if it is free."""
 
     unique: str
 
@@ -245,7 +245,7 @@ class DidNotHappen:
 
 
 class Unknown:
-    """Nobody can tell whether a call in doubt happened."""
+    """It can't be found out whether a call in doubt happened."""
 
 
 class Unfit:
@@ -278,7 +278,7 @@ ErrorTest = Callable[[BaseException], bool]
 
 
 class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """A step somebody wants done."""
+    """A step to be done."""
 
     name: str
     key: str = ""
@@ -369,7 +369,7 @@ class Branch:
 
     __slots__ = (
         *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "past", "path", "seen", "sketch"),
-        *("turn", "unsettled"),
+        *("turn", "unsettled", "verbs"),
     )
 
     def __init__(self, path: str = "", seen: int = 0, turn: int = 0, own: Any = None, *, is_old: bool = False) -> None:
@@ -381,6 +381,7 @@ class Branch:
         self.own = own
         self.owner: Any = None
         self.branches = 0
+        self.verbs = 0
         self.immediates: dict[str, int] = {}
         self.last: tuple[str, Raw] | None = None
         self.sketch: State | None = None
@@ -461,12 +462,12 @@ class Calls(Protocol):
         ...
 
     def end(self, key: str, *, left_behind: bool = False) -> None:
-        """The call has its outcome, or nobody waits for it any more."""
+        """The call has its outcome, or the wait for it is over."""
         ...
 
     @property
     def any(self) -> bool:
-        """True if a call is under way, or may be open though nobody makes it."""
+        """True if a call is under way, or may be open though it is not being made."""
         ...
 
     def not_over(self) -> Iterable[str]:

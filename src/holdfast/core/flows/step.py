@@ -57,7 +57,7 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
     key = request.key or branch.key(request.name)
     turn: Turn | None = None
     if request.effect in ANNOUNCED:
-        surroundings.called[key] = request  # whoever has to settle it later needs to know how
+        surroundings.called[key] = request  # settling it later needs it
     while True:
         state = surroundings.state
         known = state.steps_of(branch.turn).get(key)
@@ -113,7 +113,7 @@ def _next_attempt(surroundings: Surroundings, branch: Branch, known: Step) -> Su
 def after_others(surroundings: Surroundings, key: str, on_change: str) -> Subflow:
     """Let a new step wait until other branches have come back to their recorded ones.
 
-    A step of that name that nobody came back to would be done again under another key: ReplayDiverged.
+    A step of that name that was not reached again would be done again under another key: ReplayDiverged.
     """
     name = names.own_name(key)
     yield AwaitReplay(name)
@@ -294,7 +294,7 @@ def cut_off(surroundings: Surroundings, key: str, request: StepRequest, *, sent:
 
 
 def _doubt(key: str, outcome: Outcome, request: StepRequest) -> Subflow:
-    """Record that nobody knows whether a call happened: it did not answer in time, or it raised."""
+    """Record a call in doubt: it did not answer in time, or it raised."""
     if outcome.timed_out:
         now_us: int = yield Now()
         until_us = now_us + int(request.abandoned_after * 1_000_000) if outcome.abandoned else 0
@@ -380,7 +380,7 @@ def _announced(surroundings: Surroundings, same: dict[str, Any], attempt: int, r
 
 
 def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, Any], request: StepRequest) -> Subflow:
-    """Somebody has the unique key: True if it is free to take after all, else their outcome is ours, or we wait."""
+    """Handle a unique key that is taken: True if it is free after all, else take that call's outcome, or wait."""
     owned: KeyOwner | None = yield FindOwner(request.unique)
     if owned is None:
         return True
@@ -511,7 +511,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
         if covers and (known.until_us is None or now_us < known.until_us):
             return True
         if known.status == "refused":
-            who = f"{known.by} refused" if known.by else "nobody approved it"
+            who = f"{known.by} refused" if known.by else "it was not approved"
             failure = ev.Failure(
                 "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
             )

@@ -1,6 +1,6 @@
 """What stops a task: its end, a cancel, the end of the process, its deadline, its wall time.
 
-A verb asks before it begins (`may_begin`). What is under way at that moment is cut by whoever carries it out, and its
+A verb asks before it begins (`may_begin`). What is under way at that moment is cut by the driver, and its
 flow asks again: so a hanging step ends for the same reasons, with the same errors, as one that comes too late.
 """
 

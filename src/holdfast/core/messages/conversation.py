@@ -139,7 +139,7 @@ def check(
     parsed = parse(message, form, path=path)
     check_calls(parsed, open, seen, path)
     for one in parsed:
-        # A model may say nothing; whoever says nothing at all has forgotten something.
+        # A model's reply may be empty; an empty message of another role is a mistake.
         if not one.parts and (message.get("content") is None) and (one.role != "assistant" or one.extra is None):
             refuse(f"{path}.content", "is missing", "no-content", "say something, or add no message")
     return parsed

@@ -154,7 +154,7 @@ class Arranged:
         self._ids: dict[str, str] = {}  # the id a result has → the id its call has now
         self._used: set[str] = set()
         self._results: dict[int, dict[str, Message]] = {}  # that position → its results
-        self._run = -1  # the reply whose results come next; none after a message of somebody else
+        self._run = -1  # the reply whose results come next; none after a message of another role
         self._run_calls: list[str] = []
         for message in messages:
             self._take(message)

@@ -1,4 +1,4 @@
-"""The neutral form of a message: its role and its parts, whoever the provider is.
+"""The neutral form of a message: its role and its parts, for every provider.
 
 Beside what every provider has, a part can carry what only one of them has (`Extra`): it goes back to that provider as
 it came, and to no other. So reading and writing in one form loses nothing.
@@ -214,7 +214,7 @@ def _name(part: Part) -> str:
     return type(part).__name__.lower().replace("tool", "tool ")
 
 
-# Reading what somebody else wrote: each refusal names the place and the reason
+# Reading foreign messages: each refusal names the place and the reason
 
 
 def refuse(path: str, why: str, reason: str, hint: str = "nothing was written") -> NoReturn:

@@ -1,7 +1,7 @@
 """Budgets: what a task may use up, what it has used, and when that is too much. All of it is read off the log.
 
 Recorded usage counts once, with the record of its step. A call that was announced with an estimate and has no usage on
-record may have been paid for: its estimate is kept apart as unknown spend, and counts until somebody knows better.
+record may have been paid for: its estimate is kept apart as unknown spend, and counts until it is settled.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COUNTED = ("turns", "steps", "calls", "tokens", "artifact_bytes")
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a task may use up; what is left out is not limited.
 
-    `calls`, `tokens` and `cost` count its child tasks too. `wall_time` is the time somebody holds the task, `deadline=`
+    `calls`, `tokens` and `cost` count its child tasks too. `wall_time` is the time workers hold the task, `deadline=`
     of a task is calendar time. `artifact_bytes` is how much of its artifacts a context slice shows. When a limit is
-    reached the task fails, or with `on_exceed="ask"` waits until somebody raises it: `app.raise_budget`.
+    reached the task fails, or with `on_exceed="ask"` waits until a person raises it: `app.raise_budget`.
 
     >>> Budget(tokens=200_000, wall_time="5m")
     Budget(wall_time='5m', tokens=200000)
@@ -73,7 +73,7 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
 
 
 def limits_of(budget: object) -> Limits:
-    """A budget somebody gave, as it is written."""
+    """A given budget, as it is written."""
     if not isinstance(budget, Budget):
         raise InvalidValue(f"{budget!r} is not a budget", hint="give Budget(tokens=…, wall_time=…)")
     return budget.limits()
@@ -235,7 +235,7 @@ def failed(state: State, begun: Step | None, event: ev.AttemptFailed | ev.StepFa
 
 
 def hold(state: State, event: ev.Event, at_us: int) -> None:
-    """Somebody takes the task, or lets go of it. A holder that was lost held it until its last event."""
+    """A worker claims the task, or releases it. A worker that was lost held it until its last event."""
     if state.held_since_us:
         until_us = state.updated_us if isinstance(event, ev.TaskClaimed | ev.TaskDiverged) else at_us
         state.held_us += max(0, until_us - state.held_since_us)

@@ -320,7 +320,7 @@ _ARTIFACT = ("artifact_id", "type", "summary", "bytes")
 
 
 def _standing(phase: str) -> Moves | None:
-    """A machine that begins in a phase; one of a phase nobody knows leads nowhere."""
+    """A machine that begins in a phase; one of an unknown phase leads nowhere."""
     if phase == DEFAULT.start:
         return None
     return Moves(DEFAULT.moves, phase, DEFAULT.events) if phase in DEFAULT.moves else Moves({phase: ()}, phase)

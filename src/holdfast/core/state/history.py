@@ -1,7 +1,7 @@
 """A log that others wrote, folded event by event: each must be one that could have been written here.
 
 For what is imported, copied or verified. `rules.check` judges an event by the state before it. Here is what only a
-whole log shows: which ending was reopened, what a rollback may restore, what nobody can know once a body was erased.
+whole log shows: which ending was reopened, what a rollback may restore, what can't be known once a body was erased.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _created_twice(state: State, event: Event) -> None:
 
 
 def refuse_diverged(state: State) -> None:
-    """Refuse to work on a task that has lost events, until somebody says that it may go on."""
+    """Refuse to work on a task that has lost events, until a person says that it may continue."""
     if state.summary.waiting == "diverged":
         lost = state.divergence
         assert lost is not None, "only a divergence has a task wait for one"
@@ -140,7 +140,7 @@ def _claimed(state: State, event: Event) -> None:
 
 
 def _accepted(state: State, event: Event) -> None:
-    _refuse(state.summary.waiting != "diverged", "the task has lost nothing that somebody would have to accept")
+    _refuse(state.summary.waiting != "diverged", "the task has lost nothing that a person would have to accept")
 
 
 def _step_started(state: State, event: ev.StepStarted) -> None:
@@ -275,7 +275,7 @@ def _approval_answered(state: State, event: ev.ApprovalGiven | ev.ApprovalRefuse
     if asked is None:
         pending = [one.key for one in state.approvals.values() if one.status == "asked"]
         raise InvalidEvent(
-            f"nobody asked for approval of {event.key!r}", hint=f"asked for: {', '.join(pending) or 'none'}"
+            f"no approval was requested for {event.key!r}", hint=f"asked for: {', '.join(pending) or 'none'}"
         )
     answered = {"given": "approved", "used": "approved", "refused": "refused"}.get(asked.status, "")
     whom = f" by {asked.by!r}" if asked.by else ""

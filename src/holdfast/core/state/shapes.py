@@ -1,6 +1,6 @@
 """The shapes of state: what a task needs in order to go on (law 6).
 
-The bag, plan, facts, open things, the steps of this turn, totals. Values stay encoded; whoever looks decodes them.
+The bag, plan, facts, open things, the steps of this turn, totals. Values stay encoded; readers decode them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Step(Struct, frozen=True, omit_defaults=True, gc=False, array_like=True):
 
     @property
     def unsettled(self) -> bool:
-        """Announced as something that can be done once only, and nobody knows whether it was."""
+        """Announced with effect `once`, and it is unknown whether it happened."""
         return self.effect in ANNOUNCED and self.status in ("running", "doubt")
 
     @property
@@ -134,7 +134,7 @@ class Undo(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Signal(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A signal nobody has taken yet."""
+    """A signal that has not been taken yet."""
 
     name: str
     value: Raw

@@ -73,7 +73,7 @@ def _summary_change(summary: Summary, event: Event) -> dict[str, Any]:
             | ev.BudgetRaised()
             | ev.StepObserved()
         ):
-            awake = summary.status == "waiting" and summary.waiting != "diverged"  # that ends when somebody says so
+            awake = summary.status == "waiting" and summary.waiting != "diverged"  # that ends when a person says so
             return {"status": "pending", "waiting": None, "wake_us": None} if awake else {}
         case ev.TaskCompleted():
             return {"status": "completed", **_AT_REST}

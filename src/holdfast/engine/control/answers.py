@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import UniqueKey
@@ -49,7 +49,7 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
         if state.ended:
             raise TaskFinished(state.summary.id, state.summary.status, "app.answer")
         if len(keys) != 1:
-            wrong = f"{question!r} may be one of {keys}" if keys else f"nobody asked {question!r}"
+            wrong = f"{question!r} may be one of {keys}" if keys else f"no open question is named {question!r}"
             still = f"open questions: {', '.join(sorted(asked)) or 'none'}"
             raise InvalidEvent(wrong, hint=_other_verb(state, question) or still)
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
@@ -74,14 +74,12 @@ def _other_verb(state: State, name: str) -> str:
 
 def settle(call: str, happened: bool, result: Any, by: str, why: str, tools: Mapping[str, Tool]) -> Decide:
     """Say whether a call in doubt happened. Its result must be one that its tool can have, where that is known."""
-    packed = codec.pack(result, "the result") if happened else UNSET
 
     def decide(state: State) -> Sequence[Event]:
         key, step = _unsettled(state, call)
         if step is None:
             raise _not_in_doubt(state, call)
-        if happened and step.tool in tools:
-            _refuse_unfit(tools[step.tool], result)
+        packed = _fitting(result, tools.get(step.tool)) if happened else UNSET
         return (ev.StepSettled(key=key, happened=happened, result=packed, by=by, why=why),)
 
     return decide
@@ -96,9 +94,12 @@ def _not_in_doubt(state: State, call: str) -> InvalidEvent:
     return InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
 
 
-def _refuse_unfit(tool: Tool, result: Any) -> None:
+def _fitting(result: Any, tool: Tool | None) -> Raw:
+    """Encode a settled result; refuse one that its tool can't have returned."""
+    if tool is None:
+        return codec.pack(result, "the result")
     try:
-        tool.parameters.result(codec.as_json(result))
+        return codec.pack(result, "the result", restore=tool.parameters.result, must_fit=True)
     except InvalidInput as error:
         raise InvalidValue(
             f"{tool.name!r} can't have given {result!r}: {error.message}", hint="give its result: result=…"

@@ -1,10 +1,10 @@
 """Logs that have lost acknowledged events: a fail-over to a server that lagged behind, a backup that was restored.
 
-Whoever has a task in memory, or has written to it, knows a head: its seq and its digest. If the store's log does not
+A process that has read a task, or written to it, knows a head: its seq and its digest. If the store's log does not
 have that event any more, what came after the last common one is gone. Then nothing is built upon what is left. The task
-is frozen by an event at the head that is left, until somebody says that it may go on from there. Calls that can be done
+is frozen by an event at the head that is left, until a person lets it continue from there. Calls that can be done
 once only and whose records are gone may have happened all the same, so they are written again, as calls in doubt; where
-nobody can name them, every such call of the lost turns is in doubt before it is made.
+they can't be named, every such call of the lost turns is in doubt before it is made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.engine.reading import steps
 
 
 class Memory(NamedTuple):
-    """What somebody knows of a task: its head and turn for sure, perhaps its state, or how it began."""
+    """What a process knows of a task: its head and turn for sure, perhaps its state, or how it began."""
 
     head: Head
     turn: int
@@ -70,7 +70,7 @@ def refuse_lost(logs: Logs, name: str, first: Event) -> None:
 
 
 def freeze(logs: Logs, name: str, memory: Memory) -> Diverged:
-    """Have a task wait for somebody who knows what to make of it; gives the error that says so."""
+    """Make a task wait for a person's decision, and return the error that says so."""
     logs.heads.forget(name)
     try:
         for _ in range(limits.MAX_APPEND_TRIES):
@@ -79,7 +79,7 @@ def freeze(logs: Logs, name: str, memory: Memory) -> Diverged:
             except (Conflict, KeyTaken):
                 continue  # others write meanwhile: look again
         raise Conflict(name, memory.head.seq, None)
-    except BaseException:  # also Ctrl-C: the loss is not on record, and whoever is next has to tell it
+    except BaseException:  # also Ctrl-C: the loss is not on record, and the next process has to record it
         logs.heads.remember(name, memory.head, memory.turn)
         raise
 
@@ -97,7 +97,7 @@ def _freeze(logs: Logs, name: str, memory: Memory) -> Diverged:
 
 
 def _frozen_anew(logs: Logs, name: str, memory: Memory) -> Diverged:
-    """Nothing is left. If it is known how the task began, its id is taken again, so that nobody starts it unawares."""
+    """Nothing is left. If it is known how the task began, its id is taken again, so that it is not started unawares."""
     first = memory.first or (None if memory.state is None else _beginning(logs, memory.state))
     if first is None:
         return Diverged(name, memory.head.seq, 0, frozen=False)
@@ -181,7 +181,7 @@ def _unknown_to(logs: Logs, left: State, state: State) -> Iterator[tuple[str, St
         key = step.key if left.turn == state.turn else address(state.turn, step.key)
         theirs = left.steps.get(key)
         if theirs is None and left.turn > state.turn:
-            theirs = steps.step_of(logs, left.summary.id, key)  # somebody has gone on, unaware of the loss
+            theirs = steps.step_of(logs, left.summary.id, key)  # another process has continued, unaware of the loss
         if _may_have_happened(state, step) and (theirs is None or not theirs.done):
             yield key, step, theirs
 

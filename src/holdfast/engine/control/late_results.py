@@ -28,7 +28,7 @@ def observed(event: Late, key: str, holder: str, *, ended: bool = False) -> ev.S
 
 
 def keep_late(logs: Logs, id: str, turn: int, events: Sequence[Event], *, ended: bool = False) -> None:
-    """Results of a turn that came too late are kept as observations, if that is possible, and used by nobody."""
+    """Results of a turn that came too late are kept as observations, if that is possible, and not used."""
     results = ev.StepCompleted | ev.StepFailed
     late = [one for one in events if isinstance(one, Late) and (ended or isinstance(one, results))]
     late = [one for one in late if isinstance(one, ev.StepCompleted) or one.failure is not None]
@@ -44,7 +44,7 @@ def keep_late(logs: Logs, id: str, turn: int, events: Sequence[Event], *, ended:
 
 
 def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None:
-    """Why whoever held a task holds it no more, if what others wrote says so; `state` is the state after it."""
+    """Why a worker no longer holds a task, by what others wrote; `state` is the state after it."""
     if any(row.kind == "task_diverged" for row in rows):
         try:
             rules.refuse_diverged(state)
@@ -55,7 +55,7 @@ def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None
 
 
 def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:
-    """Keep an answer nobody waited for any more. If even that is not possible, it is as if it had never come."""
+    """Keep an answer that came after the wait was over. If even that is not possible, it is as if it had never come."""
     late = ev.StepObserved(key=key, result=UNSET if result is None else result, failure=failure, ended=True)
     with contextlib.suppress(HoldfastError):
         change(logs, id, lambda state: (late,))

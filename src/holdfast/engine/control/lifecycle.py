@@ -70,7 +70,7 @@ def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = N
     ending = ev.TaskCompleted(result=result) if done else ev.TaskFailed(failure=failed)
     writes = child_ended(logs, parent, child, ending)
     if writes:
-        with contextlib.suppress(Conflict):  # somebody else told it
+        with contextlib.suppress(Conflict):  # another process told it
             logs.committer.commit(Group(writes))
 
 

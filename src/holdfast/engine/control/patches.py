@@ -52,7 +52,7 @@ def update(logs: Logs, id: str, name: str, make: Callable[[Any], Any]) -> Decide
 def check_against_model(
     logs: Logs, state: State, event: ev.StatePatched, agents: Mapping[str, Agent]
 ) -> Sequence[Event]:
-    """A patch, if it fits the state that the task's agent declares; an agent nobody knows here meets it later."""
+    """A patch, if it fits the state that the task's agent declares; an agent that is not known here meets it later."""
     states = states_of(state, agents)
     return (event,) if states is None else admit_patch(states, state, event, logs.blob)
 

@@ -20,7 +20,7 @@ _KINDS = ("step_started", "step_completed", "step_failed", "step_settled", "step
 
 
 class CallOutcomes:
-    """The calls that were made in the turn of a message, up to where somebody sees."""
+    """The calls that were made in the turn of a message, up to where the reader sees."""
 
     def __init__(self, logs: Logs, log: str, value: Callable[[Raw], Any]) -> None:
         self._logs = logs

@@ -353,7 +353,7 @@ class Conversation(Sequence[Any]):
     def _ledger(self, groups: Groups) -> dict[str, str]:
         asked: dict[int, list[ToolCall]] = {}
         for id, position in groups.open.items():
-            if position < self._shown.settled and self._shown.logged[position][0]:  # else somebody else's, in a thread
+            if position < self._shown.settled and self._shown.logged[position][0]:  # else another task's, in a thread
                 calls = [call for call in self._counted.read[position].calls if call.id == id]
                 asked.setdefault(self._shown.logged[position][0], []).extend(calls[:1])
         return self._counted.ledger.known(asked, self._shown.seen) if asked else {}

@@ -67,7 +67,7 @@ class Agent(Generic[P, R_co]):
 
         `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
         Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
-        `approve_within`. A task that nobody touched for `resume_within` is not resumed. `tools` is what a resumed task
+        `approve_within`. A task without an event for `resume_within` is not resumed. `tools` is what a resumed task
         may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
         msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
         `version` of the agent began, unless this one `accepts` it.
@@ -142,6 +142,7 @@ class Agent(Generic[P, R_co]):
         """A task's result as what this agent declares to return: `recap.read_result(app.wait(id))`."""
         if not hasattr(task, "stored_result"):
             raise InvalidValue(f"{task!r} is not a task's state", hint="write agent.read_result(app.get(id))")
+        task.unwrap()
         return cast("R_co", self.parameters.result(task.stored_result))
 
     def read_state(self, task: Any) -> Any:
@@ -173,7 +174,7 @@ def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
 def block_agent(name: str) -> Agent:
     """Stands in for the agent of a task that lives in a block of code."""
 
-    def body(task: Any) -> None:
+    def body(task: Any) -> Any:
         raise AssertionError("a block is entered, not called")
 
     return Agent(body, name=name)
@@ -186,6 +187,8 @@ if TYPE_CHECKING:
 
         @property
         def stored_result(self) -> Any: ...
+
+        def unwrap(self) -> Any: ...
 
     class AgentOptions(TypedDict, total=False):
         """What `@agent(…)` takes: the parameters of `Agent`."""
@@ -247,7 +250,7 @@ def agent(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def a_machine(given: Machine | None) -> Machine | None:
-    """The phases somebody declares, if they are a machine."""
+    """The declared phases, if they are a machine."""
     if given is not None and not isinstance(given, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(
             f"phases={given!r} is no machine", hint='write phases=Machine({"draft": ["done"], "done": []})'

@@ -121,10 +121,23 @@ _bodies: set[int] = set()
 """The ids of bodies that run in this process, but for those whose thread was abandoned. It keeps none of them alive."""
 
 
+class _Entered:
+    """A body that was entered, and where: blocks in generators may be left in another order than entered."""
+
+    __slots__ = ("body", "call", "is_over", "outer")
+
+    def __init__(self, body: Body) -> None:
+        self.body, self.outer, self.call, self.is_over = body, _ENTERED.get(), CALLER.get(), False
+
+
+_ENTERED: ContextVar[_Entered | None] = ContextVar("holdfast_entered", default=None)
+
+
 @contextmanager
 def in_body(body: Body) -> Generator[None, None, None]:
     """Run code as the body of an agent: not inside a call, though a call may have started the agent."""
-    outer, outer_call = BODY.get(), CALLER.get()
+    entered = _Entered(body)
+    _ENTERED.set(entered)
     BODY.set(body)
     CALLER.set(None)
     _bodies.add(id(body))
@@ -132,8 +145,26 @@ def in_body(body: Body) -> Generator[None, None, None]:
         yield
     finally:
         _bodies.discard(id(body))
-        BODY.set(outer)
-        CALLER.set(outer_call)
+        entered.is_over = True
+        inner = _ENTERED.get()
+        while inner is not None and inner.is_over:
+            CALLER.set(inner.call)
+            inner = inner.outer
+            BODY.set(None if inner is None else inner.body)
+            _ENTERED.set(inner)
+
+
+@contextmanager
+def in_hook(name: str) -> Generator[None, None, None]:
+    """Run a user's hook in a body: what it calls is not the agent's doing, so it is no step of the agent."""
+    if BODY.get() is None or CALLER.get() is not None:
+        yield
+        return
+    before = CALLER.set(Asking(Call("", name, 1)))
+    try:
+        yield
+    finally:
+        CALLER.reset(before)
 
 
 def abandon_body(body: Body) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.core import codec
@@ -17,7 +17,9 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value == int(value),
+    "integer": lambda value: (
+        not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    ),
 }
 
 
@@ -63,7 +65,63 @@ def _an_object(schema: Any, name: str) -> Mapping[str, Any]:
             f"schema= of {name!r} does not describe an object", hint='give {"type": "object", "properties": {…}}'
         )
     codec.pack(schema, f"schema= of {name!r}")
-    return codec.load(codec.dump(schema), dict[str, Any])
+    plain = codec.load(codec.dump(schema), dict[str, Any])
+    _refuse_malformed(plain, f"schema= of {name!r}")
+    return plain
+
+
+_SCHEMAS = ("additionalProperties", "not", "contains", "propertyNames", "additionalItems")
+_LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "$defs", "definitions")
+_NUMBERS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"),
+)
+_KINDS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(_NUMBERS, ("number", "a number")),
+    **dict.fromkeys((*_LISTS_OF_SCHEMAS, "enum", "required"), ("array", "a list")),
+    **dict.fromkeys(_SCHEMAS_BY_NAME, ("object", "an object")),
+    "pattern": ("string", "text"),
+}
+
+
+def _refuse_malformed(schema: Any, path: str) -> None:
+    """Refuse a schema whose keywords have values of the wrong kind: it would fail at the first call."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        raise InvalidValue(f"{path} is {_shown(schema)}, not a schema", hint="give an object, true or false")
+    rules = cast("dict[str, Any]", schema)
+    for name, rule in rules.items():
+        kind, words = _KINDS.get(name, ("", ""))
+        if kind and not _TYPES[kind](rule):
+            raise InvalidValue(f"{path}[{name!r}] is {_shown(rule)}, not {words}", hint="correct the schema")
+    if "pattern" in rules:
+        _compiled(rules["pattern"], path)
+    for pattern in rules.get("patternProperties", {}):
+        _compiled(pattern, path)
+    for place, inner in _inner_schemas(rules):
+        _refuse_malformed(inner, f"{path}{place}")
+
+
+def _inner_schemas(rules: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    items = rules.get("items", True)
+    listed = {name: rules.get(name, ()) for name in _LISTS_OF_SCHEMAS}
+    listed["items"] = items if isinstance(items, list) else [items]
+    for name, some in listed.items():
+        yield from ((f"[{name!r}][{index}]", one) for index, one in enumerate(cast("Sequence[Any]", some)))
+    for name in _SCHEMAS_BY_NAME:
+        yield from ((f"[{name!r}][{key!r}]", one) for key, one in rules.get(name, {}).items())
+    yield from ((f"[{name!r}]", rules[name]) for name in _SCHEMAS if name in rules)
+
+
+def _compiled(pattern: str, path: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidValue(
+            f"{path} has the pattern {pattern!r}, which can't be read: {error}", hint="correct the pattern"
+        ) from None
 
 
 def _check(value: Any, schema: Any, root: Mapping[str, Any], path: str, usage: str) -> None:
@@ -125,12 +183,15 @@ def _of_object(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], pa
     missing = next((name for name in rules.get("required", ()) if name not in given), None)
     if missing is not None:
         return f"{path} needs {missing!r}"
-    others = rules.get("additionalProperties", True)
     for name, one in given.items():
-        if name not in properties and others is False:
+        by_pattern = [some for pattern, some in rules.get("patternProperties", {}).items() if re.search(pattern, name)]
+        own = [properties[name], *by_pattern] if name in properties else by_pattern
+        others = rules.get("additionalProperties", True)
+        if not own and others is False:
             return f"{path} has no parameter {name!r}"
-        if problem := _problem(one, properties.get(name, others), root, f"{path}[{name!r}]"):
-            return problem
+        for schema in own or [others]:
+            if problem := _problem(one, schema, root, f"{path}[{name!r}]"):
+                return problem
     return ""
 
 
@@ -140,8 +201,11 @@ def _of_array(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], pat
     items = cast("list[Any]", value)
     if not rules.get("minItems", 0) <= len(items) <= rules.get("maxItems", len(items)):
         return f"{path} has {len(items)} items"
+    each = rules.get("items", True)
+    first = cast("list[Any]", each) if isinstance(each, list) else rules.get("prefixItems", [])
+    rest = rules.get("additionalItems", True) if isinstance(each, list) else each
     for index, one in enumerate(items):
-        if problem := _problem(one, rules.get("items", True), root, f"{path}[{index}]"):
+        if problem := _problem(one, first[index] if index < len(first) else rest, root, f"{path}[{index}]"):
             return problem
     return ""
 
@@ -158,11 +222,14 @@ def _of_text(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], path
 def _of_number(value: Any, rules: Mapping[str, Any], root: Mapping[str, Any], path: str) -> str:
     if not _TYPES["number"](value):
         return ""
-    too_low = value < rules.get("minimum", value) or value <= rules.get("exclusiveMinimum", value - 1)
-    too_high = value > rules.get("maximum", value) or value >= rules.get("exclusiveMaximum", value + 1)
+    above, below = rules.get("exclusiveMinimum"), rules.get("exclusiveMaximum")
+    too_low = value < rules.get("minimum", value) or (above is not None and value <= above)
+    too_high = value > rules.get("maximum", value) or (below is not None and value >= below)
     return f"{path} is {value}, which is out of range" if too_low or too_high else ""
 
 
 def _shown(value: Any) -> str:
-    text = codec.text(value) if value is None or isinstance(value, str | int | float | bool) else type(value).__name__
+    if isinstance(value, float):
+        return str(value)
+    text = codec.text(value) if value is None or isinstance(value, str | int | bool) else type(value).__name__
     return text if len(text) < 60 else f"{text[:57]}…"

@@ -89,7 +89,7 @@ class DeclaredQueues:
             self._known[one.name] = one
 
     def __getitem__(self, name: str) -> Queue:
-        """A queue by its name; refuses one that nobody declared, if any were."""
+        """A queue by its name; refuses one that is not declared, if any are."""
         names.column_name(name, "queue's name")
         known: Mapping[str, Queue] = self._known
         if name in known or not known or name == "default":

@@ -7,8 +7,6 @@ from the log, so the first time and every replay give the same.
 from __future__ import annotations
 
 import collections.abc
-import contextlib
-import enum
 import functools
 import inspect
 import sys
@@ -20,6 +18,8 @@ import msgspec
 
 from holdfast.core import codec, names
 from holdfast.core.errors import InvalidInput, InvalidValue
+from holdfast.engine.definitions.declared.annotations import Annotations
+from holdfast.engine.definitions.declared.convert import convert, mentions_pydantic
 
 GIVEN = ("idempotency_key", "connection")
 """Parameters that Holdfast fills in itself."""
@@ -28,10 +28,15 @@ GIVEN = ("idempotency_key", "connection")
 class Parameters:
     """The parameters of a function, as far as users fill them in."""
 
-    def __init__(self, fn: Callable[..., Any], *, name: str | None = None, skip: int = 0) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], *, name: str | None = None, skip: int = 0, is_declared: bool = True
+    ) -> None:
+        """`skip` first parameters are not the user's. `is_declared`: with a decorator, so its types are meant."""
         self.fn = fn
         self.name = name_of(fn) if name is None else names.column_name(name, "name")
         self._signature = _signature(fn, skip)
+        skipped = () if skip == 0 else tuple(inspect.signature(fn).parameters)[:skip]
+        self._annotations = Annotations(fn, quiet=(*GIVEN, *skipped) if is_declared else None)
         self.given = tuple(name for name in GIVEN if self._signature and name in self._signature.parameters)
         self._positional = _plain_names(self._signature)
         self.is_async = _is_async(fn)
@@ -39,7 +44,7 @@ class Parameters:
     @functools.cached_property
     def types(self) -> dict[str, Any]:
         """Annotations by name; `return` among them."""
-        return _hints(self.fn)
+        return self._annotations.types()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name, so that the way they were passed does not matter."""
@@ -120,7 +125,9 @@ class Parameters:
     def result(self, value: Any) -> Any:
         """A value from the log as what the function says it returns."""
         wanted = self._returns
-        return value if wanted is Any or type(value) is wanted else convert(value, wanted, f"{self.name}()")
+        return (
+            value if wanted is Any or type(value) is wanted else convert(value, wanted, f"the result of {self.name}()")
+        )
 
     def refuse_set(self) -> None:
         """Refuse a function that returns a set, before it is called."""
@@ -149,7 +156,7 @@ class Parameters:
 @functools.lru_cache(maxsize=1024)
 def parameters_of(fn: Callable[..., Any], name: str | None = None) -> Parameters:
     """Return the parameters of a function, looked up once."""
-    return Parameters(fn, name=name)
+    return Parameters(fn, name=name, is_declared=False)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
@@ -174,40 +181,10 @@ def name_of(fn: Callable[..., Any]) -> str:
     return name
 
 
-def convert(value: Any, wanted: Any, path: str) -> Any:
-    """A JSON value as the type somebody wrote down, or an error that says where it does not fit."""
-    pydantic: Any = sys.modules.get("pydantic")
-    if pydantic is not None and _mentions_pydantic(wanted, pydantic):
-        try:
-            return pydantic.TypeAdapter(wanted).validate_python(value)
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = "".join(f"[{part!r}]" for part in first["loc"])
-            raise InvalidInput(f"{path}{where} does not fit: {first['msg']}", hint=f"it must be {wanted}") from None
-    try:
-        return msgspec.convert(value, wanted, strict=True, from_attributes=False)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"{path} does not fit: {error}", hint=f"it must be {_shown(wanted)}") from None
-    except TypeError:
-        return _of_unknown_type(value, wanted, path)
-
-
-def _of_unknown_type(value: Any, wanted: Any, path: str) -> Any:
-    """A JSON value as a type that msgspec knows nothing of: an Enum of mixed values, else what JSON made of it."""
-    choices = [wanted] if isinstance(wanted, type) else typing.get_args(wanted)
-    enums = [one for one in choices if isinstance(one, type) and issubclass(one, enum.Enum)]
-    for one in enums:
-        with contextlib.suppress(ValueError):
-            return one(value)
-    if not enums or (value is None and type(None) in choices):
-        return value
-    raise InvalidInput(f"{path} does not fit: {value!r} is not one of them", hint=f"it must be {_shown(wanted)}")
-
-
 def json_schema(wanted: Any) -> dict[str, Any]:
     """A type as JSON Schema; what has none may be anything."""
     pydantic: Any = sys.modules.get("pydantic")
-    if pydantic is not None and _mentions_pydantic(wanted, pydantic):
+    if pydantic is not None and mentions_pydantic(wanted, pydantic):
         return pydantic.TypeAdapter(wanted).json_schema()
     return codec.schema(wanted)
 
@@ -228,18 +205,6 @@ def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
     return tuple(name for name, one in signature.parameters.items() if one.kind in plain)
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    inner: Any = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if not inspect.isroutine(inner) and not inspect.isclass(inner):
-        inner = type(inner).__call__
-    try:
-        return typing.get_type_hints(inspect.unwrap(inner), include_extras=True)
-    except (NameError, TypeError):
-        return {}
-
-
 def _is_async(fn: Any) -> bool:
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -254,18 +219,8 @@ def _is_required(one: inspect.Parameter) -> bool:
     return _is_plain(one) and one.default is inspect.Parameter.empty
 
 
-def _mentions_pydantic(wanted: Any, pydantic: Any) -> bool:
-    if isinstance(wanted, type) and issubclass(wanted, pydantic.BaseModel):
-        return True
-    return any(_mentions_pydantic(part, pydantic) for part in typing.get_args(wanted))
-
-
 def _mentions_set(wanted: Any) -> bool:
     kind = typing.get_origin(wanted) or wanted
     if isinstance(kind, type) and issubclass(kind, set | frozenset | collections.abc.Set):
         return True
     return any(_mentions_set(part) for part in typing.get_args(wanted))
-
-
-def _shown(wanted: Any) -> str:
-    return getattr(wanted, "__name__", str(wanted))

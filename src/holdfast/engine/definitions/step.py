@@ -94,6 +94,6 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
 
     def declare(function: Callable[..., Any]) -> Step:
-        return Step(declared_function(function), **options)
+        return Step(declared_function(function, "step"), **options)
 
     return declare if fn is None else declare(fn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeGuard, Unpack, get_args, overload
@@ -14,7 +15,7 @@ from holdfast.core.errors import InvalidValue, NestedStep
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Effect
 from holdfast.core.flows.requests import ErrorTest
 from holdfast.core.retries import ONCE_ONLY, Retry
-from holdfast.engine.definitions.call import BODY, CALLER, warn_unrecorded
+from holdfast.engine.definitions.call import BODY, CALLER, in_hook, warn_unrecorded
 from holdfast.engine.definitions.json_schema import SchemaParameters
 from holdfast.engine.definitions.queue import as_rate
 from holdfast.engine.definitions.signature import Parameters, name_of
@@ -144,6 +145,19 @@ class Tool(Generic[P, R_co]):
             warn_unrecorded(self.name)
         return self.fn(*args, **kwargs)
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Refuse a method, unless it is static: a tool's arguments are recorded, and its object can't be."""
+        if isinstance(self.parameters, SchemaParameters) or not self._takes_self():
+            return
+        raise InvalidValue(
+            f"@tool on the method {owner.__name__}.{name}: its object can't be recorded as an argument",
+            hint="declare a function, and reach the object in it; or use @step, which takes methods",
+        )
+
+    def _takes_self(self) -> bool:
+        first = next(iter(inspect.signature(self.fn).parameters), "")
+        return inspect.isfunction(self.fn) and first in ("self", "cls")
+
     def __repr__(self) -> str:
         return f"<tool {self.name} {self.effect}>"
 
@@ -233,10 +247,13 @@ def _fields_of(unique: str) -> set[str]:
     return {field.split(".")[0].split("[")[0] for field in named}
 
 
-def declared_function(fn: Any) -> Any:
+def declared_function(fn: Any, decorator: str = "tool") -> Any:
     """Refuse what a decorator was given that is not a function."""
+    if isinstance(fn, Tool):
+        raise InvalidValue(f"{fn!r} is a tool already", hint="declare a function once")
     if not callable(fn):
-        raise InvalidValue(f"{fn!r} is not a function", hint="options are given by name: @tool(effect=…)")
+        example = "effect=…" if decorator == "tool" else "retry=3"
+        raise InvalidValue(f"{fn!r} is not a function", hint=f"options are given by name: @{decorator}({example})")
     return fn
 
 
@@ -256,7 +273,12 @@ def error_test(given: Any, what: str) -> ErrorTest | None:
     They are given as exception classes, or as a function of the exception.
     """
     if callable(given) and not isinstance(given, type):
-        return lambda error: bool(given(error))
+
+        def test(error: BaseException) -> bool:
+            with in_hook(what):
+                return bool(given(error))
+
+        return test
     listed: tuple[Any, ...] = (given,) if isinstance(given, type) else tuple(given)
     for one in listed:
         if not (isinstance(one, type) and issubclass(one, BaseException)):

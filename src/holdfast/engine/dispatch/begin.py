@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import codec, events as ev, names
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Conflict, InvalidValue, TaskExists
 from holdfast.core.events import Event, Fields
@@ -52,6 +52,11 @@ def first_events(
     key_space: str,
 ) -> contracts.First:
     """Return the first event of a task and what follows it in the same write, if what it is given fits."""
+    if not isinstance(agent, Agent | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent, or give the name of one")
+    names.whole(options.priority, "priority", least=-limits.MAX_SEQ)
+    for what, given in (("by", options.by), ("goal", options.goal)):
+        names.text(given, what)
     fields = _fields({} if input is None else input, agent.parameters if isinstance(agent, Agent) else None)
     declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
     own_deadline = None

@@ -30,7 +30,7 @@ def block(
     dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...] = ()
 ) -> Generator[Block, None, None]:
     """Enter a task, new or known; what happens in the block is how it ends."""
-    log = _entered(dispatcher, id, created, then)
+    log = entered(dispatcher, id, created, then)
     agent = block_agent(created.agent)
     assignment = Assignment(id, agent, lambda: (log, True))
     with dispatcher.busy.with_(id, assignment.stop):
@@ -84,7 +84,7 @@ def _end(execution: Execution, agent: Agent, ending: _Ending, dispatcher: Dispat
         raise TimeLimit(failure.message, hint="enter it again with a new deadline")
 
 
-def _entered(dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
+def entered(dispatcher: Dispatcher, id: str, created: events.TaskCreated, then: tuple[events.Event, ...]) -> Log:
     """The task of a block: begun, found, or, if it had failed, opened again."""
     logs = dispatcher.logs
     if logs.store.origin(id) is None:

@@ -37,7 +37,7 @@ def same_owner(log: Log, given: ev.TaskCreated) -> None:
 
 
 def check_agent(log: Log, agent: Agent | str) -> None:
-    """Refuse a task that belongs to somebody else."""
+    """Refuse a task that belongs to another user."""
     summary = log.state.summary
     if log.state.block:
         raise InvalidValue(
@@ -68,8 +68,7 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
     limit = None if anyway else agent.resume_within
     if log.state.steps_done and limit is not None and age > limit:
         raise ResumeExpired(
-            f"task {log.name!r} was last changed {shown(age)} ago, and agent {agent.name!r} resumes a task "
-            f"within {shown(limit)}",
+            f"task {log.name!r} has had no event for {shown(age)}; agent {agent.name!r} resumes within {shown(limit)}",
             hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
         )
 

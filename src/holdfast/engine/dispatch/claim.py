@@ -82,7 +82,7 @@ def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
 
 
 def warn(text: str, *values: object) -> None:
-    """Tell whoever reads the log of the program."""
+    """Write to the program's log."""
     import logging
 
     logging.getLogger("holdfast").warning(text, *values)

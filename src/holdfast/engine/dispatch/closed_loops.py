@@ -25,7 +25,7 @@ class LoopWork:
 class ClosedLoops:
     """One thread that looks after the loops of a process's tasks, for as long as there are any.
 
-    Python tells nobody that a loop is closed: `loop.is_closed()` is asked now and then.
+    Python gives no notice of a closed loop: `loop.is_closed()` is asked now and then.
     """
 
     def __init__(self) -> None:

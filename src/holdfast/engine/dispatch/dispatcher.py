@@ -200,7 +200,7 @@ class Dispatcher:
             one.services.watch.look()
 
     def work_when_free(self, assignment: Assignment, wait: float) -> Log:
-        """Work on a task as soon as nobody else does; give up after so many seconds."""
+        """Work on a task as soon as no other worker does; give up after so many seconds."""
         until = time.monotonic() + wait
         while True:
             try:
@@ -271,7 +271,7 @@ class Dispatcher:
                 self.busy.end(id)
 
     def _let_go(self, id: str) -> None:
-        """Release a task whose event loop was closed. Until that is done, nobody here takes it again."""
+        """Release a task whose event loop was closed. Until that is done, this process does not take it again."""
         own = self.logs.store.holder()
 
         def decide(state: State) -> Sequence[Event]:

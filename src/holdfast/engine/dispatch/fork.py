@@ -20,7 +20,7 @@ from holdfast.engine.logs.logs import Logs
 
 
 class ForkRequest(Struct, frozen=True):
-    """A fork somebody asks for; without `at`, from where the parent is now."""
+    """A request for a fork; without `at`, from where the parent is now."""
 
     id: str
     at: int | None

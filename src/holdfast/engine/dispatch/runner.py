@@ -126,7 +126,7 @@ def cut_steps(execution: Execution) -> None:
     """Cut steps that run in a thread of their own, when it is known here why."""
 
     def cut() -> None:
-        with contextlib.suppress(HoldfastError, LeaseLost):  # whoever writes next meets the same, and acts on it
+        with contextlib.suppress(HoldfastError, LeaseLost):  # the next write meets the same, and acts on it
             execution.refresh()
         execution.stop.ask_at(execution.sleeps.now_us())
         for interrupt in list(execution.interrupts):
@@ -148,7 +148,7 @@ async def finished(call: ThreadCall) -> None:
             done.set_result(None)
 
     def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             loop.call_soon_threadsafe(settle)
 
     call.tell(tell)

@@ -61,7 +61,7 @@ class ThreadCall:
         work, result, error = self._work, None, None
         try:
             result = work() if here else self._context.copy().run(work)
-        except BaseException as raised:  # noqa: BLE001 — it belongs to whoever waits
+        except BaseException as raised:  # noqa: BLE001 — it belongs to the thread that waits
             error = raised
         with self._guard:
             left = self._left.pop(work, None)
@@ -81,7 +81,7 @@ class ThreadCall:
     def wait(self, seconds: float | None = None) -> bool:
         """Return whether it has finished, now or within that time, or before it was interrupted."""
         if self._done.acquire(timeout=-1 if seconds is None else max(0.0, seconds)):
-            self._done.release()  # for whoever asks next
+            self._done.release()  # for the next one that asks
         return self.finished
 
     def interrupt(self) -> None:

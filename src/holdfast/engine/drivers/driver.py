@@ -138,7 +138,7 @@ def _transact(asked: Transact, execution: Execution) -> Outcome | None:
 
 
 def _ask(asked: Reconcile, execution: Execution) -> Any:
-    """Ask the destination. If it cannot be asked, nobody knows yet."""
+    """Ask the destination. If it can't be asked, the outcome is unknown for now."""
     assert asked.request.reconcile is not None
     call = invocation.question(asked, execution)
     caller = CALLER.set(Asking(call))

@@ -178,7 +178,7 @@ class Invocation:
         return error
 
     def late(self, result: Any) -> None:
-        """An answer that came after nobody waited any more."""
+        """An answer that came after the wait was over."""
         if isinstance(result, Outcome):
             failure = None if result.error is None else failures.failure(result.error, secrets=self.request.secrets)
             late_results.observe(self._execution.logs, self._execution.log.name, self._place, result.value, failure)
@@ -297,9 +297,7 @@ def answer(given: Any, request: StepRequest) -> Happened | DidNotHappen | Unknow
     """Read the answer of `reconcile`. Anything else counts as Unknown; a result of another type is Unfit."""
     if isinstance(given, Happened):
         try:
-            value = codec.unpack(codec.pack(given.result, "its result"), lambda hash: b"")
-            if request.result is not None:
-                request.result(value)
+            codec.pack(given.result, "its result", restore=request.result, must_fit=True)
         except HoldfastError as error:
             return Unfit(f"reconcile says it happened, but {error.message}")
     return given if isinstance(given, Happened | DidNotHappen | Unknown) else Unknown()

@@ -135,7 +135,7 @@ def _in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> No
 def join_results(
     branch: Branch, pieces: Sequence[Piece], outcomes: Sequence[Outcome], value: Callable[[Raw], Any]
 ) -> list[Any]:
-    """Outcomes as values; whoever waited for them sees as far as they do."""
+    """Outcomes as values; the branch that waited for them sees as far as they do."""
     for piece in pieces:
         if piece.branch.seen > branch.seen:
             branch.see(piece.branch.seen)

@@ -1,4 +1,4 @@
-"""What an async task's waiting verbs give: something to await, that notices when nobody does."""
+"""What an async task's waiting verbs give: something to await, that notices when it is not awaited."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _numbers = count()
 class Verb(Coroutine[Any, Any, Any]):
     """A verb that was called. Until it is awaited nothing is done, and the agent is told if it never is."""
 
-    __slots__ = ("_inner", "_name", "_number", "_unawaited")
+    __slots__ = ("_inner", "_name", "_number", "_order", "_unawaited")
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], name: str, unawaited: dict[int, str]) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, Any], name: str, unawaited: dict[int, str], order: int) -> None:
+        """`order` counts the verbs that its branch has called."""
         self._inner = inner
+        self._order = order
         self._name = name
         self._unawaited = unawaited
         self._number = next(_numbers)
@@ -38,13 +40,20 @@ class Verb(Coroutine[Any, Any, Any]):
         return self._inner.throw(*error)
 
     def close(self) -> None:
-        """As a coroutine: whoever gives it up on purpose has not forgotten it."""
+        """As a coroutine: code that drops it on purpose has not forgotten it."""
         self._unawaited.pop(self._number, None)
         self._inner.close()
 
     def __del__(self) -> None:
         if self._number in self._unawaited:
             self._inner.close()  # Python's own warning would name a line of ours
+
+    def __hash__(self) -> int:
+        """Return its number: `asyncio.as_completed` starts a set of verbs, in the same order on every replay."""
+        return self._order
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
     def __bool__(self) -> bool:
         self._inner.close()

@@ -32,7 +32,7 @@ from holdfast.engine.reading.task_state import message_values
 
 
 class Views:
-    """The past of one turn, as far as somebody looks at it."""
+    """The past of one turn, as far as it was read."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Views:
         self._tail = log.tail
 
     def load(self) -> None:
-        """Read the turn so far. Happens by itself when somebody looks; an event loop has it done beforehand."""
+        """Read the turn so far. Happens by itself on the first look; an event loop has it done beforehand."""
         if self._start is not None:
             return
         name = self._log.name
@@ -82,7 +82,7 @@ class Views:
         return sketch
 
     def load_conversation(self) -> None:
-        """Read the messages before this turn. Happens by itself when somebody looks."""
+        """Read the messages before this turn. Happens by itself on the first look."""
         if self._messages is None:
             said_any = self._log.state.messages.count > 0
             self._messages = message_values(self._logs, self._log.name, self._first) if said_any else []

@@ -1,6 +1,6 @@
 """One task being worked on, here and now: what was said but not written, what goes on its way to the store.
 
-Records queue up, and whoever writes takes all that is queued: the branches of a task share commits as tasks do.
+Records queue up, and the branch that writes takes all that is queued: the branches of a task share commits as tasks do.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class Execution:
         return entry.result()
 
     def _written_alone(self, record: Append) -> bool:
-        """The common case, as short as it can be: a result, and nobody else who writes. False if it is not that."""
+        """The common case, as short as it can be: a result, and no other writer. False if it is not that."""
         if self._queue or self._in_flight is not None or self._failed is not None:
             return False
         try:
@@ -245,7 +245,7 @@ class Execution:
             self.log.append(events, also=self.linked_logs.writes(events) if self.linked_logs.linked else ())
         except Conflict:
             return False
-        except BaseException as error:  # whatever it is, also Ctrl-C: nobody knows what was written
+        except BaseException as error:  # whatever it is, also Ctrl-C: it is unknown what was written
             self._broke([], error)
             raise
         self._buffer.clear()
@@ -626,7 +626,7 @@ class Execution:
             return mocks.undo_request(found, one, self.log.name, self.value, self.mocks)
         if found is None:
             raise InvalidValue(
-                f"nobody knows how to undo {one.step or one.name!r}: {one.name!r} is not known here",
+                f"{one.step or one.name!r} can't be undone: {one.name!r} is not known here",
                 hint=f"declare it: @agent(tools=[…]) on {self.agent.name!r}, and resume the task",
             )
         return undo_request(found, one, self.log.name, self.value)

@@ -96,7 +96,7 @@ class LinkedLogs:
             self._talk.grow()
 
     def user_state(self, seen: State) -> State:
-        """The user's state as somebody sees it who sees that much of the task."""
+        """The user's state as a branch sees it that sees that much of the task."""
         state = self._user_at(seen)
         if not seen.user_changes:
             return state

@@ -152,7 +152,7 @@ class LoopExecution(Execution):
     def moved(self, branch: Branch) -> None:
         """Remember where this task is, for those it starts."""
         if self._loop.is_closed():
-            return  # its coroutine is thrown away, in the context of whoever runs then
+            return  # its coroutine is thrown away, in whichever context runs then
         current_place.set(BranchPlace(self, branch, branch.seen, branch.own))
 
     def is_on_loop(self) -> bool:
@@ -264,7 +264,7 @@ class LoopExecution(Execution):
         return entry.result()
 
     def send(self, group: Group) -> None:
-        """A store in memory makes nobody wait, so it is written to at once; others by the committing thread."""
+        """A store in memory does not block, so it is written to at once; others by the committing thread."""
         if self.logs.store.waits:
             super().send(group)
             return
@@ -299,7 +299,7 @@ class LoopExecution(Execution):
             await asyncio.sleep(0.001)
 
     async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
-        """`transact`, in a thread. Nothing else of the task is written meanwhile, even if nobody waits any more."""
+        """`transact`, in a thread. Nothing else of the task is written meanwhile, even if the wait is over."""
         while self._in_flight is not None:
             await asyncio.sleep(0.001)
         self._in_flight = ([], [], None)
@@ -394,7 +394,7 @@ class LoopExecution(Execution):
         return bool(stale)
 
     async def give_up(self, error: BaseException) -> None:
-        """The whole task ends once nothing is in flight: nobody is interrupted, and `gather` sees nothing of it."""
+        """The whole task ends once nothing is in flight: no branch is interrupted, and `gather` sees nothing of it."""
         self._over = self._over or error
         over: asyncio.Future[None] = self.future()
         self._parked[over] = ParkedBranch(Park("timer", GONE), asyncio.current_task())
@@ -587,10 +587,10 @@ class LoopExecution(Execution):
         try:
             self._loop.call_soon_threadsafe(resolve, answered)
         except RuntimeError:
-            return  # the loop is gone, and so is whoever waited
+            return  # the loop is gone, and so is the waiting code
 
 
 def resolve(future: asyncio.Future[Any]) -> None:
-    """Let whoever waits go on, if anybody still does."""
+    """Wake the waiting code, if it still waits."""
     if not future.done():
         future.set_result(None)

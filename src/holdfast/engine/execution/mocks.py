@@ -37,7 +37,7 @@ def _name(tool: Any) -> str:
 
 
 def refuse_real(log: Log, asked: bool) -> None:
-    """A real task cannot become a mock one. A mock one stays one, whoever goes on with it."""
+    """A real task cannot become a mock one. A mock stays a mock however it is resumed."""
     state = log.state
     if asked and not state.mock and state.effects != "recorded":
         raise InvalidValue(

@@ -61,7 +61,7 @@ class LiveCalls:
 
     @property
     def any(self) -> bool:
-        """True if a call is under way, or may be open though nobody makes it."""
+        """True if a call is under way, or may be open though it is not being made."""
         return bool(self._live or self._open or self._left_behind)
 
     def not_over(self) -> set[str]:
@@ -77,7 +77,7 @@ class LiveCalls:
         return key in self._left_behind
 
     def leave(self, key: str, attempt: Attempt) -> None:
-        """Note that nobody waits for the thread of an attempt any more."""
+        """Note that the thread of an attempt is abandoned."""
         self._threads[key] = attempt
 
     def abandon(self, thread: Attempt) -> None:

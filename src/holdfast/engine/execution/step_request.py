@@ -31,7 +31,7 @@ SECRET_KEY = "HOLDFAST_SECRET_KEY"
 """The environment variable that keys the fingerprints of secrets in tasks of older versions."""
 
 UNDO_RETRY = Retry(attempts=5)
-"""How often something is tried that undoes, when nobody says."""
+"""How often something is tried that undoes, by default."""
 
 
 def step_request(

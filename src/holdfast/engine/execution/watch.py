@@ -180,7 +180,7 @@ class Watch:
             now = time.monotonic()
             self._announce_long(now)
             if self._tasks:
-                with contextlib.suppress(HoldfastError):  # a store that is away: whoever writes to it says so
+                with contextlib.suppress(HoldfastError):  # a store that is away: the next write reports it
                     self._look_for_cancels(now)
             pause = min(_tick(), self._cut_ended(now))
             if not (self._steps or self._tasks):

@@ -44,6 +44,10 @@ class Delta(Struct, frozen=True):
     seq: int
     ops: list[Op]
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
 
 _ALWAYS = (
     *("status", "stage", "phase", "turn", "seq", "waiting", "updated_at", "budget", "goal"),

@@ -66,7 +66,7 @@ class TaskEnd:
         if time.monotonic() >= self._until:
             raise TimeLimit(
                 f"task {self._id!r} is {row.status} and has not ended in time",
-                hint="wait again: app.wait(id, timeout=…)",
+                hint="wait again, or if no worker has it: app.resume(id, agent)",
             )
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -57,7 +57,8 @@ class TaskQuery:
 
     def page(self, limit: int) -> list[Summary]:
         """The first so many."""
-        if not 1 <= limit <= limits.MAX_PAGE_SIZE:
+        names.whole(limit, "limit", least=1)
+        if limit > limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
         if self._interrupted is None:
             return [self._carrying(row) for row in list_tasks(self._logs.store, replace(self._query, limit=limit))]
@@ -128,9 +129,10 @@ def task_query(
 ) -> TaskQuery:
     """Check what is asked for, and make it a query. Odd values are refused, each with what would do."""
     refuse_odd(asked)
+    refuse_odd_flag("interrupted", interrupted)
     if interrupted and asked["status"] is None:
         asked["status"] = "running"
-    if isinstance(include, str) or not set(include) <= {*INCLUDED}:
+    if isinstance(include, str) or not isinstance(include, Collection) or not set(include) <= {*INCLUDED}:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"include={include!r} names what no row can carry", hint=f"use some of {INCLUDED}")
     since_us = since(changed_since, logs.clock.now_us, "changed_since")
     return TaskQuery(logs, Query(**asked, changed_since_us=since_us), interrupted=interrupted, include=include)
@@ -140,18 +142,23 @@ def refuse_odd(asked: dict[str, Any]) -> None:
     """Refuse values of filters that no task can have, each with what would do."""
     one_of = {"status": STATUSES, "order": get_args(Order), "waiting": _WAITS}
     for name, allowed in one_of.items():
-        if asked.get(name) is not None and asked[name] not in allowed:
+        if name in asked and (asked[name] is not None or name == "order") and asked[name] not in allowed:
             said = f"{asked[name]!r} is not a status" if name == "status" else f"{name}={asked[name]!r} is unknown"
             raise InvalidValue(said, hint=f"use one of {', '.join(allowed)}")
     for name in _TEXTS:
         if asked.get(name) is not None:
             names.text(asked[name], f"{name}=")
-    if asked["in_doubt"] not in (None, True, False):
-        raise InvalidValue(f"in_doubt={asked['in_doubt']!r} is neither True nor False", hint="leave it out for both")
+    refuse_odd_flag("in_doubt", asked["in_doubt"])
     asked["prefix"] = asked["prefix"] or None
 
 
-def since(when: datetime | Duration | None, now_us: Callable[[], int], name: str) -> int | None:
+def refuse_odd_flag(name: str, value: object) -> None:
+    """Refuse a filter that is neither True, False nor None."""
+    if value not in (None, True, False):
+        raise InvalidValue(f"{name}={value!r} is neither True nor False", hint="leave it out for both")
+
+
+def since(when: datetime | date | Duration | None, now_us: Callable[[], int], name: str) -> int | None:
     """A time in microseconds: that of a datetime, or so long ago.
 
     >>> since("1m", lambda: 60_000_001, "changed_since")
@@ -165,4 +172,6 @@ def since(when: datetime | Duration | None, now_us: Callable[[], int], name: str
                 f"{name}={when!r} has no time zone", hint="use datetime.now(UTC), or an age such as '2h'"
             )
         return int(when.timestamp() * 1_000_000)
+    if isinstance(when, date):
+        raise InvalidValue(f"{name}={when!r} has no time", hint="give a datetime, or an age such as '2h'")
     return now_us() - int(seconds(when, name) * 1_000_000)

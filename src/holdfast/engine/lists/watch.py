@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import durations, limits
+from holdfast.core import codec, durations, limits
 from holdfast.core.codec import Summary
 from holdfast.core.durations import Duration
 from holdfast.core.errors import StoreClosed
@@ -31,6 +31,10 @@ class TaskChange(Struct, frozen=True):
     status: str
     row: Summary
     cursor: str
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 class TaskWatch:

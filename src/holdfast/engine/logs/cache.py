@@ -1,6 +1,6 @@
 """What a process remembers of logs: folded states, what was said in threads, messages that were read and counted.
 
-Nothing here is the truth, and nothing is used unasked: whoever takes a state from here asks the log whether it still
+Nothing here is the truth, and nothing is used unasked: a reader of a state from here asks the log whether it still
 holds (`loading.py`). Everything is bounded, and may be dropped at any time.
 """
 
@@ -43,7 +43,7 @@ class Sizes(Struct, frozen=True, gc=False):
 
 
 class Kept(Struct, frozen=True):
-    """A state at a head. Nobody changes it: it is copied on its way in and on its way out."""
+    """A state at a head. It never changes: it is copied on its way in and on its way out."""
 
     head: Head
     state: State

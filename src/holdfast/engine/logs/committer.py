@@ -1,9 +1,9 @@
 """Group commit: groups of many tasks that arrive while a commit is under way share the next one.
 
 A lone caller finds the lock free, commits by itself and pays nothing. When several come at once, one of them writes
-everything that has queued up, and each of the others sleeps until its own group is settled: nobody has to pass through
+everything that has queued up, and each of the others sleeps until its own group is settled: none has to pass through
 the lock to learn that. What queues while the lock is held is left to one thread, as are the groups of callers that
-cannot block (async agents). A transaction with user code in it shares with nobody: the others queue until it is over.
+cannot block (async agents). A transaction with user code in it is written alone: the others queue until it is over.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Committer:
             raise written_inside()
 
     def _commit_with_others(self, group: Group) -> tuple[Placed, ...]:
-        """Queue up. Whoever finds the lock free writes for all; the others sleep, each until its own is settled."""
+        """Queue up. The thread that finds the lock free writes for all; each other sleeps until its own is settled."""
         self._refuse_inside()
         settled = threading.Lock()
         settled.acquire()

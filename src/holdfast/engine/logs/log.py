@@ -192,7 +192,7 @@ class Log:
         """Read what others have appended since; Diverged if what is known of it is gone."""
         try:
             rows = self._logs.news(self)
-        except LeaseLost:  # nothing but somebody's claim is gone
+        except LeaseLost:  # nothing but a claim is gone
             vars(self).update(vars(self._logs.load(self.name)))
             return []
         self.follow(rows, self.name)
@@ -279,7 +279,7 @@ class Log:
 
 
 DAMAGED = (LogCorrupt, UnknownEvent, ValueDamaged)
-"""What is raised for a task that cannot be read. Whoever looks at many goes on with the others, and names it."""
+"""What is raised for a task that cannot be read. A reader of many tasks continues with the others, and names it."""
 
 
 def decoded(log: str, row: Stored) -> Event:

@@ -129,7 +129,7 @@ class Logs:
     def news(self, log: Log) -> list[Stored]:
         """Return the events that other writers have added since a log was read.
 
-        Diverged if what was read is gone; LeaseLost if that is no more than a claim that nobody built upon.
+        Diverged if what was read is gone; LeaseLost if that is no more than a claim with no event after it.
         """
         head = log.head
         rows = self.store.read(log.name, after=head.seq - 1)
@@ -288,7 +288,7 @@ class Logs:
         """Begin the log of a user or a thread if it is not there, or anew if all of it was erased; gives its head."""
         head = self.store.head(name)
         if head is None:
-            with contextlib.suppress(Conflict):  # somebody else was first
+            with contextlib.suppress(Conflict):  # another writer was first
                 return self.create(name, [first]).head.seq
             head = self.head(name)
         for _ in range(limits.MAX_APPEND_TRIES):

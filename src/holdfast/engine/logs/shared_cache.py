@@ -65,7 +65,7 @@ class SharedCache:
         self._link.ask(lambda redis: redis.delete(self._key(name)), 0)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Delete what was erased. If that is not possible now, it expires; nobody uses it, since the log says so."""
+        """Delete what was erased. If that is not possible now, it expires, unused: the log shows the erasure."""
         for name in names:
             self._known.drop(name)
             self._courier.withdraw(name)
@@ -92,7 +92,7 @@ class SharedCache:
         self._link.said()
         self.counts.shared += 1
         self._known.put(name, kept.head.seq, 1)
-        # Whoever erased or removed the log deleted the key before or after we wrote it. If before, it shows now.
+        # An erasure or removal deleted the key before or after we wrote it. If before, it shows now.
         if not self._holds(name, kept):
             self.drop(name)
 
@@ -110,7 +110,7 @@ class SharedCache:
         return f"holdfast:{self._identity.id}:wake"
 
     def wake(self, queue: str) -> None:
-        """Tell other servers that there is something to do. It may not arrive: whoever listens also looks by itself."""
+        """Tell other servers that there is something to do. It may not arrive: listeners also look by themselves."""
         if self._born == Generation.now:
             self._courier.wake(queue)
 
@@ -278,7 +278,7 @@ def unseal(name: str, sealed: bytes, key: bytes) -> Kept | None:
 
 
 def place(name: str, key: bytes) -> str:
-    """Under which name a log is kept: names may say who somebody is, so they stay here."""
+    """Under which name a log is kept: names may identify a person, so they stay here."""
     return hashlib.blake2b(name.encode(), key=key, digest_size=16).hexdigest()
 
 

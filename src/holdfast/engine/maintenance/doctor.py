@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.errors import HoldfastError, NotAStore, TaskCollected, TaskNotFound
 from holdfast.engine.logs.addresses import Place, place_of
 from holdfast.engine.logs.listing import list_tasks
@@ -40,6 +40,10 @@ class Finding(Struct, frozen=True):
     level: Literal["ok", "warn", "fail"]
     said: str
     remedy: str = ""
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:

@@ -36,6 +36,10 @@ class Copied(Struct, frozen=True):
     events: int
     skipped: int
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
 
 class _Header(Struct, frozen=True, tag="log", tag_field="is"):
     """The first line of an exported log."""
@@ -381,7 +385,7 @@ def _check_rows(one: _Incoming) -> None:
         if digest != row.digest:
             raise LogCorrupt(one.name, seq, "its digest does not follow from what came before")
         wanted.update(_check_blobs(one.name, row, blobs, wanted))
-    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # others are of nobody knows what
+    one.blobs = [Blob(hash, blobs[hash]) for hash in sorted(wanted)]  # the others belong to no log of this file
     first = "task_created" if one.origin.parent is None else "task_forked"
     if one.rows[0].kind != first and not one.name.startswith("@"):
         raise LogCorrupt(one.name, one.rows[0].seq, f"a task's log begins with {first}")

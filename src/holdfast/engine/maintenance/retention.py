@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.core import limits
+from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue
 from holdfast.core.state.shapes import ENDED
 from holdfast.engine.logs.logs import Logs
@@ -18,6 +18,10 @@ class Collected(Struct, frozen=True):
     tasks: int
     snapshots: int
     kept_for_forks: int
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
 
 
 def refuse_keep(keep: object) -> None:

@@ -21,7 +21,7 @@ from holdfast.engine.reading.inbox import InboxItem, Kind
 FOR_PEOPLE: tuple[Kind, ...] = (
     *("question", "approval", "doubt", "budget", "blocked", "quarantined", "diverged", "damaged"),
 )
-"""What a person decides. That no worker takes a task is a matter of whoever runs them."""
+"""What a person decides. That no worker takes a task is a matter of the people who run them."""
 
 Identity = tuple[object, ...]
 """What makes an entry the same as one that was told before, however often the task was taken up in between."""
@@ -177,6 +177,6 @@ def _identity(row: Summary, item: InboxItem) -> Identity:
 
 
 def _id(logs: Logs, row: Summary, name: Identity) -> str:
-    """A name for an entry, by which whoever is told twice knows: it is the same in all processes."""
+    """An entry's id, the same in all processes, so that a receiver can drop a second copy."""
     parts = (logs.identity.id, row.namespace, row.id, *map(repr, name))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

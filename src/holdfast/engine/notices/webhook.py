@@ -166,7 +166,7 @@ class Webhook:
 
 
 class _Request:
-    """One request in a thread of its own: whatever hangs, whoever waits for it goes on in time."""
+    """One request in a thread of its own: whatever hangs, the waiting thread continues in time."""
 
     def __init__(self, hook: Webhook, notice: Notice) -> None:
         self._hook = hook

@@ -32,7 +32,7 @@ class Thread:
 
     @property
     def messages(self) -> list[Any]:
-        """Everything that was said, in order, whoever said it."""
+        """All messages in order, of all tasks and people."""
         return [codec.unpack(event.message, self._logs.blob) for event in self._said() if event.message is not UNSET]
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, events as ev, limits
+from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Stored
 from holdfast.core.errors import InvalidValue, TaskCollected, TaskNotFound
 from holdfast.engine.logs.log import DAMAGED, decoded
@@ -25,7 +25,7 @@ _OF_A_CALL = ("step_doubted", "step_settled", "approval_given", "approval_refuse
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
-    """Something somebody did: an agent through a tool, a person, or an agent that decided."""
+    """One act: an agent's tool call, a person's act, or an agent's decision."""
 
     task: str
     seq: int
@@ -64,8 +64,11 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
 
 def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | None = None) -> Iterator[AuditRow]:
     """Every act that is asked for, newest first. `progress` is told how many events were looked at."""
-    if asked.limit is not None and asked.limit < 1:
-        raise InvalidValue(f"limit={asked.limit} is not a number of acts", hint="give 1 or more, or None for all")
+    if asked.limit is not None:
+        names.whole(asked.limit, "limit", least=1)
+    for what, given in (("tool", asked.tool), ("by", asked.by), ("after", asked.after), ("decision", asked.decision)):
+        if given is not None:
+            names.text(given, what)
     before = None if asked.after is None else _place(asked.after)
     rows = _of_all(logs, asked, before) if asked.task is None else _of_task(logs, asked.task, before)
     return islice(_acts(logs, asked, rows, progress), asked.limit)

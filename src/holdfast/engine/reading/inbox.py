@@ -2,7 +2,7 @@
 
 Questions, approvals, calls in doubt, budgets, tasks that are quarantined, damaged or have lost events, tasks blocked by
 another task's call in doubt, and tasks that no worker takes. A task that sleeps, or waits for a signal or for a child,
-needs nobody and is not in it.
+needs no person and is not in it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _unserved(logs: Logs, state: State, waiting: Waiting) -> str:
 
 
 def _damaged(summary: Summary, error: HoldfastError) -> InboxItem:
-    """A task that cannot be read: what it waits for nobody can tell, but somebody must look at it."""
+    """A task that cannot be read: its wait is unknown, but a person must look at it."""
     what: dict[str, Any] = {"key": "", "name": "damaged", "prompt": error.message, "since_us": summary.changed_us}
     return InboxItem(task=summary.id, agent=summary.agent, kind="damaged", **what)
 

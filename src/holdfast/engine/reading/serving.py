@@ -1,4 +1,4 @@
-"""Who serves what: what workers say of themselves, and why nobody takes a task."""
+"""The announcements of workers, and the reason why no worker takes a task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.core.errors import StoreError
 from holdfast.core.names import NAMESPACE_END
 from holdfast.store.protocol import Query, Store
 
-NOBODY = "no worker is alive"
+NO_WORKER = "no worker is alive"
 
 
 class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +68,7 @@ class Announcement:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        with _lock, contextlib.suppress(StoreError):  # whoever is gone need not say so: its lock is gone with it
+        with _lock, contextlib.suppress(StoreError):  # a dead worker's lock is gone with it
             _say(self._store, self._others())
 
     def tell_abandoned(self, threads: tuple[str, ...], *, clogged: bool) -> None:
@@ -133,7 +133,7 @@ def why_none_of(workers: Iterable[LiveWorker], summary: Summary) -> str | None:
     """Why none of these workers will take a task; None if one will."""
     here = [one.serving for one in workers if one.serving.serves(summary.namespace)]
     if not here:
-        return NOBODY + "; start one: holdfast worker FILE, or app.worker([…]).run()"
+        return NO_WORKER + "; start one: holdfast worker FILE, or app.worker([…]).run()"
     of_queue = [one for one in here if summary.queue in one.queues]
     if not of_queue:
         served = ", ".join(sorted({repr(queue) for one in here for queue in one.queues}))

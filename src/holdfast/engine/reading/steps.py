@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from msgspec.structs import replace
 
-from holdfast.core import codec
+from holdfast.core import codec, names
 from holdfast.core.codec import Summary, moment
 from holdfast.core.codec.read_only import outside, read_only, refused
 from holdfast.core.errors import HoldfastError, StepNotFound, TaskCollected, TaskNotFound
@@ -174,7 +174,7 @@ def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None)
 
 def step_by_key(logs: Logs, id: str, key: str) -> StepState:
     """One step by its key: the last `draft#1` there is, or `3/draft#1`, that of turn 3."""
-    head, _, rest = key.partition("/")
+    head, _, rest = names.text(key, "key of a step").partition("/")
     in_turn = int(head) if head.isascii() and head.isdigit() and rest else None
     for step in reversed(steps(logs, id, in_turn)):
         if step.key == (key if in_turn is None else rest):

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Generic, TypeVar
 
-from holdfast.core import limits
+from holdfast.core import limits, names
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import InvalidEvent, InvalidValue, SeqOutOfRange
 from holdfast.core.state.shapes import ENDED
@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
     """A task's events in order, a fork's inherited ones included."""
+    after = names.whole(after, "after")
+    if limit is not None:
+        names.whole(limit, "limit")
     rows = logs.rows(id, after=min(after, limits.MAX_SEQ))
     for count, (log, row) in enumerate(rows):
         if limit is not None and count >= limit:
@@ -100,7 +103,7 @@ class Follow(Polling[LoggedEvent]):
         logs.segments(id)
         self._logs = logs
         self._id = id
-        self._after = after
+        self._after = names.whole(after, "after")
         self._until = None if seconds is None else time.monotonic() + seconds
 
     def look(self) -> tuple[list[LoggedEvent], bool]:

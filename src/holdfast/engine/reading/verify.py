@@ -34,6 +34,10 @@ class Verification(Struct, frozen=True):
     erased: int
     problems: list[Problem]
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump(self).decode()
+
     @property
     def ok(self) -> bool:
         """Everything is as it was written."""
@@ -129,7 +133,7 @@ def _follow_row(name: str, head: Head, row: Stored, erased: set[int]) -> Head:
     if row.seq != seq:
         raise LogCorrupt(name, seq, f"the next event is {row.seq}")
     if row.body is None and seq not in erased:
-        raise LogCorrupt(name, seq, "its body is gone, and nobody erased it")
+        raise LogCorrupt(name, seq, "its body is gone, and no erasure is recorded")
     if row.body is not None and codec.body_hash(row.body) != row.body_hash:
         raise LogCorrupt(name, seq, "its body does not have the hash it was written with")
     digest = codec.chain(head.digest, seq, row.kind, row.at_us, row.body_hash)

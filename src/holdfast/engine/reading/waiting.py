@@ -44,6 +44,10 @@ class Waiting:
         doubts = [self._doubt(step) for step in self._state.steps.values() if step.status == "doubt"]
         return [*waits, *approvals, *doubts, *self._blockers()]
 
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return codec.dump({"kind": self.kind, "why": self.why, "wake_at": self.wake_at, "on": self.on}).decode()
+
     def _doubt(self, step: Step) -> dict[str, Any]:
         told = {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
         return told | {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}
@@ -99,7 +103,7 @@ def _raised(step: Step) -> str | None:
 
 
 def waiting(state: State, logs: Logs) -> Waiting | None:
-    """Why a task does not go on, if so: what the log says, or that it is not time yet, or that nobody serves it."""
+    """Why a task does not continue: its log's reason, a time that has not come, or that no worker serves it."""
     summary = state.summary
     if summary.waiting is not None:
         return Waiting(state, logs, summary.waiting, state.wait_note)

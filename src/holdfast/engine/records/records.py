@@ -211,6 +211,7 @@ class Records:
             first=found.base + 1,
             restarted=restarted,
             cursor=None if end is None else f"{end.seq}.{end.digest.hex()}",
+            head=0 if end is None else end.seq,
         )
 
     def _record(self, key: str, row: Stored) -> Record:
@@ -253,13 +254,17 @@ class Records:
         names.text(why, "why=")
         return self._remover.erase(log, wanted, by=by, why=why) if wanted else 0
 
-    def trim(self, key: str, *, keep: int) -> int:
-        """Remove the oldest records of a key but for the newest `keep`; returns how many they were. 0 drops the key."""
+    def trim(self, key: str, *, keep: int, expect: int | None = None) -> int:
+        """Remove the oldest records of a key but for the newest `keep`; returns how many they were. 0 drops the key.
+
+        `expect` as for `append`: if another writer was first, Conflict is raised and nothing is removed.
+        """
         log = names.record_log(self.space, key)
+        wanted = None if expect is None else _seq(expect, "expect")
         if _count(keep, "keep") == 0:
             count = len(self.read(key))
-            return count if self.drop(key) else 0
-        return self._remover.trim(log, keep)
+            return count if self.drop(key, expect=wanted) else 0
+        return self._remover.trim(log, keep, wanted)
 
     def drop(self, key: str, *, expect: int | None = None, why: str = "dropped") -> bool:
         """Remove all of a key; returns whether it was there. The key is free: a later append begins it again.

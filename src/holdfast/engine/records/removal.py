@@ -105,7 +105,7 @@ class RecordRemover:
 
         return self._change(log, group, expect)
 
-    def trim(self, log: str, keep: int) -> int:
+    def trim(self, log: str, keep: int, expect: int | None) -> int:
         """Remove the oldest records beyond the newest `keep`, which are one or more; gives how many they were."""
 
         def group(head: Head) -> tuple[Group | None, int]:
@@ -117,7 +117,7 @@ class RecordRemover:
             cut = LogCut(stone, record_logs.unused(log, hashes, stays))
             return Group((Write(log, (), head),), cuts=(cut,)), count
 
-        return self._change(log, group, None) or 0
+        return self._change(log, group, expect) or 0
 
     def _beginning(self, log: str, head: Head, keep: int) -> tuple[Stored | None, int, set[str]]:
         """The last row of what goes, how many records it is, and what they refer to. Rows are not kept in memory."""

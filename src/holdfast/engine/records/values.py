@@ -79,6 +79,7 @@ class RecordChanges(Struct, frozen=True):
 
     If `restarted`, what was read before is void, and `records` begin with the oldest there is. Otherwise forget the
     records before `first` (they were trimmed) and those in `erased`, and add `records`. `cursor` is for the next time.
+    `head` is the seq of the last thing that happened to the key, 0 if it is not there: what `expect` takes.
     """
 
     records: list[Record]
@@ -86,3 +87,4 @@ class RecordChanges(Struct, frozen=True):
     first: int
     restarted: bool
     cursor: str | None
+    head: int

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from holdfast.core.errors import InvalidValue
 from holdfast.core.flows.requests import StepRequest
 from holdfast.engine.definitions.call import streaming
-from holdfast.engine.definitions.signature import Parameters, convert
+from holdfast.engine.definitions.declared.convert import convert
+from holdfast.engine.definitions.signature import Parameters
 
 _WHOLE = (str, bytes, bytearray, Mapping)
 """What can be iterated, and is no stream."""
@@ -39,7 +40,7 @@ def result_of(parameters: Parameters) -> Callable[[Any], Any] | None:
     wanted = typing.get_args(declared)[2:]
     if not wanted or wanted[0] in (Any, None, type(None)):
         return None
-    return lambda value: convert(value, wanted[0], f"{parameters.name}()")
+    return lambda value: convert(value, wanted[0], f"the result of {parameters.name}()")
 
 
 def _yields_async(fn: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.events import Event
 from holdfast.engine.logs.logs import Logs
@@ -95,12 +95,12 @@ class ChunkFollow(Polling[Watched]):
     def __init__(self, logs: Logs, id: str, after: int, seconds: float | None) -> None:
         self._logs = logs
         self._id = id
-        self._after = after
+        self._after = names.whole(after, "after")
         self._events = Follow(logs, id, after, seconds)
         self._streams: dict[str, _Stream] = {}
 
     def look(self) -> tuple[list[Watched], bool]:
-        # Events first: a step's last chunks are written before its end, so whoever sees that finds them too. Chunks
+        # Events first: a step's last chunks are written before its end, so who sees the end finds them too. Chunks
         # that follow an event which was not seen yet wait for the next look.
         found, over = self._events.look()
         last = found[-1].seq if found else self._after

@@ -21,7 +21,7 @@ class SystemClock:
         return time.time_ns() // 1000
 
     def steady_us(self) -> int:
-        """Microseconds since some moment, by a clock that nobody sets."""
+        """Microseconds since some moment, by a clock that is never set."""
         return time.monotonic_ns() // 1000
 
 
@@ -32,7 +32,7 @@ _AFTERWARDS_US = 1_000_000
 class HeldSleeps:
     """The short sleeps that a process sits out for one task.
 
-    When one ends is a time of the day, for other processes too. Here it is measured by the steady clock: somebody who
+    When one ends is a time of the day, for other processes too. Here it is measured by the steady clock: a person who
     sets the machine's clock meanwhile, back or forth, neither prolongs it nor cuts it off.
     """
 

@@ -1,7 +1,7 @@
 """An event loop that outlives what its tasks do to end the process.
 
 asyncio lets `SystemExit` and `KeyboardInterrupt` of any task out of the loop, which ends everything else on it. Here
-they belong to whoever waits for that task, as every other exception does.
+they belong to the thread that waits for that task, as every other exception does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def run(work: Coroutine[Any, Any, None], outlives_exits: Callable[[], bool]) -> None:
-    """`asyncio.run`, but nothing ends it except its work, or Ctrl-C where nobody else handles signals."""
+    """`asyncio.run`, but nothing ends it except its work, or Ctrl-C where nothing else handles signals."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         main = loop.create_task(work)

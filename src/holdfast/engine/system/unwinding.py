@@ -139,7 +139,7 @@ class Refusals:
 
 
 def _frames_of_agent() -> Iterator[FrameType]:
-    """The calls of an agent's own code that are under way here, as far up as whoever called the agent."""
+    """The calls of an agent's own code that are under way here, up to the agent's caller."""
     frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame is not None and _is_foreign(frame):
         frame = frame.f_back

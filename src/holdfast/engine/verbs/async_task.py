@@ -20,6 +20,7 @@ from holdfast.engine.definitions.types import R, TextStream
 from holdfast.engine.drivers import parallel
 from holdfast.engine.execution import races
 from holdfast.engine.execution.awaitable import Verb
+from holdfast.engine.execution.branches import current_place
 from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.verbs.task import Task, in_other_thread
 
@@ -177,7 +178,13 @@ class AsyncTask(Task):
         name: str | None = None,
         is_key: bool = False,
     ) -> Verb:
-        return Verb(self._driven(verb, finish, flow, args), verb, self._execution.unawaited)
+        return self._verb(self._driven(verb, finish, flow, args), verb)
+
+    def _verb(self, inner: Coroutine[Any, Any, Any], verb: str) -> Verb:
+        here, execution = current_place.get(), self._execution
+        branch = execution.root if here is None or here.execution is not execution else here.branch
+        branch.verbs += 1
+        return Verb(inner, verb, execution.unawaited, branch.verbs)
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
         execution = self._execution
@@ -199,7 +206,7 @@ class AsyncTask(Task):
         return value if finish is None else finish(value)
 
     def _together(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int = limits.MAP_LIMIT) -> Verb:
-        return Verb(self._all_driven(verb, works, finish, limit), verb, self._execution.unawaited)
+        return self._verb(self._all_driven(verb, works, finish, limit), verb)
 
     async def _all_driven(self, verb: str, works: Sequence[parallel.Work], finish: Any, limit: int) -> Any:
         execution = self._execution
@@ -229,7 +236,7 @@ class AsyncTask(Task):
         """
         if len(branches) < 2:
             raise InvalidValue(f"{len(branches)} can't race", hint="give two or more verbs or coroutines")
-        return Verb(races.race(_Racer(self, self._execution), branches), "race", self._execution.unawaited)
+        return self._verb(races.race(_Racer(self, self._execution), branches), "race")
 
     def select(self, *tasks: Any) -> Verb:
         """Give the index of the first of these asyncio tasks to end; the others go on.
@@ -238,7 +245,7 @@ class AsyncTask(Task):
         """
         if len(tasks) < 2:
             raise InvalidValue(f"there is nothing to select of {len(tasks)}", hint="give two or more asyncio tasks")
-        return Verb(races.select(_Racer(self, self._execution), tasks), "select", self._execution.unawaited)
+        return self._verb(races.select(_Racer(self, self._execution), tasks), "select")
 
 
 class _Racer:

@@ -73,6 +73,6 @@ def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], An
 
 
 def _goal(state: State, value: Callable[[Raw], Any]) -> str:
-    """A task whose goal nobody set may have been given one."""
+    """A task without a set goal may have one in its input."""
     given = value(state.input["goal"]) if "goal" in state.input else ""
     return given if isinstance(given, str) else codec.text(given)

@@ -328,7 +328,7 @@ class Task:
         return self._together("map", works, typed, limit)
 
     def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
-        """Ask a person and wait for the answer; None if nobody answered in time."""
+        """Ask a person and wait for the answer; None if no answer came in time."""
         asked = _named(name, "ask")
         return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
 
@@ -442,7 +442,7 @@ class Task:
         self._say(ev.QuestionOpened(question=text))
 
     def artifact(self, data: Any, *, type: str = "text", summary: str = "", step: str = "") -> str:
-        """Keep something made, by the last step if nobody says by which; gives its id."""
+        """Keep an artifact and return its id. Default of `step`: the last one."""
         raw, type = pack(data, "artifact"), names.encodable(type, "type of an artifact")
         artifact_id = f"{type}-{codec.fingerprint([type, bytes(raw).decode()])[:12]}"
         last = self._here("artifact").last
@@ -461,7 +461,7 @@ class Task:
         self._say(ev.FlagRaised(flag=name))
 
     def message(self, message: Mapping[str, Any] | Message, *, form: Form = "chat") -> None:
-        """Add a message to the conversation: in a provider's form, or typed. What nobody would take is refused."""
+        """Add a message to the conversation: in a provider's form, or typed. What no provider takes is refused."""
         from holdfast.core.messages import stored  # only agents that talk need it
 
         known = self.messages.calls() if stored.has_calls(message, form) else None

@@ -33,7 +33,7 @@ IDLE_SECONDS = 1.0
 """How long a worker waits before it looks for tasks although it heard of none."""
 
 LOST_SECONDS = 0.3
-"""How often a worker looks whether somebody's tasks are orphaned."""
+"""How often a worker looks for orphaned tasks."""
 
 SWEEP_SECONDS = 5.0
 """How often it looks for tasks that it holds and does not work on: the answer to a claim may have been lost."""

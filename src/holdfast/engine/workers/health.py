@@ -1,4 +1,4 @@
-"""How a worker is: what it has counted, told to whoever asks on this machine."""
+"""The health of a worker: its counters, served on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.engine.workers.worker import Worker
 
 KEPT_SECONDS = 1.0
-"""How long a count of tasks is told again: whoever asks often does not make the store count often."""
+"""How long a count of tasks is told again: frequent requests do not make the store count often."""
 
 SLOW_SECONDS = 5.0
 """How long one waits for the rest of a request."""
@@ -36,11 +36,11 @@ COUNTED = {
     "waiting": "tasks that went to wait",
     "released": "tasks let go of for others",
     "quarantined": "tasks set aside",
-    "lease_lost": "tasks that somebody else had taken",
+    "lease_lost": "tasks that another worker had taken",
     "scheduled": "tasks begun by a schedule",
     "collected": "old tasks removed",
     "store_errors": "times the store could not be reached",
-    "errors": "errors that nobody expected",
+    "errors": "unexpected errors",
 }
 
 
@@ -64,7 +64,7 @@ class WorkerCounts:
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers so many at a time; others are turned away. Whoever hangs up is not worth a line."""
+    """Answers so many at a time; others are turned away. A client that hangs up is not logged."""
 
     daemon_threads = True
 
@@ -90,7 +90,7 @@ class _Server(ThreadingHTTPServer):
 
 
 HOST = "127.0.0.1"
-"""Health is nobody's business but this machine's."""
+"""Health is served to this machine alone."""
 
 
 class Health:
@@ -113,7 +113,7 @@ class Health:
             do_HEAD = do_GET
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nobody wants to read of every look."""
+                """Requests are not logged."""
 
         self._worker = worker
         self._depths = depths

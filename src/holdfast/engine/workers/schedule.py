@@ -20,7 +20,7 @@ from holdfast.engine.dispatch.begin import TaskOptions
 from holdfast.engine.reading import contracts
 
 Starter = Callable[["Schedule", str], bool]
-"""Starts the task of that id for a schedule; whether nobody had. A queue may be full."""
+"""Starts the task of that id for a schedule; whether no worker had. A queue may be full."""
 
 
 class Schedule:

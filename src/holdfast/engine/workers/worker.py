@@ -2,7 +2,7 @@
 
 One thread asks the store for tasks, as many as there are free places, whenever it hears that there may be some. Async
 agents share one event loop; each `def` agent has a thread. Nothing here decides what a task does: that is the same
-whoever calls it. A worker is one caller among many.
+its caller. A worker is one caller among many.
 """
 
 from __future__ import annotations
@@ -437,7 +437,7 @@ class Worker:
             self._ears.wake()
 
     def _note(self, done: Worked) -> None:
-        """Count what came of a task, and tell whoever wants to know."""
+        """Count the outcome of a task, and report it to the observer."""
         self.counts.add(done.outcome)
         if self.tell is not None:
             self.tell(done)
@@ -453,7 +453,7 @@ class Worker:
             )
             name = log.state.summary.agent
             if log.state.summary.holder != dispatcher.logs.store.holder():
-                return Worked(*place, name, "lease_lost")  # somebody took it, or ended it, before we began
+                return Worked(*place, name, "lease_lost")  # another process took it, or ended it, before we began
             agent = dispatcher.agents[name]
             unfit = self._unfit(dispatcher.logs, log, agent)
             if unfit is not None:
@@ -484,7 +484,7 @@ class Worker:
     async def _may_try(self, place: Place, log: Log) -> bool:
         """Return whether to work on a task now. Before the death that quarantines it, it is tried alone, or released.
 
-        Whoever works beside a task that kills dies with it, and would be blamed for that as well.
+        A task beside one that kills its process dies with it, and would be blamed for that as well.
         """
         if log.state.deaths < max(1, self.plan.max_deaths - 1):
             return True
@@ -554,13 +554,13 @@ def _die_of(number: int) -> None:
 
 
 def let_go(log: Log, why: str) -> None:
-    """Let others take a task, unless somebody did."""
+    """Let other workers take a task, unless one did."""
     with contextlib.suppress(Conflict):
         log.append([ev.TaskReleased(why=why)])
 
 
 def set_aside(log: Log, why: str) -> None:
-    """Let nobody take a task until a person has looked at it."""
+    """Quarantine a task until a person has looked at it."""
     for _ in range(limits.MAX_APPEND_TRIES):
         try:
             if log.state.ended or log.state.summary.waiting == "quarantined":
@@ -574,13 +574,13 @@ def set_aside(log: Log, why: str) -> None:
 
 
 def _is_being_cancelled() -> bool:
-    """Return whether somebody ends what is being done here; an agent may raise the same for reasons of its own."""
+    """Return whether the process is being ended; an agent may raise the same for reasons of its own."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Something that may take a while, in a thread that nobody has to wait for at the end."""
+    """Something that may take a while, in a thread that the end of the process does not wait for."""
     call = THREADS.start(abandonable.ThreadCall(work))
     await finished(call)
     return call.value()

@@ -13,7 +13,7 @@ CLIENT_LENGTH = 64
 """The most of a client's name that is recorded."""
 
 ELICITED = " (elicited)"
-"""What is added to the name of an actor whose host answered a form. Nobody can know who filled it in."""
+"""What is added to the name of an actor whose host answered a form. It can't be known who filled it in."""
 
 
 @dataclass(frozen=True, kw_only=True)

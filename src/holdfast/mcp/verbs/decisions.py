@@ -6,17 +6,18 @@ Who fills in the form can't be known, so what is recorded says that it was elici
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import mcp_types as types
 
-from holdfast import App, Budget
+from holdfast import App, Budget, TaskState
 from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.values import as_json, parse, text
 from holdfast.mcp.reading.documents import inbox_document
-from holdfast.mcp.reading.scope import ELICITED
+from holdfast.mcp.reading.scope import ELICITED, Scope
 from holdfast.mcp.verbs.toolbox import TASK, WHY, Parameter, Request, ServerTool
 from holdfast.mcp.verbs.writes import told
 
@@ -55,18 +56,27 @@ class FormVerb(NamedTuple):
     fields: dict[str, dict[str, Any]]
     confirm: str
     agrees: Callable[[object], bool]
-    apply: Callable[[App, InboxItem, Mapping[str, Any], dict[str, Any]], Any]
+    apply: Callable[[App, InboxItem, Mapping[str, Any], dict[str, Any]], TaskState]
 
 
 def form(request: Request, verb: str) -> Form:
     """Build the form for the person. Refuses when there is nothing to decide, or when a form may not decide it."""
     item = _item(request, verb)
-    decision = DECISIONS[verb]
-    if item.risk == TRUSTED_RISK and not request.scope.trust_elicitation:
+    if not may_be_shown(request.scope, item):
         raise InvalidValue(
             f"a form may not decide about {item.key!r}, a call of risk {item.risk}",
             hint=f"a person decides it with: {item.command}; or start the server with --trust-elicitation",
         )
+    return form_of(item, DECISIONS[verb])
+
+
+def may_be_shown(scope: Scope, item: InboxItem) -> bool:
+    """Return whether a form may decide about an entry: an external action needs the second flag too."""
+    return scope.decisions and (item.risk != TRUSTED_RISK or scope.trust_elicitation)
+
+
+def form_of(item: InboxItem, decision: FormVerb) -> Form:
+    """Build the form about one entry of the inbox."""
     shown = text({name: value for name, value in inbox_document(item).items() if value not in (None, "", {})})
     message = f"{decision.question}\nTask: {item.task}\n{_call(item)}\n\n{shown}"
     schema = {"type": "object", "properties": {**decision.fields, "why": _WHY_FIELD}, "required": [decision.confirm]}
@@ -87,14 +97,21 @@ def digest(item: InboxItem) -> str:
 
 def decide(request: Request, verb: str, bound: str, answer: types.ElicitResult) -> dict[str, Any]:
     """Do what the person decided, if what they were shown is still so."""
-    item, decision = _item(request, verb), DECISIONS[verb]
+    item = _item(request, verb)
     if digest(item) != bound:
         raise InvalidEvent(f"{item.key!r} has changed since the form was shown; nothing was decided", hint="ask again")
+    done = carry_out(request.scope.app, item, DECISIONS[verb], answer, request.by)
+    if done is None:
+        return {"decided": False, "task_id": item.task, "why": f"the person did not agree ({answer.action})"}
+    return {"decided": True, **told(done)}
+
+
+def carry_out(app: App, item: InboxItem, decision: FormVerb, answer: types.ElicitResult, by: str) -> TaskState | None:
+    """Do what a form says, in the name of a client; None if it says nothing that decides."""
     content: Mapping[str, Any] = answer.content or {}
     if answer.action != "accept" or not decision.agrees(content.get(decision.confirm)):
-        return {"decided": False, "task_id": item.task, "why": f"the person did not agree ({answer.action})"}
-    by: dict[str, Any] = {"by": request.by + ELICITED, "why": str(content.get("why") or "")}
-    return {"decided": True, **told(decision.apply(request.scope.app, item, content, by))}
+        return None
+    return decision.apply(app, item, content, {"by": by + ELICITED, "why": str(content.get("why") or "")})
 
 
 def _item(request: Request, verb: str) -> InboxItem:
@@ -111,21 +128,31 @@ def _item(request: Request, verb: str) -> InboxItem:
     return found[0]
 
 
-def _approve(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> Any:
+def _approve(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> TaskState:
     return app.approve(item.task, item.key, bound=item.bound, **by)
 
 
-def _reject(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> Any:
+def _reject(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> TaskState:
     return app.reject(item.task, item.key, bound=item.bound, **by)
 
 
-def _settle(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> Any:
+def _settle(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> TaskState:
     happened, result = content["happened"] is True, content.get("result")
-    value = parse(str(result)) if happened and result not in (None, "") else None
+    value = json_value(str(result), "the result") if happened and result not in (None, "") else None
     return app.settle(item.owner or item.task, item.key, happened=happened, result=value, **by)
 
 
-def _raise_budget(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> Any:
+def json_value(written: str, what: str) -> Any:
+    """Read JSON that a person wrote into a form."""
+    try:
+        return parse(written)
+    except ValueError as error:
+        raise InvalidValue(
+            f"{what} is not JSON: {error}; nothing was decided", hint='JSON is 3, true or "text"'
+        ) from None
+
+
+def _raise_budget(app: App, item: InboxItem, content: Mapping[str, Any], by: dict[str, Any]) -> TaskState:
     limit = content["limit"]
     more: dict[str, Any] = {item.key: int(limit) if limit == int(limit) else limit}  # forms know no whole numbers
     return app.raise_budget(item.owner or item.task, Budget(**more), **by)
@@ -140,7 +167,7 @@ def _is_yes_or_no(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _yes(title: str) -> dict[str, Any]:

@@ -24,6 +24,19 @@ _PYTHON: dict[Type, tuple[type, ...]] = {
 _OPTIONS: dict[Role, str] = {"read": "", "write": "--allow-writes", "decide": "--allow-decisions"}
 
 
+def may(scope: Scope, role: Role) -> bool:
+    """Return whether a server was started for verbs of a role."""
+    return {"read": True, "write": scope.writes, "decide": scope.decisions}[role]
+
+
+def refuse_unless(scope: Scope, role: Role, verb: str) -> None:
+    """Refuse a verb that the server was not started for."""
+    if not may(scope, role):
+        raise InvalidValue(
+            f"this server may not {verb}", hint=f"start it with {_OPTIONS[role]}, or use the command line"
+        )
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One argument of a tool."""
@@ -66,16 +79,12 @@ class ServerTool:
     destructive: bool = False
     idempotent: bool = True
 
+    starts: bool = False
+    """Whether it leaves a task to an agent: what becomes of it is worth waiting for."""
+
     def allowed(self, scope: Scope) -> bool:
         """Return whether a server offers it."""
-        return {"read": True, "write": scope.writes, "decide": scope.decisions}[self.role]
-
-    def refuse_unless_allowed(self, scope: Scope) -> None:
-        """Refuse a verb that the server was not started for."""
-        if not self.allowed(scope):
-            raise InvalidValue(
-                f"this server may not {self.name}", hint=f"start it with {_OPTIONS[self.role]}, or use the command line"
-            )
+        return may(scope, self.role)
 
     def tool(self) -> types.Tool:
         """As clients are told. All hints are given: those left out count as the worst."""

@@ -107,6 +107,7 @@ WRITES = (
         ),
         _start_task,
         role="write",
+        starts=True,
         idempotent=False,
     ),
     ServerTool(
@@ -150,6 +151,7 @@ WRITES = (
         ),
         _fork_task,
         role="write",
+        starts=True,
         idempotent=False,
     ),
     ServerTool(
@@ -161,6 +163,7 @@ WRITES = (
         (TASK, WHY),
         _resume_task,
         role="write",
+        starts=True,
     ),
     ServerTool(
         "add_message",
@@ -177,6 +180,7 @@ WRITES = (
         (TASK, AGENT, _ID, Parameter("input", "object", "Input; else that of the task.", required=False)),
         _continue_task,
         role="write",
+        starts=True,
     ),
 )
 """Every tool that changes something."""

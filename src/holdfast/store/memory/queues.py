@@ -13,7 +13,7 @@ from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, Queue
 
 
 class MemoryWakeListener:
-    """Woken by whoever writes a task that is ready."""
+    """Woken by the write of a ready task."""
 
     def __init__(self, forget: Callable[[MemoryWakeListener], None]) -> None:
         self._event = threading.Event()

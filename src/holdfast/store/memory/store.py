@@ -537,7 +537,7 @@ class MemoryStore:
         return None if self.alive(holder, lease) else "proven"
 
     def depart(self) -> None:
-        """Nobody else could see that it is alive."""
+        """No other process could see that it is alive."""
 
     def close(self, *, present: bool = False) -> None:
         with self._lock:

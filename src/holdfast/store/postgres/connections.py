@@ -46,7 +46,7 @@ Connected = TypeVar("Connected")
 class Connections:
     """A small pool, and the connection that proves this process alive.
 
-    Connections are made by whoever needs one, so that what is wrong is told where it matters.
+    Connections are made where one is needed, so that an error is raised where it matters.
     """
 
     def __init__(self, address: ServerAddress, durability: Durability) -> None:
@@ -214,7 +214,7 @@ class Connections:
     def changing(self) -> Generator[Link, None, None]:
         """A transaction for the rarer writes, all of which may be repeated."""
         self.refuse_inside()
-        self.rows(q.PING)  # a connection that broke while nobody used it is found here, where nothing is in doubt
+        self.rows(q.PING)  # a connection that broke while it was idle is found here, where nothing is in doubt
         with self.writing() as link:
             try:
                 self.begin(link)
@@ -258,7 +258,7 @@ class Connections:
     # Being alive
 
     def presence(self) -> ServerPresence:
-        """Our sign of life, from the first time somebody asks for it."""
+        """Our sign of life, from the first time it is asked for."""
         self.refuse_after_fork()
         with self._appearing:
             if self._is_closed:

@@ -106,7 +106,7 @@ class Liveness:
             time.sleep(_LOOK_SECONDS)
 
     def alive(self, name: str, lease: float | None) -> bool:
-        """Return whether there is a sign of life now. Nobody waits here: it is for looking, not for taking."""
+        """Return whether there is a sign of life now. It does not wait: it is for looking, not for taking over."""
         one = self._sighted(name, lease)
         is_absent = one.is_missed or not one.is_known or (name.startswith(LEASE_PREFIX) and not one.beat_us)
         return not (is_absent or one.is_silent or one.is_proven_gone)

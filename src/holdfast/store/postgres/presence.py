@@ -51,7 +51,7 @@ class ServerPresence:
         self._is_closed = False
         self._news = threading.Condition()
         self._asked = self._answered = 0
-        """How often somebody asked for a beat, and which of them the last beat has answered."""
+        """How often a beat was asked for, and which of them the last beat has answered."""
         self._is_held = False
         self._locked = False
         """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
@@ -191,7 +191,7 @@ class ServerPresence:
         if not self._wait(min(beat, _GHOST_SECONDS) if is_ghost else beat, link):
             return True
         link.pgconn.consume_input()  # raises when the session has ended
-        link.pgconn.is_busy()  # takes in what came; whatever it is, nobody asked for it
+        link.pgconn.is_busy()  # takes in what came; whatever it is, it was not asked for
         return False
 
     def _wait(self, seconds: float, link: Link | None = None) -> bool:
@@ -207,7 +207,7 @@ class ServerPresence:
         return link is not None and link.fileno() in ready
 
     def _wake(self) -> None:
-        """End the wait of the thread. Whoever calls it has `_news`, so that the pipe is not closed meanwhile."""
+        """End the wait of the thread. Its caller has `_news`, so that the pipe is not closed meanwhile."""
         if self._waker >= 0:
             with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
                 os.write(self._waker, b"!")
@@ -232,7 +232,7 @@ class ServerPresence:
             self._link = None
 
     def _leave(self) -> None:
-        """Say goodbye. Whoever can't be told finds the lock gone."""
+        """Say goodbye. A process that can't be told finds the lock gone."""
         link = self._link
         if link is not None and not (link.closed or link.broken):
             with contextlib.suppress(psycopg.Error):

@@ -143,7 +143,7 @@ APPEND = (
     "" + _EVENTS
 )  # fmt: skip
 
-# Under a lock: nobody else moves these heads, or removes these logs, until the transaction ends.
+# Under a lock: no other writer moves these heads, or removes these logs, until the transaction ends.
 LOCK = """
 select name, log, seq, digest, base from {s}.logs where name = any(%(names)s) order by log for update
 """
@@ -618,7 +618,7 @@ alive as materialized (
 )
 """
 
-# Rows of those long gone are taken away by whoever comes next.
+# Rows of those long gone are removed by the next process.
 FORGET_HOLDERS = (
     "with " + ALIVE + "delete from {s}.holders"  # noqa: S608 — constants
     " where beat < clock_timestamp() - interval '1 day' and name not in (select name from alive)"
@@ -708,7 +708,7 @@ insert into {s}.migrations (version, name, checksum, at) values (%(version)s, %(
 
 
 # Tasks that could be taken: those that were lost first, then by priority and age. One agent and version at a
-# time is looked at, so that what nobody here serves costs nothing.
+# time is looked at, so that tasks which this worker does not serve cost nothing.
 _OF_QUEUE = """
 where namespace = %(namespace)s and queue = %(queue)s
   and (key is null or key <> all(%(full)s)) and (claims > 0 or %(starts)s)
@@ -731,8 +731,8 @@ _DUE = (
 )  # fmt: skip
 
 
-# The first so many of those, with the heads of their logs, each locked when it is its turn and no other. What somebody
-# else is at is passed over, so nobody waits here: whoever appends locks the log first and the task's row after it.
+# The first so many of those, with the heads of their logs, each locked when it is its turn and no other. A row that
+# another holds is passed over, so nothing waits here: an append locks the log first and the task's row after it.
 # What was changed since it was seen is looked at again.
 _LOCKED = (
     """
@@ -752,7 +752,7 @@ DUE = (
 )  # fmt: skip
 
 
-# Logs that are short: whoever takes a task needs its log next.
+# Logs that are short: a worker that takes a task needs its log next.
 SHORT_LOGS = """
 select log, seq, kind, at, body, body_hash, digest from {s}.events where log = any(%(logs)s) order by log, seq
 """

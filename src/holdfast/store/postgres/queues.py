@@ -1,11 +1,11 @@
 """Queues of a PostgreSQL store.
 
-A claim is one transaction of two round trips: find tasks that nobody else is at, then write to their logs that they are
+A claim is one transaction of two round trips: find tasks that no other claims, then write to their logs that they are
 taken. Rows that another worker has locked are passed over, so any number of workers find different tasks. The same
 locks keep everybody who appends out of those logs meanwhile.
 
-Nobody waits until a claim is on the disk. One that the server loses as it goes down was never made: nothing that counts
-is written after it without writing it too, and whoever made it learns with the first write that the task is not its
+A claim does not wait for the disk. One that the server loses as it goes down was never made: nothing that counts
+is written after it without writing it too, and its worker learns with the first write that the task is not its
 own. A task that is taken from another holder is waited for, so that never two claims in a row can be lost.
 """
 
@@ -140,7 +140,7 @@ class PostgresQueues:
                 return self._claim(link, wanted, claim)
             except psycopg.Error as error:
                 if is_refusal(error):
-                    return {}, True  # somebody was quicker, and nothing was written
+                    return {}, True  # another worker was quicker, and nothing was written
                 if is_lost(error, link):
                     self._links.lost()
                 raise translated(error, self._links.address) from error

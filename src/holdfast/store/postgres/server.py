@@ -220,7 +220,7 @@ def false_locks(link: Link) -> str:
     except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:  # no such function, or not for this role
         return first_line(error)
     if not (granted and granted[0]):
-        return "a lock that nobody has was not granted"
+        return "a free lock was not granted"
     return "" if seen and seen[0] else "a lock that was granted is not held"
 
 
@@ -228,7 +228,7 @@ LEASE_REMEDY = "use PostgreSQL itself; or add presence=lease to the address, and
 
 
 def refuse_false_locks(link: Link, address: ServerAddress) -> None:
-    """Refuse a server on which nobody can tell who is alive."""
+    """Refuse a server on which living workers can't be told from dead ones."""
     wrong = "" if address.by_lease else false_locks(link)
     if wrong:
         raise NotAStore(
@@ -305,7 +305,7 @@ def _missing(link: Link, texts: q.QueryTexts, address: ServerAddress) -> tuple[M
 
 
 def _migrate(link: Link, texts: q.QueryTexts, address: ServerAddress, at_us: int) -> None:
-    """Apply what is still missing now that nobody else is at it."""
+    """Apply what is still missing, now that no other process does."""
     row = link.execute(q.STANDING, {"schema": address.schema}).fetchone()
     if row is None or not row[2]:  # "if not exists" would ask for the right to make one even if it is there
         link.execute(texts[q.CREATE_SCHEMA])
@@ -360,7 +360,7 @@ def is_refusal(error: psycopg.Error) -> bool:
 
 
 def is_lost(error: psycopg.Error, link: Link) -> bool:
-    """Return whether the connection is gone, so that nobody has said what became of the last statement."""
+    """Return whether the connection is gone, so that the outcome of the last statement is unknown."""
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (link.closed or link.broken)
 
 

@@ -51,7 +51,7 @@ class PatientConnection(psycopg.Connection[TupleRow]):
         try:
             return super().wait(_within(gen, self.patience), *args, **given)
         except Silent:
-            self.pgconn.finish()  # nobody knows what became of the statement: it is as if the connection had broken
+            self.pgconn.finish()  # the statement's outcome is unknown: it is as if the connection had broken
             raise
 
 
@@ -281,7 +281,7 @@ def roll_back(link: PatientConnection) -> None:
 
 @contextmanager
 def _whole(link: PatientConnection) -> Generator[None, None, None]:
-    """Whatever interrupts it: a connection whose answer nobody took is of no more use."""
+    """Whatever interrupts it: a connection with an unread answer is of no more use."""
     try:
         yield
     except BaseException:  # whatever interrupts it
@@ -299,7 +299,7 @@ def _run(link: PatientConnection, prepared: _Prepared, values: Sequence[bytes | 
         with _whole(link):
             _send(link, prepared, values)
             return _answer(link)
-    except psycopg.errors.InvalidSqlStatementName:  # somebody took it away, and nothing was done
+    except psycopg.errors.InvalidSqlStatementName:  # it was removed, and nothing was done
         link.quick.clear()
         if link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
             raise
@@ -394,5 +394,5 @@ def _wait(link: PatientConnection, events: int) -> None:
     poll = select.poll()
     poll.register(link.pgconn.socket, events)
     if not poll.poll(None if link.patience is None else link.patience * 1000):
-        link.pgconn.finish()  # nobody knows what became of the statement: it is as if the connection had broken
+        link.pgconn.finish()  # the statement's outcome is unknown: it is as if the connection had broken
         raise Silent(f"the server has not answered for {link.patience:g} s")

@@ -70,7 +70,7 @@ class Writer:
         """Announce nothing while this process can't be seen alive: its tasks may be taken any moment.
 
         That is waited for only so long. An announcement that is made all the same is refused if the task was taken, and
-        whoever takes it later waits until the call must be over.
+        a later worker waits until the call must be over.
         """
         if self._links.is_unseen:
             drafts = (draft for group in groups for write in group.writes for draft in write.drafts)
@@ -151,7 +151,7 @@ class Writer:
     # Under a lock
 
     def _settle(self, groups: list[Group], places: list[Places]) -> list[Outcome]:
-        """Write groups under a lock, or find that they were written: `places` are those of a try nobody answered."""
+        """Write groups under a lock, or find that they were written: `places` are those of a try without an answer."""
         until = time.monotonic() + self._links.address.wait_seconds
         tries = 0
         while True:
@@ -329,7 +329,7 @@ class Writer:
 
 
 class _InDoubt:
-    """A transaction whose commit nobody answered."""
+    """A transaction whose commit got no answer."""
 
     def __init__(self, log: str, group: Group, outcome: Outcome) -> None:
         self.log = log

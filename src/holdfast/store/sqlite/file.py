@@ -204,7 +204,7 @@ def library_version() -> str:
 
 
 def refuse_strangers(connection: apsw.Connection, path: str) -> None:
-    """A database that has tables, and is not ours, is nobody's to look into."""
+    """Refuse a database that has tables of another program."""
     tables = connection.execute(TABLE_COUNT).get
     if tables and connection.pragma("application_id") != APPLICATION_ID:
         raise NotAStore(f"{path!r} is the database of another program; it was not touched", hint="choose another file")

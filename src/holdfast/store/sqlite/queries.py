@@ -321,7 +321,7 @@ _OF_QUEUE = """ join logs using (log)
 where namespace = :namespace and queue = :queue
   and (key is null or key not in (select value from json_each(:full))) and (claims > 0 or :starts)
 """
-# One agent and version at a time: those that nobody here serves are never looked at.
+# One agent and version at a time: those that this worker does not serve are never read.
 _OF_AGENT = _OF_QUEUE + "and agent = :agent and version = :version "
 DUE_READY = (
     _DUE + "tasks_ready" + _OF_AGENT

@@ -1,6 +1,6 @@
 """Queues of a SQLite store: workers are processes and threads of one machine.
 
-A claim is one transaction, and SQLite lets one write at a time: that is all the locking there is. Whoever finds nothing
+A claim is one transaction, and SQLite lets one write at a time: that is all the locking. A worker that finds nothing
 to take has only read. That something was written shows in the index of the write-ahead log, which is cheap to ask.
 """
 

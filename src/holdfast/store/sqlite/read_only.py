@@ -105,7 +105,7 @@ class ReadOnlyStore(SqliteStore):
         if found < known:
             raise StoreReadOnly(
                 f"{path!r} has schema version {found} of {known}, and cannot be written to",
-                hint="whoever may write to it has to bring it up to date first: holdfast migrate",
+                hint="a user who may write to it has to update it first: holdfast migrate",
             )
         return Opened(apsw.Connection(""), NoGuard())
 

@@ -148,7 +148,7 @@ def to_counts(reader: apsw.Connection, namespace: str | None) -> TaskCounts:
 
 
 def read_acts(reader: apsw.Connection, query: ActQuery, log: int | None) -> list[tuple[str, Stored]]:
-    """Events that somebody may have to answer for, newest first. `log` is the number of the one they come before."""
+    """Return the events for the audit, newest first. `log` is the number of the one they come before."""
     at, seq = (TO_THE_END, 0) if query.before is None else (query.before.at_us, query.before.seq)
     bounds = {"since": query.since_us, "until": query.until_us, "limit": query.limit}
     found = fetch_all(reader, q.ACTS, {**bounds, "at": at, "log": log or 0, "seq": seq})

@@ -302,7 +302,7 @@ class SqliteStore:
         return StoreClosed(f"{self.path!r} was closed", hint="open it again")
 
     def _failed(self, error: apsw.Error) -> Exception:
-        """Translate; after an I/O error nothing more is written, since nobody knows what reached the disk."""
+        """Translate; after an I/O error nothing more is written, since it is unknown what reached the disk."""
         ours = self._explained(error)
         if isinstance(ours, StorePoisoned):
             self._poison = ours

@@ -303,7 +303,7 @@ def _audit_groups(one: _Audit) -> None:
         thread = by_name.get(f"@thread/{created.get('thread')}")
         if log.is_task and thread is not None and log.parent is None and not created.get("contract"):
             _audit_thread(one, log, thread)
-        payers: list[str] = created.get("payers", []) if log.parent is None else []  # a fork is paid for by nobody
+        payers: list[str] = created.get("payers", []) if log.parent is None else []  # a fork has no payer
         for payer in filter(None, map(by_name.get, payers)):
             _audit_payer(one, log, payer)
 

@@ -97,7 +97,7 @@ class StoreConformance(
         for stale in (head, Head(2, b"\0" * 32), Head(9, digest)):
             outcome = store.append_event("t", stale, one)
             assert isinstance(outcome, Conflict) and outcome.details["actual"] == 2
-        assert isinstance(store.append_event("nobody", head, one), Conflict)
+        assert isinstance(store.append_event("absent", head, one), Conflict)
         assert [row.seq for row in store.read("t")] == [1, 2]
 
     def test_the_digest_of_the_head_must_match_too(self, store: Store) -> None:
@@ -129,16 +129,16 @@ class StoreConformance(
         assert store.heads([]) == {}
         store.append([group(created("one")), group(created("two"))])
         store.append([group(Write("two", draft(note("x"), note("y"))))])
-        assert store.heads(["two", "nobody", "one"]) == {"one": 1, "two": 3}
+        assert store.heads(["two", "absent", "one"]) == {"one": 1, "two": 3}
         for name in ("it's", 'a"b', "ä/#1"):
             store.append([group(created(name))])
             assert store.heads([name]) == {name: 1}
 
     def test_a_write_to_no_log_is_refused(self, store: Store) -> None:
         for expect in (None, Head(1, b"\0" * 32)):
-            assert isinstance(store.append([group(Write("nobody", draft(note("x")), expect))])[0], Conflict)
-        assert store.head("nobody") is None
-        assert store.read("nobody") == []
+            assert isinstance(store.append([group(Write("absent", draft(note("x")), expect))])[0], Conflict)
+        assert store.head("absent") is None
+        assert store.read("absent") == []
 
     def test_a_group_over_two_logs_is_written_whole_or_not_at_all(self, store: Store) -> None:
         store.append([group(created("a"), created("b"))])
@@ -241,7 +241,7 @@ class StoreConformance(
         assert store.opening("t", version=1) == Opening(Origin(), 0, snapshot)
         assert store.opening("t", version=2) == store.opening("t", upto=0, version=1) == Opening(Origin(), 0, None)
         assert store.opening("fork", version=1) == Opening(Origin("t", 2), 0, None)
-        assert store.opening("nobody", version=1) is None
+        assert store.opening("absent", version=1) is None
         store.erase([Erasure("t", 1, "ana", "", AT)])
         assert store.opening("t", version=1) == Opening(Origin(), 1, None)
 
@@ -252,7 +252,7 @@ class StoreConformance(
         assert store.since("t", 4) == Since(0, store.read("t", after=3))
         assert [row.seq for row in store.since("t", 2, upto=5, limit=2).rows] == [2, 3]
         assert [row.seq for row in store.since("t", 2, upto=3).rows] == [2, 3]
-        assert store.since("t", 7) == store.since("nobody", 1) == Since(0, [])
+        assert store.since("t", 7) == store.since("absent", 1) == Since(0, [])
         assert [row.seq for row in store.since("fork", 7, past=("t",)).rows] == [7]
         store.erase([Erasure("t", 2, "ana", "", AT), Erasure("t", 5, "ana", "", AT)])
         found = store.since("t", 5)
@@ -284,7 +284,7 @@ class StoreConformance(
         assert ids(limit=2) == ["t6", "t5"]
         assert ids(limit=2, after="t5") == ["t4", "t3"]
         with pytest.raises(TaskNotFound):
-            ids(after="nobody")
+            ids(after="absent")
         gone = head_of(store, "t3")
         assert store.remove([Tombstone("t3", gone.seq, gone.digest, AT)]) == ["t3"]
         assert ids(after="t3") == ["t2", "t1", "t0"], "a page goes on after what was removed meanwhile"
@@ -360,7 +360,7 @@ class StoreConformance(
         stones = [
             Tombstone("p", 1, p.digest, AT),
             Tombstone("q", 1, q.digest, AT),
-            Tombstone("nobody", 1, p.digest, AT),
+            Tombstone("absent", 1, p.digest, AT),
         ]
         assert store.remove(stones) == []
         assert store.head("p") == p and len(store.read("q")) == 2
@@ -459,7 +459,7 @@ class StoreConformance(
         rows = store.read("t")
         assert len(wins) == len(set(wins))
         assert sorted(wins) == [row.seq for row in rows[1:]] == list(range(2, len(rows) + 1))
-        assert len(wins) >= rounds, "somebody wins every round"
+        assert len(wins) >= rounds, "one writer wins every round"
 
     def test_readers_see_whole_groups_while_others_write(self, store: Store) -> None:
         store.append([group(created("a"), created("b"))])

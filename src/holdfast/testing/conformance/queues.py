@@ -75,7 +75,7 @@ class QueueConformance:
         assert claim(store, now_us=AT + 8) == []
         assert claim(store, now_us=AT + 9) == ["timer"]
         then(store, "person", ev.CancelRequested(why="asked"))
-        assert claim(store, now_us=AT + 9) == ["person"], "somebody ended its wait"
+        assert claim(store, now_us=AT + 9) == ["person"], "its wait was ended"
 
     def test_priority_and_age_count_among_those_that_waited_and_those_that_did_not(self, store: Store) -> None:
         add(store, "a", start_us=AT - 1)
@@ -117,7 +117,7 @@ class QueueConformance:
         add(store, "elsewhere", queue="slow")
         then(store, "elsewhere", ev.TaskClaimed(holder="x"))
         assert claim(store, lost=("x", "y"), limit=2) == ["t2", "t0"]
-        assert claim(store, lost=("x", "y", "nobody")) == ["t1", "new"]
+        assert claim(store, lost=("x", "y", "absent")) == ["t1", "new"]
         assert summary_of(store, "t0").claims == 2
         assert summary_of(store, "t3").holder == "z"
 
@@ -374,9 +374,9 @@ class QueueConformance:
         add(here, "idle")
         assert claim(there, limit=1) == ["t"]
         assert here.queues.lost() == {}
-        if here is there:  # nobody but this process
-            then(here, "idle", ev.TaskClaimed(holder="somebody"))
-            assert here.queues.lost() == {"somebody": "proven"}
+        if here is there:  # no other process
+            then(here, "idle", ev.TaskClaimed(holder="other"))
+            assert here.queues.lost() == {"other": "proven"}
             here.close()
             return
         name = there.holder()
@@ -486,7 +486,7 @@ class QueueConformance:
         expected = [QueueDepth(*place, *counted[place]) for place in sorted(counted)]
         assert store.queues.depths() == expected
         assert store.queues.depths("acme") == [one for one in expected if one.namespace == "acme"]
-        assert store.queues.depths("nobody") == []
+        assert store.queues.depths("absent") == []
         for one in expected:
             assert store.queues.ready(one.namespace, one.queue, 1000) == one.ready
             assert store.queues.ready(one.namespace, one.queue, 2) == min(2, one.ready)
@@ -522,7 +522,7 @@ class TenantsConformance:
         queues = store.queues
         assert queues.tenants(["default"], AT) == ["", "due"]
         assert queues.tenants(["default"], AT, ["x"]) == ["", "due", "lost"]
-        assert queues.tenants(["default"], AT, ["nobody", "y", "x"]) == ["", "due", "lost", "other"]
+        assert queues.tenants(["default"], AT, ["absent", "y", "x"]) == ["", "due", "lost", "other"]
         assert queues.tenants(["default", "elsewhere"], AT + 9) == ["", "due", "later", "ready"]
         assert queues.tenants(["elsewhere"], AT, ["x"]) == ["ready"] and queues.tenants([], AT, ["x"]) == []
         assert queues.next_wake(None, ["default"]) == AT and queues.next_wake(None, ["default"], AT) == AT + 9

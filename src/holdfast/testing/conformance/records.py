@@ -64,7 +64,7 @@ class RecordConformance:
         assert store.logs(prefix="@r/", limit=3) == inside[:3]
         assert store.logs(prefix="@r/", after=inside[2]) == inside[3:]
         assert store.logs(prefix="@r/", after="@r/a/1½") == [name for name in inside if name > "@r/a/1½"]
-        assert store.logs(prefix="@r/a", after="@r/z") == [] == store.logs(prefix="@nobody/")
+        assert store.logs(prefix="@r/a", after="@r/z") == [] == store.logs(prefix="@absent/")
         assert store.logs(prefix="") == sorted(store.logs())
 
     def test_the_last_event_of_every_log_with_a_prefix_comes_with_its_name(self, store: Store) -> None:
@@ -75,14 +75,14 @@ class RecordConformance:
         last = [(name, store.read(name)[-1]) for name in names]
         assert store.newest(prefix="@r/") == last
         assert store.newest(prefix="@r/", limit=1) == last[:1] and store.newest(prefix="@r/", after="@r/a") == last[1:]
-        assert store.newest(prefix="@nobody/") == []
+        assert store.newest(prefix="@absent/") == []
 
     def test_the_newest_events_come_in_their_order(self, store: Store) -> None:
         store.append([group(begun("@r/k", *(b"%d" % n for n in range(5))))])
         rows = store.read("@r/k")
         assert store.read("@r/k", last=2) == rows[3:] and store.read("@r/k", last=9) == rows
         assert store.read("@r/k", upto=4, last=2) == rows[2:4] and store.read("@r/k", after=4, last=2) == rows[4:]
-        assert store.read("@r/k", last=0) == [] == store.read("@nobody", last=3)
+        assert store.read("@r/k", last=0) == [] == store.read("@absent", last=3)
 
     # Removing beginnings
 

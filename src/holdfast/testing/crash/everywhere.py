@@ -229,7 +229,7 @@ class _Script:
         return App(place.open(), self._clock, agents=self._agents, key_space="crash-everywhere")
 
     def work(self, app: App) -> None:
-        """Work until the task ends, or waits for something that nobody here can give."""
+        """Work until the task ends, or waits for something that can't be given here."""
         ended: tuple[str, ...] = ()
         for _ in range(MAX_ROUNDS):
             state = self._go_on(app)
@@ -249,7 +249,7 @@ class _Script:
         return app.get(self.id)
 
     def _help(self, app: App, state: TaskState) -> bool:
-        """Give a task what it waits for; False if nobody can."""
+        """Give a task what it waits for; False if that can't be done."""
         kind = "" if state.waiting is None else state.waiting.kind
         if kind == "timer" and state.waiting is not None and state.waiting.wake_at is not None:
             advance = getattr(self._clock, "advance", None)

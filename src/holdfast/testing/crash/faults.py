@@ -99,7 +99,7 @@ class FaultyVFS(apsw.VFS):
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
     ) -> bool:
-        """Our own failures need no report where nobody can catch them."""
+        """Our own failures need no report where they can't be caught."""
         return True
 
 

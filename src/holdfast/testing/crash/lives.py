@@ -117,7 +117,7 @@ class Fuse:
 
 
 def simulated(open: Open, work: Work, crash_at: Spot | None, raise_at: Spot | None = None) -> Life:
-    """Live inside this process. A crash is an exception that nothing survives: whoever goes on meets it again."""
+    """Live inside this process. A crash is an exception that nothing survives: code that continues meets it again."""
     fuse = Fuse(crash_at, _crash, raise_at)
     before = {thread for thread in threading.enumerate() if _is_busy(thread)}
     with armed(fuse), _quiet(fuse):
@@ -233,7 +233,7 @@ def _kill(name: str) -> None:
 
 
 def _is_of_a_crash(raised: BaseException) -> bool:
-    """Return whether a crash explains it. A Ctrl-C, or a test that took too long, belongs to whoever runs the tests."""
+    """Return whether a crash explains it. A Ctrl-C, or a test that took too long, belongs to the test runner."""
     return type(raised).__module__.partition(".")[0] in ("holdfast", "asyncio")
 
 
@@ -274,7 +274,7 @@ def _is_no_crash(record: logging.LogRecord) -> bool:
 
 
 class TestPlace(Protocol):
-    """Where a store lies while nobody lives."""
+    """Where a store lies while no process lives."""
 
     kind: str
 
@@ -283,7 +283,7 @@ class TestPlace(Protocol):
         ...
 
     def open(self) -> Store:
-        """Open it as a new process would; whoever had it open before is dead."""
+        """Open it as a new process would; the process that had it open before is dead."""
         ...
 
     def audit(self) -> list[str]:
@@ -295,7 +295,7 @@ class TestPlace(Protocol):
         ...
 
     def end(self) -> None:
-        """Nobody will live here again."""
+        """No process will live here again."""
         ...
 
 

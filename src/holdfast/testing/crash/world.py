@@ -1,4 +1,4 @@
-"""The outside world as a process of its own: it records every request, and outlives whoever crashes.
+"""The outside world as a process of its own: it records every request, and outlives the processes that crash.
 
     with World() as world:
         world.request("pay", key="order-17", amount=3)      # {"number": 1, "receipt": "pay-1"}
@@ -215,7 +215,7 @@ class _Book:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Answers every connection in a thread, so that one that hangs holds up nobody."""
+    """Answers every connection in a thread, so that one that hangs holds up no other."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -226,7 +226,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    """One question, one reply. Whoever is killed while asking is not missed."""
+    """One question, one reply. A client that is killed while asking gets no reply."""
 
     def handle(self) -> None:
         try:
