@@ -370,6 +370,24 @@ def test_a_failure_is_logged_with_the_place_of_its_state(app, caplog):
     assert app.at("t", record.holdfast_state_seq).state["order"] == 17
 
 
+def test_a_failure_that_a_parent_handles_is_no_error_of_the_program(app, caplog):
+    """Row 85 and M37."""
+
+    @agent
+    def fails(task):
+        raise ValueError("no")
+
+    @agent
+    def handles(task):
+        with pytest.raises(holdfast.StepFailed):
+            task.spawn(fails)
+
+    with caplog.at_level(logging.INFO, logger="holdfast"):
+        assert app.run(handles, id="t").status == "completed"
+    (record,) = [one for one in caplog.records if one.name == "holdfast.failures"]
+    assert (record.levelname, record.holdfast_task) == ("INFO", "t/fails#1")
+
+
 def test_a_program_is_told_of_failures_wherever_they_happen(url):
     """Row 85."""
     told, heard = [], []

@@ -107,7 +107,9 @@ def log_failure(logs: Logs, log: Log) -> None:
     step = state.failed_step or next((one.step for one in (failure, failure.cause) if one is not None and one.step), "")
     raised = failure.cause if failure.step and failure.cause is not None else failure
     told = {"task": log.name, "agent": state.summary.agent, "step": step, "state_seq": state.failed_at}
-    logging.getLogger(limits.FAILURE_LOGGER).error(
+    level = logging.ERROR if state.summary.parent is None else logging.INFO  # a child's is its parent's to handle
+    logging.getLogger(limits.FAILURE_LOGGER).log(
+        level,
         "task %s of agent %s failed%s: %s: %s; the state it failed in: app.at(%r, %d)",
         log.name,
         state.summary.agent,
