@@ -118,7 +118,8 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            screen.line(screen.style.paint(record.getMessage(), "warn"))
+            if record.name != values.FAILURE_LOGGER:  # the command itself tells how tasks ended
+                screen.line(screen.style.paint(record.getMessage(), "warn"))
 
     logger, lines = logging.getLogger("holdfast"), Lines()
     before = logger.propagate
