@@ -265,7 +265,9 @@ _SMALL = {
     "compensation_added": "can undo",
     "goal_set": "goal",
     "message_added": "message",
+    "messages_removed": "removed",
     "messages_summarised": "summarised",
+    "metadata_set": "metadata",
     "note_set": "note",
     "plan_step_done": "plan done",
     "state_appended": "append",
@@ -273,6 +275,7 @@ _SMALL = {
     "state_incremented": "increment",
     "state_migrated": "migrated",
     "thread_created": "thread",
+    "thread_patched": "patched",
     "user_created": "user",
     "user_patched": "user patch",
 }
