@@ -17,7 +17,7 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py -n 3
 endef
 
 .PHONY: demo test test-all test-mcp test-adapters coverage quick check lint texts docs bench bench-peers bench-docs clean
