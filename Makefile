@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 DOCS := .venv-docs
 NODE := .venv-node
+BROWSER := $(VENV)/.browser
 LOWEST := .venv-lowest
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
@@ -15,31 +16,48 @@ unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tes
 # The tests, quickest first; $(1) starts them. Their folders are those of src/holdfast. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
+	$(1) tests/seeds -n 2
 	$(1) tests/store tests/engine -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
 
-.PHONY: demo test test-all test-mcp test-adapters coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp test-adapters test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	@$(BIN)/holdfast demo
 
-test: check                  ## everything, quickest checks first, some ten minutes on two cores
+test: check $(BROWSER)       ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check test-adapters  ## every crash point and the long races too
+test-all: check test-adapters test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
+
+test-notebook: $(READY)      ## the notebook of the docs, executed by a kernel, which is installed for it
+	@$(PIP) nbclient ipykernel
+	$(PYTEST) tests/docs/test_notebook.py
+
+test-dist: $(READY)          ## builds wheel and sdist, installs the wheel into a fresh environment, and uses it there
+	@$(PIP) hatchling
+	HOLDFAST_TEST_DIST=1 $(PYTEST) tests/test_release.py
+
+dist: $(READY)               ## wheel and sdist, in dist/
+	@$(PIP) hatchling
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
 
 test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
 	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin
+
+test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
+	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
 
 test-adapters: $(READY) $(LOWEST)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
 	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
 
-coverage: $(READY)           ## the same tests, with what they execute of src/ measured and printed; takes twice as long
+coverage: $(READY) $(BROWSER)  ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage
 	$(call PHASES,$(BIN)/python -m coverage run -m pytest)
 	$(BIN)/python -m tests.covered
@@ -91,6 +109,11 @@ $(READY): $(INSTALLED) requirements-dev.txt
 	@echo "installing the tools of requirements-dev.txt …"
 	@$(PIP) --requirement requirements-dev.txt
 	@touch $(READY)
+
+# A Chromium for the tests of the page, if one can be had.
+$(BROWSER): $(READY) tests/web/chromium.py
+	@$(BIN)/python -m tests.web.chromium
+	@touch $@
 
 # What Holdfast is compared with.
 $(PEERS)/.ready: benchmarks/peers/requirements.txt

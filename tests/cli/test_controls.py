@@ -157,7 +157,12 @@ SAYING = [
         ["export", "all", f"{NASTY}/x"],
         ["worker", "agents.py", "--drain"],
     ),
-    *(["gc", "--keep", "0", "--yes"], ["migrate"], ["test", "agents.py:greet", "-p", f"name={NASTY}"]),
+    *(
+        ["gc", "--keep", "0", "--yes"],
+        ["migrate"],
+        ["migrate-states", "agents.py"],
+        ["test", "agents.py:greet", "-p", f"name={NASTY}"],
+    ),
     *(["list", "--store", f"{NASTY}.db"], ["list", "--store", f"mysql://{NASTY}"], ["list", "--namespace", NASTY]),
 ]
 

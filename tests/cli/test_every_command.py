@@ -53,6 +53,9 @@ ROWS = {
         "mcp config claude", {"mcpServers": {"holdfast": {"type": "stdio"}}}, "mcp config emacs", USAGE, "invalid-value"
     ),
     "migrate": Row("migrate --dry-run", {"steps": []}, "migrate --store agents.py", STORE, "not-a-store"),
+    "migrate-states": Row(
+        "migrate-states agents.py", {"seated": {"version": 2}}, "migrate-states agents.py:greet", USAGE, "invalid-value"
+    ),
     "reject": Row("reject pays pay", {"id": "pays"}, "reject hi pay", CONFLICT, "task-finished"),
     "reopen": Row("reopen bad", {"status": "pending"}, "reopen hi", CONFLICT, "invalid-event"),
     "resume": Row(
@@ -69,6 +72,7 @@ ROWS = {
     "signal": Row("signal asked paid", {"id": "asked"}, "signal hi paid", CONFLICT, "task-finished"),
     "stats": Row("stats", {"tasks": 6}, "stats --store none.db", STORE, "not-a-store"),
     "test": Row("test agents.py:greet -p name=A", {"passed": True}, "test agents.py:greet", USAGE, "invalid-input"),
+    "ui": Row("ui --no-open --port 0 --for 10ms", {"read_only": False}, "ui --link", USAGE, "invalid-value"),
     "verify": Row("verify", {"ok": True, "problems": []}, "verify nobody", NOT_FOUND, "task-not-found"),
 }
 

@@ -14,19 +14,20 @@ ORDER = (
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
     "",
-    *("llm", "mcp/reading", "mcp/verbs", "mcp"),
+    *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
     *("adapters", "adapters/langgraph", "adapters/openai_agents"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
 """Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""
 
-FACES = ("cli", "llm", "web", "mcp", "adapters")
+FACES = ("cli", "threads", "llm", "web", "mcp", "adapters")
 """What people and models meet. They use the public names, engine/reading, and errors and events of core."""
 
 FACES_MAY_IMPORT = (
     "holdfast",
     "holdfast.mcp",
+    "holdfast.web",
     "holdfast.testing",
     "holdfast.engine.reading",
     "holdfast.engine.lists",
@@ -46,6 +47,7 @@ FACE_EXCEPTIONS = {
 
 LATE = {
     "holdfast.cli": "a command is imported when it is called",
+    "holdfast.core.context.task_slice": "only agents that cut slices need it",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
     "holdfast.engine.aio": "it imports asyncio",
@@ -62,6 +64,8 @@ LATE = {
     "holdfast.engine.people": "few programs have users and threads",
     "holdfast.engine.records": "few programs keep records",
     "holdfast.engine.reading.contracts": "few tasks begin with a contract",
+    "holdfast.engine.system.token_counter": "it loads what counts tokens",
+    "holdfast.engine.reading.inbox": "it is made of what tasks wait for, and a wait is printed as the inbox says it",
     "holdfast.engine.verbs": "verbs that few agents use",
     "holdfast.engine.workers.factory": "it imports asyncio",
     "holdfast.store.memory": "the store that is opened decides",
@@ -81,6 +85,7 @@ MOST_LINES = 600
 LARGE_MODULES = {
     "engine/app": "the public face: a verb is a few lines, each into a package",
     "engine/execution/execution": "the one object that verbs, flows and drivers of a task share: its methods are short",
+    "engine/reading/task_state": "every property of a task, each a few lines",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
     "store/protocol": "the whole contract of a store in one place, with the shapes it speaks of",
     "store/postgres/queries": "every statement of the store, and nothing else",

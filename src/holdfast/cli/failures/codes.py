@@ -48,6 +48,17 @@ CODES: dict[str, Code] = {
             "holdfast worker FILE   starts another worker; or raise max_ready= of the queue",
         ),
     ),
+    "thread-busy": Code(
+        NOTHING,
+        (
+            "holdfast log {id} --follow   watches the task that is under way",
+            "holdfast cancel {id}   ends it",
+        ),
+    ),
+    "thread-not-found": Code(
+        NOTHING,
+        ("holdfast list --thread ID   lists the tasks of a thread",),
+    ),
     "task-busy": Code(
         NOTHING,
         (
@@ -127,6 +138,14 @@ CODES: dict[str, Code] = {
     "invalid-message": Code(_STEP, ("the path in the error names the part of the message that no provider takes",)),
     "window-too-small": Code(_STEP, ("give the window more tokens, or let it summarise",)),
     "invalid-url": Code(_UNTOUCHED, ("--store agents.db, sqlite:///relative.db, sqlite:////absolute.db",)),
+    "web-open": Code(
+        _UNTOUCHED,
+        (
+            "holdfast ui   without --host serves this machine only",
+            "export HOLDFAST_UI_TOKEN=…, put a proxy with TLS before it, and add --behind-proxy",
+            "in a program: holdfast.web.asgi(app, authorize=who_asks)",
+        ),
+    ),
     "invalid-state": Code(NOTHING, ("the path in the error names the field; the agent's state= says what fits",)),
     "state-not-migrated": Code(NOTHING, ("declare how the versions become each other: @agent.upcast(1, 2)",)),
     "invalid-template": Code(NOTHING, ("{{name}} stands for a value; write {{{{ for a brace",)),

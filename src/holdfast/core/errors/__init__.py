@@ -8,6 +8,8 @@ HoldfastError
 ├── TaskFinished          the task has ended and takes no further work
 ├── TaskBusy              another live holder has the task
 ├── QueueFull             as many tasks wait in a queue as may
+├── ThreadBusy            another task of the thread has not ended
+├── ThreadNotFound        no thread has this id
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
 │   └── ApprovalDenied    a person refused the call, or no answer came in time
@@ -38,6 +40,7 @@ HoldfastError
 │   ├── InvalidMessage    no provider would take this message; says where
 │   ├── WindowTooSmall    what must be kept does not fit into the limit
 │   ├── InvalidUrl        the store's address is not understood
+│   ├── WebOpen           the page would be open to others
 │   ├── InvalidState      a value does not fit the model of the state; says where
 │   │   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
 │   └── InvalidTemplate   a template cannot be read
@@ -126,6 +129,8 @@ from holdfast.core.errors.tasks import (
     TaskFailed as TaskFailed,
     TaskFinished as TaskFinished,
     TaskNotFound as TaskNotFound,
+    ThreadBusy as ThreadBusy,
+    ThreadNotFound as ThreadNotFound,
 )
 from holdfast.core.errors.values import (
     BudgetExceeded as BudgetExceeded,
@@ -140,5 +145,6 @@ from holdfast.core.errors.values import (
     StateNotMigrated as StateNotMigrated,
     UnknownName as UnknownName,
     UnknownPrice as UnknownPrice,
+    WebOpen as WebOpen,
     WindowTooSmall as WindowTooSmall,
 )

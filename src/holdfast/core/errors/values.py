@@ -43,6 +43,12 @@ class InvalidUrl(InvalidValue):
     code = "invalid-url"
 
 
+class WebOpen(InvalidValue):
+    """The page would be open to others: it needs who may use it, and an encrypted way off this machine."""
+
+    code = "web-open"
+
+
 class NotSerializable(HoldfastError):
     """A value is not JSON; says where."""
 

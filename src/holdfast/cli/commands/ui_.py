@@ -1,0 +1,114 @@
+"""`holdfast ui`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.command import by_option, command
+from holdfast.cli.environment import Environment
+from holdfast.core.errors import StoreReadOnly
+
+if TYPE_CHECKING:
+    from holdfast.web.asgi import PageApp
+
+
+@command("ui")
+@click.option("--port", type=int, metavar="N", help="The port; else 7433, or the next that is free. 0 is any.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
+@click.option("--read-only", is_flag=True, help="Show tasks only; each button shows the command instead.")
+@by_option
+@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--link", "link_only", is_flag=True, help="Print a new link for a page that is running.")
+@click.option("--behind-proxy", is_flag=True, help="With --host: a proxy before this page encrypts the way to it.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="With a proxy: the host name people use.")
+@click.option("--for", "seconds", metavar="TIME", help="End by itself after so long.")
+def ui_(
+    environment: Environment,
+    port: int | None,
+    host: str,
+    read_only: bool,
+    by: str,
+    no_open: bool,
+    link_only: bool,
+    behind_proxy: bool,
+    names: tuple[str, ...],
+    seconds: str | None,
+) -> None:
+    """See and steer tasks in a browser, on this machine.
+
+    Opens a page that shows tasks as they run: each step, who held the task, its state at any moment, and the inbox.
+    What you do there is recorded with your name. The link logs in once; --link prints another.
+
+    Example: holdfast ui --store agents.db
+    """
+    from holdfast.engine.reading import values
+    from holdfast.web import serving
+    from holdfast.web.site import Settings
+
+    if link_only:
+        found = serving.new_link(serving.address_file(environment.url, environment.namespace))
+        environment.data({"link": found}) if environment.as_json else environment.lines([found])
+        return
+    lasts = None if seconds is None else values.seconds(seconds, "--for")
+    token = os.environ.get(serving.TOKEN, "")
+    serving.check_host(host, token, behind_proxy=behind_proxy)
+    settings = Settings(
+        store=environment.shown,
+        namespace=environment.namespace,
+        read_only=_is_read_only(environment) or read_only,
+        by=by,
+        login="token" if token else "link",
+        debug=environment.debug,
+    )
+    with serving.listen(host, port) as listening:
+        bound = listening.getsockname()[1]
+        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names)
+        server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
+        _serve(environment, made, server, opens=not no_open)
+
+
+def _is_read_only(environment: Environment) -> bool:
+    """Whether the store's file may only be read: then the page only shows."""
+    try:
+        environment.app()
+    except StoreReadOnly:
+        environment.looks = True
+        return True
+    return environment.path is not None and not os.access(environment.path, os.W_OK)
+
+
+def _serve(environment: Environment, made: PageApp, server: object, *, opens: bool) -> None:
+    from holdfast.web import serving
+
+    assert isinstance(server, serving.PageServer) and made.site.sessions is not None
+    sessions, url = made.site.sessions, server.url
+    file = serving.address_file(environment.url, environment.namespace)
+    address = serving.PageAddress(url, sessions.key, os.getpid())
+
+    def ready() -> None:
+        link = serving.link(url, sessions.code())
+        told = {"link": link, "url": url, "read_only": made.site.settings.read_only}
+        environment.data(told) if environment.as_json else environment.lines([link])
+        environment.say(f"serving {environment.where}; Ctrl-C ends it")
+        if opens:
+            _open(link)
+
+    try:
+        serving.publish(file, address)
+    except OSError as error:  # a directory that may only be read: the page works, others don't find it
+        environment.say(f"{file} can't be written ({error.strerror}): --link will not find this page", "warn")
+    try:
+        server.serve(ready)
+    finally:
+        serving.withdraw(file, address)
+
+
+def _open(link: str) -> None:
+    """Open the browser, in the background; without one the link is enough."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()

@@ -1,0 +1,21 @@
+"""The page: see and steer tasks in a browser. `asgi(app, authorize=…)` mounts it in a program of yours.
+
+`gate` decides who may, `asgi` has the table of routes, `reading` and `acting` answer them, `feed` streams what is new.
+It uses the public names and the reading side only. The front end lies in `static`: plain modules, nothing to build.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from holdfast.core.errors import MissingExtra
+
+if find_spec("starlette") is None or find_spec("uvicorn") is None:
+    raise MissingExtra(
+        "starlette and uvicorn are not installed", hint="from a checkout: pip install 'path/to/holdfast[ui]'"
+    )
+
+from holdfast.web.asgi import asgi
+from holdfast.web.gate import Person
+
+__all__ = ["Person", "asgi"]

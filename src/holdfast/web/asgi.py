@@ -1,0 +1,330 @@
+"""The page as an ASGI app: a table of routes, the gate before each of them, and how answers and errors are written.
+
+A path is split before it is decoded, and each part is decoded once: an id may hold any character, `/` too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, unquote
+
+from anyio import CapacityLimiter, to_thread
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from holdfast import App, __version__
+from holdfast.core import errors
+from holdfast.core.errors import HoldfastError, WebOpen
+from holdfast.engine.reading import values
+from holdfast.web import acting, page, reading
+from holdfast.web.feed import Feeds
+from holdfast.web.gate import Authorize, Denied, Gate, Person, Right, Scope
+from holdfast.web.shapes import (
+    AnswerAct,
+    ApprovalAct,
+    BudgetAct,
+    CodeBody,
+    Described,
+    Download,
+    ForkAct,
+    Handler,
+    PageAnswer,
+    PageCall,
+    PatchAct,
+    PlainAct,
+    RollbackAct,
+    SettleAct,
+    SignalAct,
+    openapi,
+)
+from holdfast.web.site import Settings, Site
+
+API = "/api/v1"
+MOST_BODY_BYTES = 1024 * 1024
+READERS = 8
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+ANYONE = Person("", ())
+
+
+class PageRoute(NamedTuple):
+    """A route: its method and path, the right it needs, and who answers it; a shell and a stream have no handler."""
+
+    method: str
+    path: str
+    right: Right
+    handler: Handler | None = None
+    body: type[Any] | None = None
+
+
+def _describe(call: PageCall) -> PageAnswer:
+    """This description."""
+    told = [
+        Described(one.method, one.path.removeprefix(API), one.right, _about(one), one.body)
+        for one in ROUTES
+        if one.path.startswith(API)
+    ]
+    return PageAnswer(openapi(told, __version__))
+
+
+def _health(call: PageCall) -> PageAnswer:
+    """Whether the page is up. It says nothing of the store."""
+    return PageAnswer({"ok": True})
+
+
+ROUTES = (
+    *(
+        PageRoute("GET", path, "public")
+        for path in ("/", "/tasks/{id}", "/compare/{a}/{b}", "/inbox", "/workers", "/audit")
+    ),
+    PageRoute("GET", "/inbox/{task}/{kind}/{key}", "public"),
+    PageRoute("GET", "/users/{id}", "public"),
+    PageRoute("GET", "/threads/{id}", "public"),
+    PageRoute("GET", "/static/{version}/{name}", "public"),
+    PageRoute("GET", "/healthz", "public", _health),
+    PageRoute("POST", f"{API}/session", "public", acting.session, CodeBody),
+    PageRoute("POST", f"{API}/link", "public", acting.link, CodeBody),
+    PageRoute("GET", f"{API}/openapi.json", "look", _describe),
+    PageRoute("GET", f"{API}/about", "look", reading.about),
+    PageRoute("GET", f"{API}/tasks", "look", reading.tasks),
+    PageRoute("GET", f"{API}/tasks/counts", "look", reading.counts),
+    PageRoute("GET", f"{API}/rates", "look", reading.rates),
+    PageRoute("GET", f"{API}/strips", "look", reading.strips),
+    PageRoute("GET", f"{API}/search", "look", reading.search),
+    PageRoute("GET", f"{API}/stream", "look"),
+    PageRoute("GET", f"{API}/tasks/{{id}}", "look", reading.task),
+    PageRoute("GET", f"{API}/tasks/{{id}}/rows", "look", reading.rows),
+    PageRoute("GET", f"{API}/tasks/{{id}}/steps", "look", reading.steps),
+    PageRoute("GET", f"{API}/tasks/{{id}}/steps/{{key}}", "look", reading.step),
+    PageRoute("GET", f"{API}/tasks/{{id}}/state", "look", reading.state),
+    PageRoute("GET", f"{API}/tasks/{{id}}/deltas", "look", reading.deltas),
+    PageRoute("GET", f"{API}/tasks/{{id}}/events/{{seq}}", "look", reading.event),
+    PageRoute("GET", f"{API}/tasks/{{id}}/messages", "look", reading.messages),
+    PageRoute("GET", f"{API}/tasks/{{id}}/verify", "look", reading.verify),
+    PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", reading.export),
+    PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
+    PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
+    PageRoute("GET", f"{API}/workers", "look", reading.workers),
+    PageRoute("GET", f"{API}/audit", "look", reading.audit),
+    PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acting.answer, AnswerAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acting.approve, ApprovalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acting.reject, ApprovalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/settle", "answer", acting.settle, SettleAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/budget", "steer", acting.budget, BudgetAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/resume", "steer", acting.resume, PlainAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/cancel", "steer", acting.cancel, PlainAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/rollback", "steer", acting.rollback, RollbackAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/signal", "steer", acting.signal, SignalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/patch", "steer", acting.patch, PatchAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/fork", "steer", acting.fork, ForkAct),
+)
+"""Every route there is. What is not here is not found; each row says which right it needs."""
+
+_FILES = "/static/"
+
+
+def _about(route: PageRoute) -> str:
+    told = None if route.handler is None else route.handler.__doc__
+    return (told or "A stream of what is new (Server-Sent Events).").partition("\n")[0]
+
+
+def asgi(app: App, *, authorize: Authorize, settings: Settings | None = None) -> PageApp:
+    """Serve the page of a store inside a program of yours: `api.mount("/holdfast", asgi(app, authorize=who))`.
+
+    `authorize(scope)` returns who asks, a `Person`, or None. It is required: whoever reaches your program reaches this.
+    """
+    if not callable(authorize):
+        raise WebOpen(
+            "asgi() needs authorize=: without it, everyone who reaches your program could act on tasks",
+            hint="give a function that returns a holdfast.web.Person, or None to refuse",
+        )
+    site = Site(app, settings or Settings(login="host", namespace=app.namespace), None)
+    return PageApp(site, Gate(None, authorize, None))
+
+
+class PageApp:
+    """An ASGI 3 app. It needs no lifespan, and keeps nothing outside of itself."""
+
+    def __init__(self, site: Site, gate: Gate) -> None:
+        self.site = site
+        self._gate = gate
+        self._readers: CapacityLimiter | None = None
+        self._feeds = Feeds(site)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            answer = await self._answered(scope, Request(scope, receive))
+        except Denied as denied:
+            answer = _problem(denied.status, denied.code, denied.detail, denied.hint, denied.details)
+        except HoldfastError as error:
+            answer = _problem(status_of(error), error.code, error.message, error.hint, error.details)
+        except OverflowError as error:
+            answer = _problem(400, "invalid-value", f"a number is larger than any there can be: {error}", "", {})
+        except Exception as error:
+            answer = _problem(
+                500, "unexpected", f"{type(error).__name__} in the page", "holdfast ui --debug shows it", {}
+            )
+            if self.site.settings.debug:
+                raise
+        for name, value in page.HEADERS.items():
+            answer.headers.setdefault(name, value)
+        await answer(scope, receive, send)
+
+    async def _answered(self, scope: Scope, request: Request) -> Response:
+        base, parts = _parts(scope)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        route, at, others = _found(method, parts)
+        is_shell = route is not None and route.handler is None and not route.path.startswith((API, _FILES))
+        right = "look" if route is None else route.right
+        person = self._gate.person(scope, right, is_shell=is_shell, now=time.monotonic())
+        if route is None:
+            if others:
+                raise Denied(405, "not-allowed", "There is no such method here.")
+            raise Denied(404, "not-found", "There is nothing here.", "See /api/v1/openapi.json")
+        if route.path.startswith(_FILES):
+            return _asset(at)
+        if is_shell:
+            body = page.shell(base, self.site.settings.login, __version__)
+            return Response(body, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
+        call = await self._call(scope, request, person or ANYONE, at)
+        if route.handler is None:
+            return self._stream(request, call)
+        return await self._handled(route.handler, call, request)
+
+    async def _call(self, scope: Scope, request: Request, person: Person, at: dict[str, str]) -> PageCall:
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True, max_num_fields=200)
+        body = b"" if scope["method"] in ("GET", "HEAD") else await _body(request)
+        return PageCall(self.site, person, at, query, body, request.headers.get("idempotency-key", "")[:200])
+
+    async def _handled(self, handler: Handler, call: PageCall, request: Request) -> Response:
+        if self._readers is None:
+            self._readers = CapacityLimiter(READERS)
+        found = await to_thread.run_sync(handler, call, limiter=self._readers)
+        if isinstance(found, Download):
+            shown = {"content-disposition": f'attachment; filename="{found.name}"', "cache-control": "no-store"}
+            return StreamingResponse(_lines(found.body), media_type=found.kind, headers=shown)
+        headers = {"cache-control": "no-store"}
+        if found.etag:
+            headers = {"cache-control": "no-cache", "etag": f'"{quote(found.etag)}"'}
+            if request.headers.get("if-none-match") == headers["etag"]:
+                return Response(status_code=304, headers=headers)
+        return Response(values.dump(found.body), found.status, headers, "application/json")
+
+    def _stream(self, request: Request, call: PageCall) -> Response:
+        who = request.headers.get("authorization", call.person.id)
+        self._feeds.check(who)
+        last = request.headers.get("last-event-id", "")
+        if "id" in call.at:
+            after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else call.number("after", 0)
+            parts = self._feeds.task(who, call.at["id"], after)
+        else:
+            parts = self._feeds.tasks(who, last or call.text("after"))
+        shown = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(parts, media_type="text/event-stream", headers=shown)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def _lines(found: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Lines of a file, read in a thread a batch at a time."""
+    left = iter(found)
+
+    def some() -> bytes:
+        return b"".join(
+            line if line.endswith(b"\n") else line + b"\n" for _, line in zip(range(500), left, strict=False)
+        )
+
+    while part := await to_thread.run_sync(some):
+        yield part
+
+
+async def _body(request: Request) -> bytes:
+    """The body of an act, up to a megabyte."""
+    found = b""
+    async for part in request.stream():
+        found += part
+        if len(found) > MOST_BODY_BYTES:
+            raise Denied(413, "too-large", "The body is larger than a megabyte.")
+    return found
+
+
+# Which route
+
+
+def _parts(scope: Scope) -> tuple[str, list[str]]:
+    """Where the page is mounted, and the parts of the path after that, each decoded once."""
+    root = quote(scope.get("root_path", ""))
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()
+    path = raw.decode("latin-1").partition("?")[0].removeprefix(root)
+    return root, [unquote(part, errors="replace") for part in path.removeprefix("/").split("/")]
+
+
+def _found(method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, str], bool]:
+    """The route of a path, what its names stand for, and whether the path has another method."""
+    others = False
+    for route, pattern in _PATTERNS:
+        if len(pattern) != len(parts):
+            continue
+        at = {want[1:-1]: part for want, part in zip(pattern, parts, strict=True) if want.startswith("{")}
+        if all(want.startswith("{") or want == part for want, part in zip(pattern, parts, strict=True)):
+            if route.method == method:
+                return route, at, False
+            others = True
+    return None, {}, others
+
+
+_PATTERNS = [(route, route.path.lstrip("/").split("/")) for route in ROUTES]
+
+
+def _asset(at: dict[str, str]) -> Response:
+    """A file of the front end. Its name holds a hash, so it may be kept for ever; an old page must load anew."""
+    found = page.assets().get(at["name"])
+    if found is None:
+        raise Denied(404, "not-found", "There is no such file.")
+    kept = page.FOR_EVER if at["version"] == page.version_of_files() else "no-cache"
+    return Response(found.body, headers={"content-type": found.kind, "cache-control": kept})
+
+
+# Errors
+
+_STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
+    (errors.InvalidValue, 400),
+    (errors.NotSerializable, 400),
+    (errors.TaskNotFound, 404),
+    (errors.TaskCollected, 410),
+    (errors.StepNotFound, 404),
+    (errors.SeqOutOfRange, 404),
+    (errors.SelfApproval, 403),
+    (errors.StoreReadOnly, 403),
+    (errors.StoreError, 503),
+    (errors.LogCorrupt, 500),
+    (errors.ValueDamaged, 500),
+    (errors.UnknownEvent, 500),
+)
+
+
+def status_of(error: HoldfastError) -> int:
+    """Return the status of an error. What another writer did first is a conflict."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 409)
+
+
+def _problem(status: int, code: str, detail: str, hint: str, details: dict[str, Any]) -> Response:
+    """An error as RFC 9457 has it, with our code and remedy."""
+    plain = {name: value for name, value in details.items() if isinstance(value, str | int | float | bool | None)}
+    told = {"type": f"errors/{code}", "code": code, "title": code.replace("-", " "), "status": status}
+    body = values.dump({**told, "detail": detail, "hint": hint, "details": plain})
+    return Response(body, status, {"cache-control": "no-store"}, "application/problem+json")

@@ -1,0 +1,338 @@
+"""What is new, as Server-Sent Events: of one task, and of the list.
+
+However many tabs watch a task, one loop looks at its log, and what it finds is read and written out once. A stream
+carries its place (`id:`), so a client that comes back gets exactly what it missed. While no one watches, nothing runs.
+See decision 0082.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from itertools import islice
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
+from holdfast.engine.lists.query import row_json
+from holdfast.engine.lists.watch import TaskChange
+from holdfast.engine.lists.waterfall import Waterfall
+from holdfast.engine.reading import values
+from holdfast.engine.reading.values import LoggedEvent
+from holdfast.web import reading
+from holdfast.web.gate import Denied
+from holdfast.web.site import Site
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 0.05
+ALIVE_SECONDS = 0.25
+"""How often a worker of a task that is watched is looked for. A killed one writes nothing, so it must be looked for."""
+
+PULSE_SECONDS = 1.0
+KEEP_OPEN_SECONDS = 15.0
+GATHER_SECONDS = 0.05
+MOST_GROUP = 500
+MOST_GROUPS = 8
+MOST_STREAMS = 64
+MOST_STREAMS_EACH = 8
+RETRY = b"retry: 1000\n\n"
+STILL_HERE = b": still here\n\n"
+
+
+def frame(event: str, data: Any, id: str = "") -> bytes:
+    """An event of a stream. JSON has no line breaks, so it is one line."""
+    place = f"id: {id}\n".encode() if id else b""
+    return place + f"event: {event}\ndata: ".encode() + values.dump(data) + b"\n\n"
+
+
+class Feeds:
+    """Every stream of a page."""
+
+    def __init__(self, site: Site, readers: CapacityLimiter | None = None) -> None:
+        self.site = site
+        self._readers = readers
+        self._tasks: dict[str, TaskFeed] = {}
+        self._pulse: Pulse | None = None
+        self._open: dict[str, int] = {}
+
+    async def reading(self, make: Callable[[], T]) -> T:
+        """Read in a thread; few at a time."""
+        if self._readers is None:
+            self._readers = CapacityLimiter(8)
+        return await to_thread.run_sync(make, limiter=self._readers)
+
+    async def task(self, person: str, id: str, after: int) -> AsyncIterator[bytes]:
+        """What is new in a task's log after a seq, in order, each event once, and whether its worker is alive."""
+        with self._counted(person):
+            feed = self._tasks.get(id)
+            if feed is None:
+                feed = self._tasks[id] = TaskFeed(self, id)
+            async with self.pulse.listening():
+                async for part in feed.stream(after):
+                    yield part
+
+    async def tasks(self, person: str, cursor: str) -> AsyncIterator[bytes]:
+        """Tasks whose rows change, and how many there are."""
+        with self._counted(person):
+            async for part in self.pulse.stream(cursor):
+                yield part
+
+    @property
+    def pulse(self) -> Pulse:
+        """What all streams of this page tell: how many tasks there are."""
+        if self._pulse is None:
+            self._pulse = Pulse(self)
+        return self._pulse
+
+    def wake(self) -> None:
+        """Wake those who watch tasks: the numbers changed."""
+        for feed in self._tasks.values():
+            feed.moved()
+
+    def forget(self, id: str) -> None:
+        """Drop a feed that no one watches."""
+        self._tasks.pop(id, None)
+
+    def check(self, person: str) -> None:
+        """Refuse a stream beyond the limits, before its answer begins."""
+        if self._open.get(person, 0) >= MOST_STREAMS_EACH or sum(self._open.values()) >= MOST_STREAMS:
+            raise Denied(429, "too-many-streams", "Too many streams are open.", "Close some tabs of this page.")
+
+    @contextlib.contextmanager
+    def _counted(self, person: str) -> Generator[None, None, None]:
+        self._open[person] = self._open.get(person, 0) + 1
+        try:
+            yield
+        finally:
+            self._open[person] -= 1
+            if not self._open[person]:
+                del self._open[person]
+
+
+class _Shared:
+    """A loop that runs while someone listens, and wakes them all."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self.feeds, self.site = feeds, feeds.site
+        self._listeners = 0
+        self._loop: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+        self.error: HoldfastError | None = None
+
+    async def look(self) -> None:
+        """Look until cancelled; call `moved` when there is something new."""
+        raise NotImplementedError
+
+    def moved(self) -> None:
+        """Wake all who listen."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None, None]:
+        """Take part: the first one starts the loop, the last one ends it."""
+        self._listeners += 1
+        if self._loop is None:
+            self.error = None
+            self._loop = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if self._listeners == 0:
+                self._loop.cancel()
+                self._loop = None
+                self.over()
+
+    def over(self) -> None:
+        """Do what is to be done when the last one has left."""
+
+    async def _run(self) -> None:
+        try:
+            await self.look()
+        except HoldfastError as error:  # those who listen are told, and connect again
+            self.error = error
+            self.moved()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until something is new; False if nothing was for so long."""
+        moved = self._moved
+        try:
+            await asyncio.wait_for(moved.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+
+class TaskFeed(_Shared):
+    """The log of one task, for all who watch it."""
+
+    def __init__(self, feeds: Feeds, id: str) -> None:
+        super().__init__(feeds)
+        self.id = id
+        self.head = 0
+        self.holder: dict[str, Any] = {}
+        self._groups: OrderedDict[int, asyncio.Task[tuple[int, bytes]]] = OrderedDict()
+
+    async def stream(self, after: int) -> AsyncIterator[bytes]:
+        """Everything after a seq, in groups, for as long as one listens."""
+        yield RETRY
+        told: dict[str, Any] = {}
+        numbers: dict[str, Any] = {}
+        pulse = self.feeds.pulse
+        async with self.listening():
+            await self._first_look()
+            after = min(after, self.head)
+            while self.error is None:
+                if after < self.head:
+                    after, part = await self._group(after)
+                    yield part
+                elif self.holder != told:
+                    told = self.holder
+                    yield frame("holder", told)
+                elif pulse.numbers != numbers:
+                    numbers = pulse.numbers
+                    yield frame("counts", numbers)
+                elif not await self.wait(KEEP_OPEN_SECONDS):
+                    yield STILL_HERE
+            gone = isinstance(self.error, TaskNotFound | TaskCollected)
+            yield frame("gone" if gone else "failed", {"code": self.error.code, "detail": self.error.message})
+
+    def over(self) -> None:
+        self.feeds.forget(self.id)
+
+    async def _first_look(self) -> None:
+        while self.head == 0 and self.error is None and await self.wait(KEEP_OPEN_SECONDS):
+            pass
+
+    async def look(self) -> None:
+        """Look at the head often, and now and then for the worker."""
+        alive = 0.0
+        while True:
+            head = await self.feeds.reading(lambda: self.site.app.head(self.id))
+            if head == 0:
+                raise TaskNotFound(self.id)
+            news = head != self.head
+            alive -= LOOK_SECONDS
+            if news or alive <= 0:
+                alive = ALIVE_SECONDS
+                holder = await self.feeds.reading(self._look_for_holder)
+                news |= holder != self.holder
+                self.holder = holder
+            if news:
+                self.head = head
+                self.moved()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _look_for_holder(self) -> dict[str, Any]:
+        row = self.site.app.row(self.id)
+        if row is None:
+            raise TaskNotFound(self.id)
+        dead = self.site.app.is_interrupted(row)
+        return {"status": row.status, "holder": reading.holder_json(row.holder), "interrupted": dead}
+
+    async def _group(self, after: int) -> tuple[int, bytes]:
+        """The next events after a seq, up to 500, written out once for all who are at the same place."""
+        made = self._groups.get(after)
+        if made is None:
+            upto = min(self.head, after + MOST_GROUP)
+            made = asyncio.create_task(self.feeds.reading(lambda: self._read(after, upto)))
+            self._groups[after] = made
+            made.add_done_callback(
+                lambda done: self._groups.pop(after, None) if done.cancelled() or done.exception() else None
+            )
+            while len(self._groups) > MOST_GROUPS:
+                self._groups.popitem(last=False)
+        return await asyncio.shield(made)
+
+    def _read(self, after: int, upto: int) -> tuple[int, bytes]:
+        app = self.site.app
+        events = list(islice(app.events(self.id, after=after), upto - after))
+        last = events[-1].seq
+
+        def told(went: Waterfall) -> dict[str, Any]:
+            changed = {*_touched(events, went, after)}
+            rows = [reading.step_row(row) for key, row in went.rows.items() if key in changed]
+            more = {"steps": rows, "lanes": reading.lanes(went), "stages": list(went.stages)}
+            return {**more, "header": reading.header(app, app.get(self.id), went, is_now=True)}
+
+        data = {
+            "rows": [reading.row_of(app, one) for one in events],
+            "deltas": reading.deltas_of(app, self.id, after, last),
+        }
+        return last, frame("rows", data | self.site.went(self.id, told), str(last))
+
+
+def _touched(events: list[LoggedEvent], went: Waterfall, after: int) -> list[str]:
+    """The keys of rows that events may have changed. A claim ends what a dead worker left running."""
+    lost = any(one.kind in ("task_claimed", "rolled_back") for one in events)
+    return [key for key, row in went.rows.items() if row.last > after or lost]
+
+
+class Pulse(_Shared):
+    """What changes in lists: rows by the feed of changes, and numbers at most once a second, for all who watch."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        super().__init__(feeds)
+        self.numbers: dict[str, Any] = {}
+        self._cursor = ""
+
+    async def stream(self, cursor: str) -> AsyncIterator[bytes]:
+        """Changes after a cursor, gathered for a moment, and numbers when they change."""
+        yield RETRY
+        told: dict[str, Any] = {}
+        changes: list[TaskChange] = []
+        async with self.listening():
+            watch = asyncio.create_task(self._watch(cursor, changes))
+            try:
+                while self.error is None:
+                    if changes:
+                        await asyncio.sleep(GATHER_SECONDS)
+                        taken, changes[:] = list(changes), []
+                        rows = {one.id: one.row for one in taken}.values()
+                        found = [row_json(row, interrupted=False) for row in rows]
+                        yield frame("changed", {"tasks": found}, taken[-1].cursor)
+                    if self.numbers != told:
+                        told = self.numbers
+                        yield frame("counts", told)
+                    elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
+                        yield STILL_HERE
+                yield frame("failed", {"code": self.error.code, "detail": self.error.message})
+            finally:
+                watch.cancel()
+
+    async def _watch(self, cursor: str, changes: list[TaskChange]) -> None:
+        try:
+            async for change in self.site.app.watch(after=cursor or None):
+                changes.append(change)
+                self.moved()
+        except HoldfastError as error:
+            self.error = error
+            self.moved()
+
+    async def look(self) -> None:
+        """Count once a second if something changed; running tasks are looked after all the same."""
+        while True:
+            numbers = await self.feeds.reading(self._count)
+            if numbers is not None and numbers != self.numbers:
+                self.numbers = numbers
+                self.moved()
+                self.feeds.wake()
+            await asyncio.sleep(PULSE_SECONDS)
+
+    def _count(self) -> dict[str, Any] | None:
+        app = self.site.app
+        cursor = app.watch().cursor
+        if cursor == self._cursor and not self.numbers.get("by_status", {}).get("running"):
+            return None
+        waiting = self.numbers.get("inbox", 0)
+        if cursor != self._cursor:
+            waiting = sum(1 for _ in islice(app.inbox(), reading.MOST_INBOX))
+        self._cursor = cursor
+        numbers = reading.counted(app)
+        del numbers["as_of"]
+        return {**numbers, "inbox": waiting}

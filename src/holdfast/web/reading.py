@@ -1,0 +1,411 @@
+"""What the page shows, as JSON. Each handler reads the public face or the reading side, and writes nothing."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from holdfast import App, __version__
+from holdfast.core.errors import HoldfastError, InvalidValue, TaskNotFound
+from holdfast.engine.lists.deltas import KEYFRAME
+from holdfast.engine.lists.query import row_json
+from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
+from holdfast.engine.reading import values
+from holdfast.engine.reading.describe import as_json as event_json, describe
+from holdfast.engine.reading.inbox import InboxItem, remedies
+from holdfast.engine.reading.steps import iso
+from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.values import LoggedEvent, Summary
+from holdfast.web.filters import FIELDS, filters_of
+from holdfast.web.gate import RIGHTS
+from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
+
+SHOWN = 120
+"""How many characters of a value a row has."""
+
+LARGE = 2_048
+"""Values with more characters than this are shown by their beginning."""
+
+MOMENT = ("status", "turn", "goal", "waiting", *KEYFRAME)
+"""The sections that the page shows of a moment."""
+
+HEADER = (
+    "id",
+    "agent",
+    "status",
+    "stage",
+    "phase",
+    "turn",
+    "seq",
+    "user",
+    "thread",
+    "parent",
+    "goal",
+    "failure",
+    "budget",
+)
+
+COUNTS_SECONDS = 1.0
+RATES_SECONDS = 5.0
+MOST_INTERRUPTED = 500
+MOST_INBOX = 200
+MOST_STRIPS = 50
+
+
+def about(call: PageCall) -> PageAnswer:
+    """What this page is: version, store, namespace, who acts, and what they may."""
+    settings = call.site.settings
+    told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only")}
+    more = {"by": call.person.id, "rights": [one for one in RIGHTS if call.person.may(one)], "filters": FIELDS}
+    return PageAnswer({"version": __version__, **told, **more, "limits": {"rows": MOST_ROWS, "events": MOST_EVENTS}})
+
+
+# Many tasks
+
+
+def tasks(call: PageCall) -> PageAnswer:
+    """Tasks, newest first, by a filter; `after` is the `next` of the page before."""
+    limit = call.number("limit", 50, least=1, most=MOST_ROWS)
+    found = call.app.list(**filters_of(call.text("q")), after=call.text("after") or None, limit=limit)
+    rows = [row_json(row, interrupted=call.app.is_interrupted(row)) for row in found]
+    return PageAnswer({"tasks": rows, "next": found[-1].id if len(found) == limit else None})
+
+
+def counts(call: PageCall) -> PageAnswer:
+    """How many tasks there are of each status; kept for a second."""
+    return PageAnswer(call.site.kept("counts", COUNTS_SECONDS, lambda: counted(call.app)))
+
+
+def counted(app: App) -> dict[str, Any]:
+    """Count tasks: kept numbers, and the running ones whose process is dead."""
+    known = app.counts()
+    running = known.by_status.get("running", 0)
+    dead = [row.id for row in app.list(interrupted=True, limit=MOST_INTERRUPTED)] if running else []
+    told = {"by_status": known.by_status, "in_doubt": known.in_doubt, "interrupted": len(dead)}
+    return {**told, "dead": dead, "tasks": known.tasks, "as_of": iso(app.clock.now_us())}
+
+
+def rates(call: PageCall) -> PageAnswer:
+    """How many tasks completed and failed in each of the last 60 minutes; kept for five seconds."""
+    return PageAnswer(call.site.kept("rates", RATES_SECONDS, lambda: _rates(call.app)))
+
+
+def _rates(app: App) -> dict[str, Any]:
+    now_us, minutes = app.clock.now_us(), 60
+    found: dict[str, list[int]] = {}
+    for status in ("completed", "failed"):
+        found[status] = [0] * minutes
+        for row in app.list(status=status, changed_since="60m", order="changed", limit=values.MAX_PAGE_SIZE):
+            back = (now_us - row.changed_us) // 60_000_000
+            if 0 <= back < minutes:
+                found[status][minutes - 1 - back] += 1
+    return {**found, "as_of": iso(now_us)}
+
+
+def strips(call: PageCall) -> PageAnswer:
+    """How up to 50 tasks went, in a line each: `?id=` for each of them."""
+    found = {id: _strip(call, id) for id in call.query.get("id", [])[:MOST_STRIPS]}
+    return PageAnswer({"strips": {id: one for id, one in found.items() if one is not None}})
+
+
+def _strip(call: PageCall, id: str) -> dict[str, Any] | None:
+    try:
+        return call.site.went(id, lambda went: _strip_of(call.app, call.app.get(id), went))
+    except HoldfastError as error:  # one task that can't be read must not hide the others
+        return None if isinstance(error, TaskNotFound) else {"pieces": [], "came": error.message, "damaged": True}
+
+
+def _strip_of(app: App, task: TaskState, went: Waterfall) -> dict[str, Any]:
+    used, limits = task.budget.used, task.budget.limits
+    share = max((used[name] / most for name, most in limits.items() if most), default=None)
+    took_ms = (went.at_us - went.start_us) // 1000
+    told = {"pieces": strip(went, app.clock.now_us()), "stages": list(went.stages), "came": _came(task, went)}
+    return {**told, "took_ms": took_ms, "cost": _money(used.get("cost") or None), "share": share, "seq": went.seq}
+
+
+def _came(task: TaskState, went: Waterfall) -> str:
+    """What a list says beside a task: why it waits, what it does, or what came of it."""
+    if task.status == "completed":
+        return _short(task.stored_result)
+    if task.failure is not None and task.status == "failed":
+        return _short(f"{task.failure.type}: {task.failure.message}")
+    waiting = task.waiting
+    if waiting is not None:
+        asked = next((one for one in waiting.on if one["kind"] in ("person", "approval", "doubt")), None)
+        told = {} if asked is None else asked
+        match told.get("kind"):
+            case "approval":
+                return _short(f"approval requested: {told['tool'] or told['name']}{_called(told['arguments'])}")
+            case "doubt":
+                return _short(f"{told['key']} is in doubt")
+            case "person":
+                return _short(f"asks: {told['prompt'] or told['name']}")
+            case _:
+                return _short(f"waits for {waiting.kind.replace('_', ' ')}{': ' + waiting.why if waiting.why else ''}")
+    row = next(reversed(went.rows.values()), None)
+    return "" if row is None or task.status != "running" else _short(f"{row.name}, attempt {row.attempts}")
+
+
+def _called(arguments: dict[str, Any]) -> str:
+    return f"({', '.join(f'{name}={_short(value)}' for name, value in arguments.items())})"
+
+
+# One task
+
+
+def task(call: PageCall) -> PageAnswer:
+    """A task's header, now or at a seq: status, stage, position, worker, budget, lineage, what it waits for."""
+    id, at = call.at["id"], call.number("at", 0)
+    found = call.app.at(id, at) if at else call.app.get(id)
+    body = call.site.went(id, lambda went: header(call.app, found, went, is_now=not at))
+    return PageAnswer(body, etag="" if not at else f"{id}:{at}")
+
+
+def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict[str, Any]:
+    """What stands above a task's timeline."""
+    told = found.to_dict(sections=HEADER)
+    steps = [row for row in went.rows.values() if row.last <= found.seq or row.first <= found.seq]
+    done = sum(row.status == "completed" and row.last <= found.seq for row in steps)
+    waiting = found.waiting
+    lane = went.lanes[-1] if went.lanes else None
+    return {
+        **told,
+        "result": _value(found.stored_result),
+        "is_now": is_now,
+        "head": went.seq,
+        "interrupted": is_now and found.interrupted,
+        "holder": holder_json(found.holder),
+        "held_since": None if lane is None else lane.start_us // 1000,
+        "stages": list(went.stages),
+        "steps": {"known": len(steps), "committed": done},
+        "deadline": None if found.deadline is None else iso(int(found.deadline.timestamp() * 1_000_000)),
+        "created_at": iso(int(found.created_at.timestamp() * 1_000_000)),
+        "children": [row.id for row in app.list(parent=found.id, limit=20)] if is_now else [],
+        "waiting": None if waiting is None else {"kind": waiting.kind, "why": waiting.why},
+        "inbox": [entry(one) for one in app.inbox(found.id)] if is_now and waiting is not None else [],
+        "digest": found.digest,
+        "now_ms": app.clock.now_us() // 1000,
+    }
+
+
+def holder_json(holder: str | None) -> dict[str, Any] | None:
+    """A worker's process as people know it."""
+    return None if holder is None else {"name": holder, "pid": holder.partition("-")[0]}
+
+
+def rows(call: PageCall) -> PageAnswer:
+    """A task's timeline: a short array for each event."""
+    after = call.number("after", 0)
+    limit = call.number("limit", MOST_EVENTS, least=1, most=MOST_EVENTS)
+    upto = call.number("upto", values.MAX_SEQ)
+    events = islice(call.app.events(call.at["id"], after=after), limit)
+    return PageAnswer({"rows": [row_of(call.app, one) for one in events if one.seq <= upto]})
+
+
+def row_of(app: App, record: LoggedEvent) -> list[Any]:
+    """An event as a short array: seq, ms, kind, verb, about, value, tone, took, attempt, tokens, cost, by, dull."""
+    line = describe(record, app.fetch)
+    head = [record.seq, record.at_us // 1000, record.kind, line.verb, line.about, _short(line.value), line.tone]
+    return [*head, line.took_us // 1000, line.attempt, line.tokens, _money(line.cost), line.by, line.dull]
+
+
+def steps(call: PageCall) -> PageAnswer:
+    """The waterfall: rows of steps with their bars, lanes of who held the task, and its stages."""
+    upto = call.number("upto", 0) or None
+    return PageAnswer(call.site.went(call.at["id"], waterfall, upto))
+
+
+def waterfall(went: Waterfall) -> dict[str, Any]:
+    """How a task went, as JSON; times in milliseconds."""
+    told = {"steps": [step_row(row) for row in went.rows.values()], "lanes": lanes(went), "seq": went.seq}
+    return {**told, "start_ms": went.start_us // 1000, "at_ms": went.at_us // 1000, "stages": list(went.stages)}
+
+
+def lanes(went: Waterfall) -> list[dict[str, Any]]:
+    """Who held the task, as JSON."""
+    return [
+        {"holder": holder_json(lane.holder), "seq": lane.seq, "start": lane.start_us // 1000, "end": lane.end}
+        | {"until": None if lane.end_us is None else lane.end_us // 1000}
+        for lane in went.lanes
+    ]
+
+
+_ROW = (
+    "key",
+    "name",
+    "turn",
+    "tool",
+    "effect",
+    "status",
+    "given",
+    "came",
+    "child",
+    "attempts",
+    "tokens",
+    "first",
+    "last",
+)
+
+
+def step_row(row: StepRow) -> dict[str, Any]:
+    """A row of the waterfall, as JSON."""
+    bars = [[bar.kind, bar.start_us // 1000, None if bar.end_us is None else bar.end_us // 1000] for bar in row.bars]
+    return {**{name: getattr(row, name) for name in _ROW}, "cost": _money(row.cost), "bars": bars}
+
+
+def state(call: PageCall) -> PageAnswer:
+    """What a task knew at a seq (a keyframe): state, facts, plan, questions, flags, notes, artifacts, budget."""
+    id, at = call.at["id"], call.number("at", 0)
+    found = call.app.at(id, at) if at else call.app.get(id)
+    return PageAnswer({"seq": found.seq, "doc": found.to_dict(sections=MOMENT)}, etag=f"{id}:{found.seq}")
+
+
+def deltas(call: PageCall) -> PageAnswer:
+    """What each event after a seq changed in those sections: `[seq, ops]`, ops are RFC 6902."""
+    after, limit = call.number("after", 0), call.number("limit", 500, least=1, most=MOST_EVENTS)
+    upto = min(call.app.head(call.at["id"]), after + limit)
+    return PageAnswer({"deltas": deltas_of(call.app, call.at["id"], after, upto), "upto": upto})
+
+
+def deltas_of(app: App, id: str, after: int, upto: int) -> list[Any]:
+    """The deltas of the events after one seq up to another, as the page applies them."""
+    if upto <= after:
+        return []
+    return [[one.seq, one.ops] for one in app.deltas(id, after=after, upto=upto, sections=MOMENT)]
+
+
+def event(call: PageCall) -> PageAnswer:
+    """Everything about one event."""
+    given = call.at["seq"]
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        raise InvalidValue(f"{given!r} is not a seq", hint="seqs are whole numbers from 1 on")
+    seq = int(given)
+    found = next(call.app.events(call.at["id"], after=max(0, seq - 1), limit=1), None)
+    if found is None or found.seq != seq:
+        call.app.at(call.at["id"], seq)  # which says that there is no such seq
+        raise TaskNotFound(call.at["id"])
+    return PageAnswer({**event_json(found, call.app.fetch), "digest": found.digest.hex()}, etag=found.digest.hex())
+
+
+def step(call: PageCall) -> PageAnswer:
+    """Everything about one step: arguments, result, attempts, failures."""
+    found = call.app.step(call.at["id"], call.at["key"])
+    failures = [values.as_json(one) for one in found.failures]
+    more = {"turn": found.turn, "before": found.before, "after": found.after, "failures": failures}
+    told = {**found.to_dict(), **more, "idempotency_key": found.idempotency_key, "maybe_done": found.maybe_done}
+    return PageAnswer(told | {"result": _value(found.result), "input": {k: _value(v) for k, v in found.input.items()}})
+
+
+def verify(call: PageCall) -> PageAnswer:
+    """Walk a task's chain of digests; problems with their seq."""
+    found = call.app.verify(call.at["id"])
+    problems = [{"seq": one.seq, "why": one.why} for one in found.problems]
+    return PageAnswer({"ok": found.ok, "events": found.events, "erased": found.erased, "problems": problems})
+
+
+def messages(call: PageCall) -> PageAnswer:
+    """The conversation of a task."""
+    at = call.number("upto", 0)
+    found = call.app.at(call.at["id"], at) if at else call.app.get(call.at["id"])
+    return PageAnswer({"messages": [_value(one) for one in found.messages], "summarised": found.summarised})
+
+
+def export(call: PageCall) -> Download:
+    """A task's log as JSON Lines, lossless, to be saved."""
+    return Download(call.app.export_lines(call.at["id"]), "task.jsonl", "application/octet-stream")
+
+
+# People, workers, acts
+
+
+def inbox(call: PageCall) -> PageAnswer:
+    """What tasks wait for that a person can give, oldest first."""
+    found = list(islice(call.app.inbox(), MOST_INBOX))
+    entries = [entry(one) for one in sorted(found, key=lambda one: one.since_us)]
+    return PageAnswer({"entries": entries, "more": len(found) == MOST_INBOX, "now_ms": call.app.clock.now_us() // 1000})
+
+
+def entry(item: InboxItem) -> dict[str, Any]:
+    """An entry of the inbox, with the commands that do the same."""
+    same = (
+        "task",
+        "agent",
+        "kind",
+        "key",
+        "name",
+        "prompt",
+        "tool",
+        "risk",
+        "arguments",
+        "bound",
+        "owner",
+        "used",
+        "of",
+        "ahead",
+    )
+    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("YOU")))) for one in remedies(item)]
+    until = None if item.until_us is None else item.until_us // 1000
+    return {
+        **{name: getattr(item, name) for name in same},
+        "since_ms": item.since_us // 1000,
+        "until_ms": until,
+        "commands": commands,
+    }
+
+
+def workers(call: PageCall) -> PageAnswer:
+    """Workers that are alive, and what waits in queues."""
+    found = [{"holder": one.holder, "busy": one.busy, **values.as_json(one.serving)} for one in call.app.workers()]
+    queues = [values.as_json(one) for one in call.app.depths()]
+    return PageAnswer({"workers": found, "queues": queues, "now_ms": call.app.clock.now_us() // 1000})
+
+
+def audit(call: PageCall) -> PageAnswer:
+    """Who did what, newest first: `tool`, `by`, `decision`, `task`, and `after` for the next page."""
+    limit = call.number("limit", 50, least=1, most=MOST_ROWS)
+    found = list(
+        call.app.audit(
+            tool=call.text("tool"),
+            by=call.text("by"),
+            task=call.text("task") or None,
+            decision=call.text("decision") or None,
+            after=call.text("after") or None,
+            limit=limit,
+        )
+    )
+    acts = [_act(one) for one in found]
+    return PageAnswer({"acts": acts, "next": found[-1].cursor if len(found) == limit else None})
+
+
+def _act(row: Any) -> dict[str, Any]:
+    same = {name: getattr(row, name) for name in ("task", "seq", "kind", "what", "about", "tool", "by")}
+    return {**same, "at_ms": row.at_us // 1000, "value": _short(row.value)}
+
+
+def search(call: PageCall) -> PageAnswer:
+    """Ids of tasks that begin with a text."""
+    prefix = call.text("q")
+    found: list[Summary] = call.app.list(prefix=prefix, limit=10) if prefix else []
+    return PageAnswer({"tasks": [{"id": row.id, "agent": row.agent, "status": row.status} for row in found]})
+
+
+# Values in short
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else values.text(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _value(value: Any) -> Any:
+    """A value, or of a large one how large it is and how it begins."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else values.text(value)
+    return value if len(text) <= LARGE else {"$blob": {"bytes": len(text.encode()), "preview": text[:LARGE]}}
+
+
+def _money(cost: float | None) -> str | None:
+    return None if cost is None else f"{cost:.6f}"

@@ -1,0 +1,91 @@
+"""One page over one store: its settings, and what it keeps between requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from holdfast import App
+from holdfast.engine.lists.waterfall import Waterfall
+from holdfast.web.sessions import Sessions
+
+T = TypeVar("T")
+
+MOST_KEPT = 128
+MOST_ACTS_KEPT = 1_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a page was opened."""
+
+    store: str = ""
+    namespace: str = ""
+    read_only: bool = False
+    by: str = ""
+    login: str = "link"
+    loopback: bool = True
+    debug: bool = False
+
+
+class _Kept:
+    """How one task went, and the lock under which it is read."""
+
+    def __init__(self, fall: Waterfall) -> None:
+        self.lock, self.fall = threading.Lock(), fall
+
+
+class Site:
+    """What handlers share: the store, the settings, and what is kept for a while. Safe from several threads."""
+
+    def __init__(self, app: App, settings: Settings, sessions: Sessions | None) -> None:
+        self.app, self.settings, self.sessions = app, settings, sessions
+        self._lock, self._acting = threading.Lock(), threading.Lock()
+        self._went: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: dict[str, tuple[float, Any]] = {}
+        self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    def went(self, id: str, use: Callable[[Waterfall], T], upto: int | None = None) -> T:
+        """Use how a task went. What was read before is kept, and only later events are added."""
+        if upto is not None:
+            made = Waterfall(self.app.fetch)
+            made.extend(islice(self.app.events(id), upto))
+            return use(made)
+        with self._lock:
+            kept = self._went.pop(id, None) or _Kept(Waterfall(self.app.fetch))
+            self._went[id] = kept
+            while len(self._went) > MOST_KEPT:
+                self._went.popitem(last=False)
+        with kept.lock:
+            head = self.app.head(id)
+            if head != kept.fall.seq or head == 0:
+                kept.fall.extend(self.app.events(id, after=kept.fall.seq))
+            return use(kept.fall)
+
+    def kept(self, name: str, seconds: float, make: Callable[[], T]) -> T:
+        """Return what was made at most so long ago, else make it."""
+        with self._lock:
+            at, value = self._kept.get(name, (0.0, None))
+        if at and time.monotonic() - at < seconds:
+            return value
+        value = make()
+        with self._lock:
+            self._kept[name] = (time.monotonic(), value)
+        return value
+
+    def once(self, person: str, key: str, act: Callable[[], T]) -> T:
+        """Do something once for a key: asked again, it returns what it returned. What fails may be tried again.
+
+        Acts are done one after the other, so that the same one can't be under way twice.
+        """
+        with self._acting:
+            if (person, key) not in self._acts:
+                self._acts[person, key] = act()
+                while len(self._acts) > MOST_ACTS_KEPT:
+                    self._acts.popitem(last=False)
+            return self._acts[person, key]

@@ -1,0 +1,27 @@
+// Copy as: the same thing on the command line, in Python, with curl, or as a link.
+
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+
+/** Put a text on the clipboard, and say so. */
+export async function copy(text, button) {
+  await navigator.clipboard.writeText(text).catch(() => undefined);
+  if (!button) return;
+  const label = button.querySelector(".w");
+  if (!label) return;
+  const before = label.textContent;
+  label.textContent = "Copied";
+  setTimeout(() => { label.textContent = before; }, 1200);
+}
+
+/** A button with a menu of ways. */
+export function copyAs({ command, python, path }) {
+  const ways = [["Command", command], ["Python", python], ["cURL", `curl -H "Authorization: Bearer $TOKEN" '${location.origin}${document.body.dataset.base || ""}${path}'`], ["Link", null]];
+  return h("details", { class: "menu" }, h("summary", { class: "btn ghost" }, icon("copy"), "Copy as"),
+    h("div", { class: "sheet" }, ways.filter(([, text]) => text !== undefined).map(([label, text]) => h("button", { type: "button", onclick: (event) => copy(text === null ? location.href : text, event.currentTarget) }, h("span", { class: "w" }, label), h("code", null, text === null ? "this address" : text)))));
+}
+
+/** A command that can be copied. */
+export function commandLine(text) {
+  return h("button", { class: "cmd m", type: "button", title: "Copy", onclick: (event) => copy(text, event.currentTarget) }, icon("copy"), h("span", { class: "w" }, text));
+}

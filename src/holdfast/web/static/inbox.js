@@ -1,0 +1,267 @@
+// The inbox: what tasks wait for that a person can give, oldest first, and what came of what the person did.
+
+import { get, post } from "./api.js";
+import { commandLine } from "./copy.js";
+import { h } from "./dom.js";
+import { icon, status } from "./icons.js";
+import { legend } from "./keys.js";
+import { addressOf, go } from "./route.js";
+import { clock, duration, money, name, number, shown, value } from "./text.js";
+
+const KINDS = [
+  ["", "Everything", "waiting"], ["question", "Questions", "waiting"], ["approval", "Approvals", "waiting"], ["doubt", "Calls in doubt", "doubt"],
+  ["budget", "Budgets", "waiting"], ["quarantined", "Quarantined", "quarantined"], ["other", "Other", "pending"],
+];
+const NAMED = new Set(["question", "approval", "doubt", "budget", "quarantined"]);
+const WORDS = { question: "question", approval: "approval", doubt: "call in doubt", budget: "budget", blocked: "blocked", quarantined: "quarantined", diverged: "diverged", damaged: "damaged", no_worker: "no worker" };
+const KEPT_MS = 20_000;
+
+/** What was done here, by entry: it stays for a moment, with what came of it. */
+const done = new Map();
+/** What a person has typed or pressed once, by entry. */
+const drafts = new Map();
+
+const nameOf = (entry) => [entry.task, entry.kind, entry.key].join("\u0000");
+
+export function inbox(page, to) {
+  const known = { entries: null, on: 0, kind: to.task ? "" : to.query.get("kind") || "", more: false };
+
+  async function load() {
+    const found = await get("/inbox");
+    known.entries = found.entries;
+    known.more = found.more;
+    page.draw();
+  }
+
+  const visible = () => {
+    const open = known.entries || [];
+    const here = new Set(open.map(nameOf));
+    const kept = [...done.values()].filter((one) => Date.now() - one.at < KEPT_MS && !here.has(nameOf(one.entry))).map((one) => one.entry);
+    const all = [...open, ...kept].sort((one, two) => one.since_ms - two.since_ms);
+    if (to.task) return all.filter((one) => one.task === to.task && one.kind === to.kind && one.key === to.key);
+    return all.filter((one) => !known.kind || kindOf(one) === known.kind);
+  };
+
+  const kindOf = (one) => (NAMED.has(one.kind) ? one.kind : "other");
+  const chosen = () => visible()[known.on];
+
+  function move(by) {
+    known.on = Math.max(0, Math.min(visible().length - 1, known.on + by));
+    page.draw();
+    requestAnimationFrame(() => document.querySelector(".card.sel")?.scrollIntoView({ block: "nearest" }));
+  }
+
+  const press = (which) => () => chosen() && pressed(page, chosen(), which);
+  const settled = (event) => { if (event === "changed" || event === "counts") load().catch(page.failed); };
+
+  return {
+    title: () => "Inbox",
+    keys: { j: () => move(1), k: () => move(-1), o: () => chosen() && go(`/tasks/${encodeURIComponent(chosen().task)}`), a: press("approve"), r: press("reject"), h: press("happened"), n: press("not"), Enter: press("confirm"), Escape: () => chosen() && drafts.delete(nameOf(chosen())) && page.draw(), 1: press("choice1"), 2: press("choice2"), 3: press("choice3") },
+    ticks: () => true,
+    async start(listen) {
+      await load();
+      listen("/stream", null, settled);
+    },
+    moved: () => false,
+    draw() {
+      const entries = visible();
+      if (known.entries === null) return h("p", { class: "plain muted" }, "Reading the inbox …");
+      const count = (kind) => known.entries.filter((one) => !kind || kindOf(one) === kind).length;
+      return [
+        h("div", { class: "row" }, h("h1", null, "Inbox"), h("span", { class: "muted sm desc" }, "Tasks waiting for human input. What you decide is recorded with your name.")),
+        h("div", { class: "split" },
+          h("nav", { class: "kinds", "aria-label": "Kinds" }, KINDS.filter(([kind]) => kind !== "other" || count("other")).map(([kind, label, shape]) => h("button", { type: "button", "aria-pressed": String(known.kind === kind), onclick: () => { known.kind = kind; known.on = 0; page.draw(); } }, h("span", { class: `st ${shape}` }, icon(shape)), label, h("span", { class: "n" }, String(count(kind))))),
+            h("p", { class: "muted sm desc" }, "Oldest first. A worker resumes a task as soon as you have decided.")),
+          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : h("p", { class: "panel plain" }, "Inbox is empty."), known.more ? h("p", { class: "muted sm" }, "There are more; these are the first 200.") : null)),
+        legend([["j k", "next, previous"], ["a", "approve"], ["r", "reject"], ["h n", "settle"], ["o", "open the task"]]),
+      ];
+    },
+  };
+}
+
+// Acts
+
+function rights(page, right) {
+  return page.about && page.about.rights.includes(right) && !page.about.read_only;
+}
+
+async function act(page, entry, verb, body, told) {
+  const key = nameOf(entry);
+  const draft = drafts.get(key) || {};
+  drafts.set(key, { ...draft, busy: true, error: null });
+  page.draw();
+  try {
+    const header = await post(`/tasks/${encodeURIComponent(entry.owner || entry.task)}/${verb}`, body);
+    drafts.delete(key);
+    done.set(key, { entry, at: Date.now(), told, status: header.status, waiting: header.waiting });
+    follow(page, key);
+  } catch (error) {
+    drafts.set(key, { ...draft, busy: false, error, armed: null });
+    const late = error.status === 409 && error.code !== "approval-changed";
+    if (late) done.set(key, { entry, at: Date.now(), error });
+  }
+  page.draw();
+}
+
+/** See what came of it: whether a worker has taken the task, and after how long. */
+async function follow(page, key) {
+  const one = done.get(key);
+  for (let look = 0; look < 40 && done.get(key) === one; look += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    const header = await get(`/tasks/${encodeURIComponent(one.entry.task)}`).catch(() => null);
+    if (!header) return;
+    Object.assign(one, { status: header.status, waiting: header.waiting, holder: header.holder });
+    page.draw();
+    if (header.status !== "pending") {
+      one.after = Date.now() - one.at;
+      return;
+    }
+  }
+}
+
+/** A key or a button was pressed on an entry. */
+function pressed(page, entry, which) {
+  const key = nameOf(entry);
+  const draft = drafts.get(key) || {};
+  const why = draft.why || "";
+  if (draft.busy) return;
+  const arm = (what) => { drafts.set(key, { ...draft, armed: what, error: null }); page.draw(); };
+  if (entry.kind === "approval" && rights(page, "answer")) {
+    if (which === "approve") return arm("approve");
+    if (which === "reject") return arm("reject");
+    if (which === "confirm" && draft.armed) {
+      const approves = draft.armed === "approve";
+      return act(page, entry, draft.armed, { call: entry.key, bound: entry.bound, why }, approves ? "Approved" : "Rejected");
+    }
+  } else if (entry.kind === "doubt" || entry.kind === "blocked") {
+    if (!rights(page, "answer")) return undefined;
+    if (which === "happened" || which === "not") return arm(which);
+    if (which === "confirm" && draft.armed) {
+      const happened = draft.armed === "happened";
+      return act(page, entry, "settle", { call: entry.key, happened, result: happened ? parsed(draft.result) : null, why }, happened ? "Settled: it happened" : "Settled: it did not happen");
+    }
+  } else if (entry.kind === "question" && rights(page, "answer")) {
+    const index = { choice1: 0, choice2: 1, choice3: 2 }[which];
+    const choices = choicesOf(entry);
+    if (index !== undefined && choices[index] !== undefined) return act(page, entry, "answer", { question: entry.key, value: choices[index], why }, "Answered");
+    if (which === "answer") return act(page, entry, "answer", { question: entry.key, value: answerOf(draft.text || ""), why }, "Answered");
+  } else if (entry.kind === "budget" && which === "allow" && rights(page, "steer")) {
+    return act(page, entry, "budget", { limits: { [entry.key]: more(entry) }, why }, `Allowed ${entry.key} up to ${number(more(entry))}`);
+  } else if (entry.kind === "quarantined" && which === "resume" && rights(page, "steer")) {
+    return act(page, entry, "resume", { why }, "Made pending for workers");
+  }
+  return undefined;
+}
+
+function parsed(text) {
+  const given = (text || "").trim();
+  if (!given) return null;
+  try {
+    return JSON.parse(given);
+  } catch {
+    return given;
+  }
+}
+
+const answerOf = parsed;
+
+/** The next limit that is large enough: twice as much, as often as it takes. */
+function more(entry) {
+  let most = 2 * (entry.of || 1);
+  while (most <= (entry.used || 0) + (entry.ahead || 0)) most *= 2;
+  return Number.isInteger(most) ? most : Number(most.toPrecision(6));
+}
+
+function choicesOf(entry) {
+  const prompt = entry.prompt;
+  const options = prompt && typeof prompt === "object" ? prompt.options || prompt.choices : null;
+  return Array.isArray(options) ? options.slice(0, 9) : [];
+}
+
+// Cards
+
+/** An entry. On a task's own page it is shorter. */
+export function card(page, entry, { on = false, short = false } = {}) {
+  const key = nameOf(entry);
+  const now = Date.now();
+  const shape = entry.kind === "doubt" || entry.kind === "blocked" ? "doubt" : ["quarantined", "damaged", "diverged"].includes(entry.kind) ? "quarantined" : entry.kind === "no_worker" ? "pending" : "waiting";
+  const came = done.get(key);
+  return h("article", { key, class: `card${on ? " sel" : ""}`, "data-entry": `${entry.task}/${entry.kind}/${entry.key}` },
+    h("header", null, status(shape, { pill: true, word: WORDS[entry.kind] }), short ? null : h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}`) }, name(entry.task)), short ? null : h("span", { class: "muted sm" }, shown(entry.agent)), h("span", { class: "grow" }),
+      h("span", { class: "muted sm" }, `waits ${duration(Math.max(0, now - entry.since_ms))}`), entry.until_ms ? h("span", { class: "risk" }, entry.until_ms > now ? `expires in ${duration(entry.until_ms - now)}` : "expired") : null),
+    h("div", { class: "in" }, question(entry), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
+}
+
+function question(entry) {
+  const tool = h("span", { class: "m" }, shown(entry.tool || entry.name));
+  if (entry.kind === "approval") {
+    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments),
+      h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again"].filter(Boolean).join(" · "))];
+  }
+  if (entry.kind === "doubt" || entry.kind === "blocked") {
+    return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry.arguments),
+      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), `Announced ${clock(entry.since_ms)}; no outcome is recorded. `, entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
+  }
+  if (entry.kind === "question") return h("p", { class: "q" }, shown(textOf(entry.prompt) || entry.name));
+  if (entry.kind === "budget") {
+    const show = entry.key === "cost" ? money : number;
+    return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
+  }
+  if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
+  return h("p", { class: "q" }, shown(textOf(entry.prompt) || WORDS[entry.kind]));
+}
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+
+function textOf(prompt) {
+  if (prompt === null || prompt === undefined) return "";
+  if (typeof prompt === "string") return prompt;
+  if (typeof prompt === "object" && typeof (prompt.question || prompt.text || prompt.prompt) === "string") return prompt.question || prompt.text || prompt.prompt;
+  return JSON.stringify(prompt);
+}
+
+/** Exact arguments, one a row; nothing is cut without a count of what is hidden. */
+function args(given) {
+  const entries = Object.entries(given || {});
+  if (!entries.length) return null;
+  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)))));
+}
+
+function controls(page, entry, draft) {
+  const press = (which) => () => pressed(page, entry, which);
+  const change = (field) => (event) => drafts.set(nameOf(entry), { ...(drafts.get(nameOf(entry)) || {}), [field]: event.target.value });
+  const why = h("input", { class: "field", "aria-label": "Why", placeholder: "Why (recorded)", value: draft.why || "", oninput: change("why") });
+  const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, shown(draft.error.message), " ", shown(draft.error.hint || "")) : null;
+  const right = ["budget", "quarantined"].includes(entry.kind) ? "steer" : "answer";
+  if (!rights(page, right) || !CONTROLS[entry.kind]) return [error, h("div", { class: "acts" }, entry.commands.map((one) => commandLine(one)))];
+  return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy }))];
+}
+
+const button = (label, key, onclick, kind = "", busy = false) => h("button", { class: `btn ${kind}`, type: "button", onclick, disabled: busy || false }, label, key ? h("kbd", null, key) : null);
+
+function armed(label, bad, busy) {
+  return h("button", { class: `btn ${bad ? "bad" : "pri"} armed`, type: "submit", disabled: busy || false }, label, h("kbd", null, "Enter"));
+}
+
+const CONTROLS = {
+  approval: ({ draft, press, why, busy, entry }) => [
+    draft.armed === "approve" ? armed(`Yes, approve ${entry.tool || entry.name} once`, false, busy) : button("Approve …", "a", press("approve"), "pri", busy),
+    draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why],
+  doubt: ({ draft, press, change, why, busy }) => [
+    draft.armed === "happened" ? armed("Yes, it happened", false, busy) : button("It happened …", "h", press("happened"), "pri", busy),
+    draft.armed === "not" ? armed("Yes, it did not happen", true, busy) : button("It did not happen …", "n", press("not"), "", busy),
+    h("input", { class: "field", "aria-label": "Its result", placeholder: "Its result: JSON, or text", value: draft.result || "", oninput: change("result") }), why],
+  question: ({ entry, draft, press, change, why, busy }) => [
+    choicesOf(entry).map((one, index) => button(shown(typeof one === "string" ? one : JSON.stringify(one)), String(index + 1), press(`choice${index + 1}`), index ? "" : "pri", busy)),
+    h("input", { class: "field", "aria-label": "Answer", placeholder: "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer"), why],
+  budget: ({ entry, press, why, busy }) => [entry.key ? button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy) : null, why],
+  quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why],
+};
+CONTROLS.blocked = CONTROLS.doubt;
+
+function outcome(one) {
+  if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
+  const took = one.after !== undefined && one.holder ? `; process ${one.holder.pid} took it after ${duration(one.after)}` : "";
+  const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";
+  return h("p", { class: "outcome", role: "status" }, h("span", { class: "st completed" }, icon("completed"), one.told), h("span", { class: "muted" }, ` · the task is ${one.status}${took}`), unserved ? h("span", { class: "risk" }, shown(unserved)) : null);
+}

@@ -1,0 +1,249 @@
+// The page: finds the session, shows the screen that the address names, and keeps the bar above it.
+
+import { connection, exchange, forget, get, login, Problem, stream } from "./api.js";
+import { h, render } from "./dom.js";
+import { icon } from "./icons.js";
+import { onKeys, showKeys } from "./keys.js";
+import { addressOf, go, onMove, route } from "./route.js";
+import { ago, number, shown } from "./text.js";
+import { audit } from "./audit.js";
+import { inbox } from "./inbox.js";
+import { task } from "./task.js";
+import { tasks } from "./tasks.js";
+import { workers } from "./workers.js";
+
+const SCREENS = { tasks, task, inbox, workers, audit };
+
+/** What every screen shares: who acts, what the store is, the numbers of the bar, and how to draw. */
+const page = { about: null, counts: null, draw, hear: null, problem: null, notice: "", act: null };
+let screen = null;
+let feed = null;
+let drawing = false;
+let session = false;
+let refused = null;
+let ready = false;
+
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    render(session ? [bar(), body(), bottom()] : entrance(), document.getElementById("page"));
+    document.title = screen && session ? `${screen.title()} · Holdfast` : "Holdfast";
+  });
+}
+
+function body() {
+  const content = page.problem ? problem(page.problem) : screen ? screen.draw() : null;
+  return h("main", { id: "main", tabindex: "-1", key: "main" }, banner(), content, h("div", { class: "vh", role: "status", "aria-live": "polite" }, page.notice));
+}
+
+// The bar
+
+const PLACES = [["tasks", "Tasks", "/"], ["inbox", "Inbox", "/inbox"], ["workers", "Workers", "/workers"], ["audit", "Audit", "/audit"]];
+
+function places() {
+  const here = route().screen === "task" ? "tasks" : route().screen;
+  const waiting = page.counts && page.counts.inbox;
+  return PLACES.map(([name, label, path]) =>
+    h("a", { href: addressOf(path), "aria-current": here === name ? "page" : null }, h("span", { class: "ic" }, icon(name)), label, name === "inbox" && waiting ? h("span", { class: "n hot" }, number(waiting)) : null),
+  );
+}
+
+function bar() {
+  const about = page.about || {};
+  return h("header", { class: "top", key: "top" },
+    h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to content"),
+    h("a", { class: "brand", href: addressOf("/") }, icon("brand"), "Holdfast"),
+    h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.namespace ? [" · ", shown(about.namespace)] : null),
+    h("nav", { class: "nav", "aria-label": "Pages" }, places()),
+    h("div", { class: "right" }, live(),
+      h("button", { class: "find", type: "button", onclick: find, "aria-label": "Go to a task" }, icon("search"), h("span", { class: "w" }, "Go to task …"), h("kbd", null, "/")),
+      h("span", { class: "sm who", title: "What you do here is recorded with this name" }, about.read_only ? "read only" : ["by ", h("b", { class: "ink2" }, shown(about.by || "–"))]),
+    ),
+  );
+}
+
+function live() {
+  const age = Date.now() - connection.at;
+  if (connection.state === "live") return h("span", { class: "live" }, h("i"), "Live ", h("small", null, age < 20_000 ? "" : `as of ${ago(age)} ago`));
+  if (connection.state === "paused") return h("span", { class: "live off" }, h("i"), "Paused");
+  const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
+  return h("span", { class: "live lost" }, h("i"), "Not connected ", h("small", null, `tries again in ${left} s`));
+}
+
+function bottom() {
+  return h("nav", { class: "bottom", "aria-label": "Pages, below", key: "bottom" }, places());
+}
+
+/** What stands above a screen while the server, or the store, does not answer. What is on screen stays. */
+function banner() {
+  if (connection.state !== "lost") return null;
+  const error = connection.error;
+  if (error && error.status === 401) return ended();
+  const when = connection.at ? `What you see is from ${new Date(connection.at).toLocaleTimeString()}.` : "";
+  const told = error && error.status ? `${error.message} ${error.hint}` : "The page's server does not answer. Tasks are safe: workers continue without this page.";
+  return h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, told, " ", when), h("span", { class: "grow" }), h("button", { class: "btn", type: "button", onclick: () => feed && feed.now() }, "Try now"));
+}
+
+/** The session is over while a screen is shown: it stays, and continues with a new link. */
+function ended() {
+  const enter = async (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target).get("code").trim();
+    try {
+      await exchange(given.split("#code=").pop());
+      feed.now();
+    } catch (error) {
+      page.notice = error.message;
+      draw();
+    }
+  };
+  return h("form", { class: "notice bad", role: "alert", onsubmit: enter }, h("span", null, "This session has ended: the page was started again, or 12 hours have passed. What you see stays. Print a new link with ", h("code", null, "holdfast ui --link")), h("span", { class: "grow" }), h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link" }), h("button", { class: "btn pri", type: "submit" }, "Continue"));
+}
+
+function problem(error) {
+  return h("section", { class: "card alone", role: "alert" }, h("div", { class: "in" },
+    h("span", { class: "risk" }, error.code),
+    h("h1", null, shown(error.message)),
+    error.hint ? h("pre", { class: "code" }, shown(error.hint)) : null,
+    h("div", { class: "acts" }, h("button", { class: "btn pri", type: "button", onclick: () => location.reload() }, "Load again"), h("a", { class: "btn", href: addressOf("/") }, "All tasks")),
+  ));
+}
+
+// Logging in
+
+function entrance() {
+  const field = { value: "" };
+  const enter = async (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target).get("code").trim();
+    try {
+      await exchange(given.split("#code=").pop());
+      await begin();
+    } catch (error) {
+      refused = error;
+      draw();
+    }
+  };
+  return h("main", { id: "main", class: "entrance" }, h("div", { class: "mark0" }, icon("brand")), h("h1", null, "Open the link that holdfast ui printed"),
+    h("p", { class: "muted" }, refused ? `${refused.message} ${refused.hint}` : "This page has no session. A link works once; print a new one with this command:"),
+    h("pre", { class: "code" }, "holdfast ui --link"),
+    h("form", { class: "acts", onsubmit: enter }, h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link or token", ...field }), h("button", { class: "btn pri", type: "submit" }, "Log in")),
+  );
+}
+
+// Going to a task
+
+async function find() {
+  const dialog = document.createElement("dialog");
+  dialog.className = "finder";
+  let found = [];
+  let at = 0;
+  const show = () => render([
+    h("input", { class: "field", type: "text", autofocus: true, placeholder: "The beginning of a task's id", "aria-label": "Task id", oninput: look, onkeydown: move }),
+    h("ul", { role: "listbox", "aria-label": "Tasks found" }, found.map((one, index) => h("li", { key: one.id, role: "option", "aria-selected": String(index === at), onclick: () => open(one.id) }, h("span", { class: "id" }, shown(one.id)), " ", h("span", { class: "muted sm" }, shown(one.agent), " · ", one.status)))),
+  ], dialog);
+  const open = (id) => {
+    dialog.close();
+    go(`/tasks/${encodeURIComponent(id)}`);
+  };
+  async function look(event) {
+    const asked = event.target.value;
+    found = asked ? (await get("/search", { q: asked }).catch(() => ({ tasks: [] }))).tasks : [];
+    at = 0;
+    show();
+  }
+  function move(event) {
+    if (event.key === "ArrowDown") at = Math.min(at + 1, found.length - 1);
+    else if (event.key === "ArrowUp") at = Math.max(at - 1, 0);
+    else if (event.key === "Enter" && found[at]) return open(found[at].id);
+    else return undefined;
+    event.preventDefault();
+    return show();
+  }
+  show();
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.showModal();
+}
+
+// Screens
+
+function show() {
+  if (screen && screen.close) screen.close();
+  if (feed) feed.close();
+  page.problem = null;
+  const to = route();
+  screen = SCREENS[to.screen](page, to);
+  feed = null;
+  ready = false;
+  const shown1 = screen;
+  screen.start(listen).then(() => { ready = ready || screen === shown1; }, failed);
+  draw();
+  window.scrollTo(0, 0);
+}
+
+/** A screen begins to listen once it knows from where. */
+function listen(path, after, hear) {
+  if (feed) feed.close();
+  feed = stream(path, after, (kind, data, id) => heard(kind, data, id, hear), draw);
+}
+
+function heard(kind, data, id, hear) {
+  if (kind === "counts") page.counts = data;
+  hear(kind, data, id);
+  draw();
+}
+
+/** Something could not be read or done. What is on screen stays while the server, or the store, is away. */
+function failed(error) {
+  if (!(error instanceof Problem)) throw error;
+  const away = error.status === 0 || error.status === 503;
+  if (ready && (away || error.status === 401)) {
+    setTimeout(draw, 1000);
+    return;
+  }
+  if (away) setTimeout(() => page.problem === error && show(), 2000);
+  if (error.status === 401) {
+    forget();
+    session = false;
+    refused = null;
+  } else page.problem = error;
+  draw();
+}
+
+page.failed = failed;
+
+async function begin() {
+  page.about = await get("/about");
+  session = true;
+  refused = null;
+  show();
+}
+
+onMove(() => {
+  if (!session) return;
+  if (screen && screen.moved && screen.moved(route())) draw();
+  else show();
+});
+
+onKeys({
+  "/": find,
+  "?": showKeys,
+  "g t": () => go("/"),
+  "g i": () => go("/inbox"),
+  "g w": () => go("/workers"),
+  "g a": () => go("/audit"),
+}, () => (screen && session && !page.problem ? screen.keys || {} : {}));
+
+setInterval(() => {
+  if (!document.hidden && (connection.state === "lost" || (screen && screen.ticks && screen.ticks()))) draw();
+}, 1000);
+
+login().then((known) => (known ? begin() : draw())).catch((error) => {
+  if (!(error instanceof Problem)) throw error;
+  if (error.status === 401) forget();
+  refused = error;
+  draw();
+});

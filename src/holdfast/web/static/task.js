@@ -1,0 +1,435 @@
+// A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
+
+import { get, post, save } from "./api.js";
+import { copy, copyAs } from "./copy.js";
+import { ask as askPerson } from "./dialogs.js";
+import { h } from "./dom.js";
+import { conversation, failures } from "./tabs.js";
+import { icon, status } from "./icons.js";
+import { card } from "./inbox.js";
+import { legend } from "./keys.js";
+import { mapped, Moments, plain } from "./moments.js";
+import { addressOf, ask, go } from "./route.js";
+import { panel, sections } from "./state.js";
+import { ago, clock, duration, money, name, number, plural, shown, value } from "./text.js";
+import { lane, marks, nameOf, overlay, row, scale } from "./waterfall.js";
+
+const SHOWN_AT_ONCE = 80;
+const MARGIN = 12;
+const VERIFIED_AT_ONCE = 2000;
+const phone = window.matchMedia("(max-width: 700px)");
+const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["failures", "Failures"], ["events", "Events"]];
+
+export function task(page, to) {
+  const id = to.id;
+  const path = `/tasks/${encodeURIComponent(id)}`;
+  const moments = new Moments(id);
+  const known = { header: null, rows: [], steps: new Map(), lanes: [], stages: [], detail: null, chain: null, dead: null, skew: 0, mark: null, whole: false, scroll: 0, small: false, messages: null, docs: {}, arrived: null };
+  let view = viewOf(to);
+  let reading = null;
+
+  // What is shown
+
+  const head = () => (known.header ? known.header.head : 0);
+  const seq = () => view.at || head();
+  const steps = () => [...known.steps.values()];
+
+  function viewOf(given) {
+    const at = Number(given.query.get("at"));
+    return { at: Number.isInteger(at) && at > 0 ? at : null, step: given.query.get("step"), tab: given.query.get("tab") || "timeline", events: given.query.get("view") === "events", real: given.query.get("time") === "real" };
+  }
+
+  /** Read the documents that the moment needs; draws when they are there. */
+  function settle() {
+    const at = seq();
+    const since = known.mark || Math.max(at - 1, 0);
+    if (!at || (known.docs.at === at && known.docs.since === since)) return;
+    const ready = moments.ready(at);
+    const before = since ? moments.ready(since) : mapped({});
+    if (ready && before) {
+      known.docs = { at, since, now: ready, before };
+      return;
+    }
+    if (reading) return;
+    reading = Promise.all([moments.at(at), since ? moments.at(since) : mapped({})]).then(() => {
+      reading = null;
+      page.draw();
+    }, (error) => {
+      reading = null;
+      page.failed(error);
+    });
+  }
+
+  /** The header at the moment: what the document then says, over what is known now. */
+  function shownHeader() {
+    const header = known.header;
+    if (!view.at || view.at >= head()) return header;
+    const doc = known.docs.now ? plain(known.docs.now) : null;
+    if (!doc) return { ...header, is_now: false, inbox: [], interrupted: false };
+    const past = steps().filter((one) => one.first <= view.at);
+    return { ...header, is_now: false, interrupted: false, inbox: [], status: doc.status, stage: doc.stage, turn: doc.turn, goal: doc.goal, budget: doc.budget, waiting: doc.waiting ? { kind: doc.waiting, why: "" } : null, failure: doc.status === "failed" ? header.failure : null, steps: { known: past.length, committed: past.filter((one) => one.status === "completed" && one.last <= view.at).length } };
+  }
+
+  function goTo(to) {
+    const at = Math.max(1, Math.min(head(), to));
+    ask({ at: at >= head() ? null : at });
+    const one = known.rows[at - 1];
+    page.notice = one ? `seq ${at} of ${head()}, ${one[3]} ${one[4]}` : `seq ${at}`;
+  }
+
+  function goToStep(by) {
+    const ends = [...new Set(steps().map((one) => one.last))].sort((a, b) => a - b);
+    const next = by > 0 ? ends.find((one) => one > seq()) : ends.filter((one) => one < seq()).pop();
+    goTo(next || (by > 0 ? head() : 1));
+  }
+
+  async function choose(step) {
+    ask({ step: view.step === step.key ? null : step.key });
+  }
+
+  async function inspect() {
+    if (!view.step || (known.detail && known.detail.key0 === view.step && known.detail.seq0 === known.steps.get(view.step)?.last)) return;
+    const wanted = view.step;
+    const seq0 = known.steps.get(wanted)?.last;
+    known.detail = { key0: wanted, seq0 };
+    const found = await get(`${path}/steps/${encodeURIComponent(wanted)}`).catch(() => null);
+    if (view.step === wanted) known.detail = { ...(found || {}), key0: wanted, seq0 };
+    page.draw();
+  }
+
+  // What comes live
+
+  function hear(kind, data) {
+    if (kind === "rows") {
+      const after = known.rows.length;
+      const fresh = data.rows.filter((one) => one[0] > after);
+      known.rows.push(...fresh);
+      moments.heard(data.deltas, after, known.rows.length);
+      for (const one of data.steps) known.steps.set(one.key, one);
+      known.lanes = data.lanes;
+      known.stages = data.stages;
+      adopt(data.header);
+      known.arrived = Date.now();
+      inspect();
+    } else if (kind === "holder") {
+      if (known.header) known.header = { ...known.header, interrupted: data.interrupted, holder: data.holder || known.header.holder };
+      if (!data.interrupted) known.dead = null;
+      else if (!known.dead) {
+        known.dead = { since: known.arrived ? Date.now() + known.skew : lastMs() };
+        page.notice = `interrupted: ${nameOf(known.lanes[known.lanes.length - 1] || {})} died`;
+      }
+    } else if (kind === "gone") page.failed({ ...data, message: data.detail });
+  }
+
+  function adopt(header) {
+    known.header = { ...header, head: Math.max(header.head, known.rows.length) };
+    known.skew = header.now_ms - Date.now();
+    if (!header.interrupted) known.dead = null;
+  }
+
+  const lastMs = () => (known.rows.length ? known.rows[known.rows.length - 1][1] : 0);
+
+  async function verify() {
+    known.chain = { asking: true };
+    page.draw();
+    known.chain = { ...(await get(`${path}/verify`)), seq: head() };
+    page.draw();
+  }
+
+  // What people do
+
+  const act = (verb, body) => post(`${path}/${verb}`, body).then((header) => {
+    if (header.id === id) adopt(header);
+    page.draw();
+    return header;
+  });
+
+  const cancel = () => askPerson({ title: `Cancel ${id}?`, text: "The task and its children stop. What it did is compensated, as its tools declare. This can't be undone.", fields: [{ name: "why", label: "Why (recorded)" }], confirm: "Cancel the task", bad: true, act: ({ why }) => act("cancel", { why }) });
+
+  const resume = () => askPerson({ title: `Resume ${id}?`, text: "The task becomes pending, and a worker takes it. The step that failed is tried afresh; completed steps are not repeated.", fields: [{ name: "why", label: "Why (recorded)" }], confirm: "Resume", act: ({ why }) => act("resume", { why }) });
+
+  const rollback = () => askPerson({ title: `Roll ${id} back to seq ${seq()}?`, text: `Steps recorded after seq ${seq()} are void; the history is kept. A call that has happened is not made again: it returns its outcome.`, fields: [{ name: "why", label: "Why (recorded)" }], confirm: `Roll back to seq ${seq()}`, bad: true, act: ({ why }) => act("rollback", { to: seq(), why }) });
+
+  const fork = () => askPerson({
+    title: `Fork from seq ${seq()}`,
+    text: "A new task begins whose past is this one's. This one is not changed. Completed steps are not repeated.",
+    fields: [
+      { name: "id", label: "Id of the new task (empty: made up)" },
+      { name: "patch", label: 'What to change, as JSON, such as {"set": {"seat": "window"}}', lines: 3, value: "" },
+      { name: "effects", label: "Calls that change the world", value: "ask", choices: [["ask", "ask: each waits for an approval"], ["live", "live: they are made"], ["recorded", "recorded: answered from this log, nothing is touched"]] },
+    ],
+    confirm: "Fork",
+    act: async ({ id: named, patch, effects }) => {
+      const body = { at: seq(), effects };
+      if (named.trim()) body.id = named.trim();
+      if (patch.trim()) body.patch = JSON.parse(patch);
+      const made = await act("fork", body);
+      go(`/tasks/${encodeURIComponent(made.id)}`);
+    },
+  });
+
+  const keys = {
+    ArrowLeft: () => goTo(seq() - 1), ArrowRight: () => goTo(seq() + 1), "Shift+ArrowLeft": () => goToStep(-1), "Shift+ArrowRight": () => goToStep(1),
+    Home: () => goTo(1), End: () => goTo(head()), ".": () => goTo(head()), Escape: () => (view.step ? ask({ step: null }) : view.at ? goTo(head()) : go("/")),
+    e: () => ask({ view: view.events ? null : "events" }), t: () => ask({ time: view.real ? null : "real" }), d: () => { known.whole = !known.whole; page.draw(); },
+    b: () => { known.mark = known.mark === seq() ? null : seq(); page.draw(); },
+    j: () => step1(1), k: () => step1(-1), f: () => canAct("steer") && fork(), r: () => canAct("steer") && resumable(known.header) && resume(),
+    y: () => copy(location.href), Y: () => copy(`holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`),
+    ...Object.fromEntries(TABS.map(([tab], index) => [String(index + 1), () => ask({ tab: tab === "timeline" ? null : tab })])),
+  };
+
+  function step1(by) {
+    const all = steps();
+    const index = all.findIndex((one) => one.key === view.step);
+    const next = all[Math.max(0, Math.min(all.length - 1, index + by))];
+    if (next) ask({ step: next.key });
+  }
+
+  const canAct = (right) => page.about && page.about.rights.includes(right) && !page.about.read_only;
+
+  // Drawing
+
+  function draw() {
+    if (!known.header) return h("p", { class: "plain muted" }, "Reading the task …");
+    settle();
+    if (view.step) inspect();
+    const header = shownHeader();
+    return [crumb(header), top(header), budget(header.budget), past(), needs(header), failed(header), tabs(), content()];
+  }
+
+  function crumb(header) {
+    const more = [];
+    const other = (label, one) => more.push(" · ", label, " ", h("a", { class: "m", href: addressOf(`/tasks/${encodeURIComponent(one)}`) }, shown(one)));
+    if (header.parent) other("child of", header.parent);
+    for (const one of header.children || []) other("has child", one);
+    const forked = known.rows.find((one) => one[2] === "task_forked");
+    if (forked) other("forked", forked[4].replace(/^from /, "").replace(/ at \d+$/, ""));
+    return h("div", { class: "crumb" }, h("a", { href: addressOf("/") }, "Tasks"), " › ", h("a", { href: addressOf(`/?q=${encodeURIComponent(`agent:${header.agent}`)}`) }, shown(header.agent)), " › ", h("span", { class: "m" }, shown(id)), h("span", { class: "muted" }, more));
+  }
+
+  function which(header) {
+    if (header.interrupted) return "interrupted";
+    if (header.waiting && header.waiting.kind === "doubt") return "doubt";
+    if (header.waiting && header.waiting.kind === "quarantined") return "quarantined";
+    return header.status;
+  }
+
+  function top(header) {
+    const at = known.stages.indexOf(header.stage);
+    const mark = { failed: "x", doubt: "q", waiting: "w", interrupted: "x" }[which(header)] || "c";
+    const lane1 = known.lanes[known.lanes.length - 1];
+    return h("div", { class: "thead" },
+      h("div", null,
+        h("div", { class: "row" }, h("h1", { class: "m tid" }, name(id)), status(which(header), { pill: true }),
+          h("span", { class: "pips" }, known.stages.map((_, index) => h("i", { class: index < at || header.status === "completed" ? "d" : index === at ? mark : "" })), header.stage ? h("span", { class: "sm ink2" }, shown(header.stage), at >= 0 ? ` · stage ${at + 1} of ${known.stages.length}` : "") : null)),
+        h("dl", { class: "meta" },
+          header.goal ? fact("goal", shown(header.goal)) : null,
+          fact(header.interrupted ? "was held by" : "held by", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "no worker"),
+          fact("position", `${plural(header.steps.known, "step")} known, ${header.steps.committed} committed${header.turn ? ` · turn ${header.turn}` : ""}`),
+          header.deadline && header.status !== "completed" ? fact("deadline", due(header.deadline)) : null,
+          header.user ? fact("user", shown(header.user)) : null,
+          header.thread ? fact("thread", shown(header.thread)) : null,
+          fact("chain", chain()),
+          header.status === "completed" && header.is_now ? fact("result", value(header.result, 120)) : null)),
+      h("div", { class: "row acts0" },
+        canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), "Resume …", h("kbd", null, "r")) : null,
+        canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), h("button", { class: "btn", type: "button", onclick: rollback, disabled: !view.at }, icon("back"), "Roll back …")] : null,
+        canAct("steer") && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
+        copyAs({ command: `holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
+  }
+
+  function chain() {
+    if (!known.chain) return h("button", { class: "link", type: "button", onclick: () => verify().catch(page.failed) }, "check it");
+    if (known.chain.asking) return "checking …";
+    return known.chain.ok ? h("span", { class: "completed" }, `✓ intact to seq ${known.chain.seq}`) : h("span", { class: "failed" }, `✗ broken at seq ${known.chain.problems[0].seq}: `, shown(known.chain.problems[0].why));
+  }
+
+  function past() {
+    if (!view.at || view.at >= head()) return null;
+    const one = known.rows[view.at - 1];
+    const since = one ? ago(Date.now() + known.skew - one[1]) : "";
+    return h("div", { class: "notice past", role: "status" }, h("span", null, h("b", null, `You are looking at seq ${view.at} of ${head()}`), " ", h("span", { class: "ink2" }, one ? [since === "now" ? "just now" : `${since} ago`, ", just after ", shown(one[3]), " ", shown(one[4]), ". Everything on this page is as it was then."] : "")), h("span", { class: "grow" }),
+      canAct("steer") ? h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), `Fork from seq ${view.at}`) : null,
+      h("button", { class: "btn pri", type: "button", onclick: () => goTo(head()) }, "Back to now", h("kbd", null, ".")));
+  }
+
+  function needs(header) {
+    if (!header.is_now || !header.inbox.length) return null;
+    return h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => card(page, one, { short: true })));
+  }
+
+  function failed(header) {
+    if (!header.failure || header.status !== "failed") return null;
+    return h("div", { class: "notice bad" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", { class: "m" }, shown(`${header.failure.type}: ${header.failure.message}`)), " ", plural(header.steps.committed, "step"), " committed and kept."), h("span", { class: "grow" }), h("button", { class: "btn", type: "button", onclick: () => ask({ tab: "failures" }) }, "Traceback"));
+  }
+
+  function tabs() {
+    const counts = { timeline: known.steps.size, events: head(), failures: steps().filter((one) => one.bars.some(([kind]) => kind === "failed")).length };
+    const choose1 = (tab) => (event) => { event.preventDefault(); ask({ tab: tab === "timeline" ? null : tab }); };
+    return h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the task" }, TABS.map(([tab, label]) => h("a", { role: "tab", href: `?tab=${tab}`, "aria-selected": String(view.tab === tab), onclick: choose1(tab) }, label, counts[tab] ? h("span", { class: "n" }, number(counts[tab])) : null)));
+  }
+
+  function content() {
+    const writers = moments.writers(seq());
+    if (view.tab === "state") return sections(known.docs.now, writers, goTo);
+    if (view.tab === "events") return h("section", { class: "panel" }, eventsHead(), events(true));
+    if (view.tab === "conversation") return conversation(known, () => get(`${path}/messages`, view.at ? { upto: view.at } : {}), seq(), page);
+    if (view.tab === "failures") return failures(known, (key) => get(`${path}/steps/${encodeURIComponent(key)}`), page);
+    return h("div", { class: "work" }, h("div", null, timeline(), legend([["← →", "one event"], ["⇧← ⇧→", "one step"], ["j k", "rows"], ["f", "fork here"], ["d", "diff"], ["e", "events"], [".", "now"], ["y", "copy link"]])),
+      h("div", { class: "side" }, view.step ? inspector() : null,
+        panel({ seq: seq(), now: known.docs.now, before: known.docs.before, since: known.docs.since || 0, event: known.rows[seq() - 1], whole: known.whole, toggle: (whole) => { known.whole = whole; page.draw(); }, goTo, writers })));
+  }
+
+  function timeline() {
+    const header = known.header;
+    const all = steps();
+    const start = known.rows.length ? known.rows[0][1] : 0;
+    const open = header.status === "running" && !header.interrupted;
+    const pending = all.some((one) => one.bars.some(([, , to]) => to === null));
+    const end = Math.max(lastMs(), open || pending ? Date.now() + known.skew : 0, known.dead ? known.dead.since : 0, start + 1);
+    const time = scale(all, known.rows, known.lanes, start, end, !view.real);
+    const moment = view.at && known.rows[view.at - 1] ? known.rows[view.at - 1][1] : null;
+    const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? end : to) - from : 0), 0), 0);
+    const folded = time.silences.length ? ` · ${plural(time.silences.length, "silence")} folded` : "";
+    return h("section", { class: "panel wf" },
+      h("header", null, h("h2", null, "Timeline"), h("span", { class: "muted sm" }, `${duration(end - start)}, of which ${duration(working)} working${folded}`), h("span", { class: "grow" }),
+        h("button", { class: "btn ghost sm", type: "button", "aria-pressed": String(!view.events), onclick: () => ask({ view: null }) }, "Steps"),
+        h("button", { class: "btn ghost sm", type: "button", "aria-pressed": String(view.events), onclick: () => ask({ view: "events" }) }, "Events"),
+        h("button", { class: "btn ghost sm", type: "button", "aria-pressed": String(view.real), onclick: () => ask({ time: view.real ? null : "real" }) }, "Real time")),
+      view.events ? events(false) : waterfall(time, all, moment, open),
+      slider());
+  }
+
+  function waterfall(time, all, moment, open) {
+    if (!all.length) return [lane(time, known.lanes, known.dead, view.at), h("p", { class: "plain muted" }, "No step yet.")];
+    const high = phone.matches ? 50 : 31;
+    const many = all.length > SHOWN_AT_ONCE;
+    const first = many ? Math.max(0, Math.floor(known.scroll / high) - MARGIN) : 0;
+    const last = many ? Math.min(all.length, first + 30 + 2 * MARGIN) : all.length;
+    const rows = all.slice(first, last).map((one, index) => row(time, one, { on: view.step === one.key, later: Boolean(view.at) && one.first > view.at, choose, firstOfTurn: one.turn > 0 && (first + index === 0 || all[first + index - 1].turn !== one.turn) }));
+    return [
+      h("div", { class: "wbody" }, lane(time, known.lanes, known.dead, view.at),
+        h("div", { class: many ? "wscroll" : "", tabindex: many ? "0" : null, role: many ? "region" : null, "aria-label": many ? "Steps" : null, onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
+          h("ol", { class: "wrows", style: { "padding-top": `${first * high}px`, "padding-bottom": `${(all.length - last) * high}px` } }, rows)),
+        overlay(time, known.lanes, known.dead, moment, open)),
+    ];
+  }
+
+  function slider() {
+    const at = seq();
+    const one = known.rows[at - 1];
+    return h("div", { class: "slider" },
+      h("button", { class: "btn ghost", type: "button", "aria-label": "Back one event", onclick: () => goTo(at - 1) }, "←"),
+      h("label", { class: "m sm", for: "seq" }, `seq ${at}`),
+      h("span", { class: "rng" }, marks(known.rows, head()), h("input", { id: "seq", type: "range", min: 1, max: head(), value: String(at), "aria-valuetext": `seq ${at} of ${head()}${one ? `, ${one[3]} ${one[4]}` : ""}`, oninput: (event) => goTo(Number(event.target.value)) })),
+      h("span", { class: "m sm muted" }, String(head())),
+      h("button", { class: "btn ghost", type: "button", "aria-label": "Forward one event", onclick: () => goTo(at + 1) }, "→"));
+  }
+
+  function eventsHead() {
+    return h("header", null, h("h2", null, `${plural(head(), "event")}, each chained to the one before`), h("span", { class: "sm" }, chain()), h("span", { class: "grow" }),
+      h("button", { class: "btn ghost sm", type: "button", onclick: () => save(`${path}/export`, "task.jsonl").catch(page.failed) }, "Export .jsonl"));
+  }
+
+  function events(whole) {
+    const wanted = known.rows.filter((one) => known.small || !one[12]);
+    const high = 33;
+    const many = wanted.length > SHOWN_AT_ONCE;
+    const first = many ? Math.max(0, Math.floor(known.scroll / high) - MARGIN) : 0;
+    const last = many ? Math.min(wanted.length, first + 30 + 2 * MARGIN) : wanted.length;
+    const start = known.rows.length ? known.rows[0][1] : 0;
+    const gone = new Map(known.lanes.filter((one, index) => index > 0 && ["killed", "lost"].includes(known.lanes[index - 1].end)).map((one) => [one.seq, known.lanes[known.lanes.indexOf(one) - 1]]));
+    const hidden = known.rows.length - known.rows.filter((one) => !one[12]).length;
+    return h("div", { class: many ? "wscroll" : "scrollx", tabindex: "0", role: "region", "aria-label": "Events", onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
+      h("table", { class: "events" }, h("thead", null, h("tr", null, ["seq", "seconds", "what", "about", "value", "by"].map((one) => h("th", { scope: "col", class: one === "seq" || one === "seconds" ? "r" : "" }, one)))),
+        h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: 6, style: { height: `${first * high}px` } })) : null,
+          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: 6 }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start)]),
+          last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: 6, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
+      hidden ? h("label", { class: "row plain sm" }, h("input", { type: "checkbox", checked: known.small, onchange: (event) => { known.small = event.target.checked; page.draw(); } }), `Show ${plural(hidden, "small write")} too`) : null);
+  }
+
+  function eventRow(one, start) {
+    const [number1, ms, , verb, about, text, tone, , , , , by] = one;
+    return h("tr", { key: number1, "data-seq": number1, class: `${number1 === seq() ? "on" : ""}${view.at && number1 > view.at ? " later" : ""}`, onclick: () => goTo(number1) },
+      h("td", { class: "r m muted" }, h("button", { class: "link", type: "button" }, String(number1))), h("td", { class: "r m muted", title: clock(ms) }, ((ms - start) / 1000).toFixed(1)),
+      h("td", { class: `b t-${one[2] === "step_doubted" ? "doubt" : tone}` }, shown(verb)), h("td", { class: "m" }, shown(about)), h("td", { class: "m ink2 val" }, shown(text)), h("td", { class: "sm" }, shown(by)));
+  }
+
+  function inspector() {
+    const one = known.steps.get(view.step);
+    if (!one) return null;
+    const found = known.detail && known.detail.key0 === view.step ? known.detail : {};
+    const kind = { completed: "completed", failed: "failed", "in doubt": "doubt", running: "running", interrupted: "interrupted", waiting: "waiting", "approval requested": "waiting", rejected: "failed", retrying: "running" }[one.status] || "pending";
+    const doubt = one.bars.filter(([what]) => what === "doubt");
+    const now = Date.now() + known.skew;
+    return h("aside", { class: "panel insp", "aria-label": `Step ${one.key}` }, h("header", null, h("h2", { class: "m" }, shown(one.key)), one.effect ? h("span", { class: "risk" }, shown(one.effect)) : null, h("span", { class: "grow" }), status(kind, { pill: true, word: one.status }), h("button", { class: "btn ghost sm", type: "button", "aria-label": "Close", onclick: () => ask({ step: null }) }, "×")),
+      h("dl", null,
+        found.input && Object.keys(found.input).length ? [h("dt", null, "arguments"), h("dd", null, Object.entries(found.input).map(([key, given]) => h("div", null, shown(key), " = ", value(given))))] : null,
+        found.result !== undefined && found.result !== null ? [h("dt", null, "result"), h("dd", null, value(found.result))] : one.came ? [h("dt", null, "outcome"), h("dd", null, shown(one.came))] : null,
+        found.failure ? [h("dt", null, "failure"), h("dd", { class: "failed" }, shown(`${found.failure.type}: ${found.failure.message}`))] : null,
+        found.idempotency_key ? [h("dt", null, "key"), h("dd", null, shown(found.idempotency_key))] : null,
+        doubt.length ? [h("dt", null, "in doubt"), h("dd", null, duration(doubt.reduce((sum, [, from, to]) => sum + (to === null ? now : to) - from, 0)), one.status === "completed" ? "; it was settled, and not made again" : "")] : null,
+        h("dt", null, "attempts"), h("dd", null, String(one.attempts)),
+        one.tokens ? [h("dt", null, "tokens"), h("dd", null, number(one.tokens))] : null,
+        one.cost ? [h("dt", null, "cost"), h("dd", null, money(one.cost))] : null,
+        h("dt", null, "events"), h("dd", null, h("button", { class: "link", type: "button", onclick: () => goTo(one.first) }, `seq ${one.first}`), one.last !== one.first ? [" to ", h("button", { class: "link", type: "button", onclick: () => goTo(one.last) }, `seq ${one.last}`)] : null),
+        one.child ? [h("dt", null, "child"), h("dd", null, h("a", { href: addressOf(`/tasks/${encodeURIComponent(one.child)}`) }, shown(one.child)))] : null));
+  }
+
+  return {
+    title: () => id,
+    keys,
+    ticks: () => known.header && (known.header.status === "running" || steps().some((one) => one.bars.some(([, , to]) => to === null))),
+    async start(listen) {
+      const [header, found] = await Promise.all([get(path), get(`${path}/steps`)]);
+      let rows = [];
+      for (let more = true; more;) {
+        const part = (await get(`${path}/rows`, { after: rows.length, upto: found.seq })).rows;
+        rows = rows.concat(part);
+        more = part.length > 0 && rows.length < found.seq;
+      }
+      known.rows = rows;
+      known.steps = new Map(found.steps.map((one) => [one.key, one]));
+      known.lanes = found.lanes;
+      known.stages = found.stages;
+      adopt({ ...header, head: found.seq });
+      if (header.interrupted) known.dead = { since: lastMs() };
+      page.draw();
+      listen(`${path}/stream`, found.seq, hear);
+      if (found.seq <= VERIFIED_AT_ONCE) verify().catch(() => { known.chain = null; });
+    },
+    moved(next) {
+      if (next.screen !== "task" || next.id !== id) return false;
+      view = viewOf(next);
+      return true;
+    },
+    draw,
+  };
+}
+
+function fact(term, detail) {
+  return h("div", null, h("dt", null, term), h("dd", null, detail));
+}
+
+function resumable(header) {
+  return header && (header.status === "failed" || (header.waiting && header.waiting.kind === "quarantined"));
+}
+
+function due(iso) {
+  const left = Date.parse(iso) - Date.now();
+  return left > 0 ? `in ${duration(left)}` : `was ${duration(-left)} ago`;
+}
+
+const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
+
+function budget(found) {
+  const limits = found ? Object.entries(found.limits) : [];
+  if (!limits.length) return null;
+  return h("section", { class: "budget", "aria-label": "Budget" }, limits.map(([limit, most]) => {
+    const used = found.used[limit] || 0;
+    const part = Math.round((used / most) * 100);
+    const [label, show] = LIMITS[limit] || [limit.replace("_", " "), number];
+    return h("div", { key: limit }, h("div", { class: "k" }, h("span", null, label), h("span", null, `${part}%`)), h("div", { class: "v" }, show(used), " ", h("small", null, `of ${show(most)}`)),
+      h("div", { class: `meter${part >= 100 ? " x" : part >= 80 ? " p" : ""}`, role: "meter", "aria-label": label, "aria-valuenow": Math.min(100, part), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i", { style: { width: `${Math.min(100, part)}%` } }), h("s")));
+  }));
+}

@@ -1,0 +1,231 @@
+// Tasks: counts that are the filter, and a row for each task with how it went.
+
+import { get, Problem } from "./api.js";
+import { h } from "./dom.js";
+import { icon, status, statusOf } from "./icons.js";
+import { legend } from "./keys.js";
+import { copyAs } from "./copy.js";
+import { addressOf, ask, go } from "./route.js";
+import { ago, duration, money, name, number, shown } from "./text.js";
+
+const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "failed", "completed", "cancelled"];
+const AGAIN_MS = 200;
+
+export function tasks(page, at) {
+  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set() };
+  let query = at.query.get("q") || "";
+  let timer = null;
+  let asked = 0;
+
+  async function load(more = false) {
+    const turn = ++asked;
+    try {
+      const found = await get("/tasks", { q: query, after: more ? known.next : "" });
+      if (turn !== asked) return;
+      known.rows = more ? [...known.rows, ...found.tasks] : found.tasks;
+      known.next = found.next;
+      known.fresh = 0;
+      known.error = null;
+      page.draw();
+      await strips();
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 400) throw error;
+      known.error = error;
+      page.draw();
+    }
+  }
+
+  async function strips() {
+    const ids = known.rows.map((row) => row.id);
+    for (let from = 0; from < ids.length; from += 50) {
+      const found = await get("/strips", { id: ids.slice(from, from + 50) });
+      for (const id in found.strips) known.strips.set(id, found.strips[id]);
+    }
+    page.draw();
+  }
+
+  function again() {
+    clearTimeout(timer);
+    timer = setTimeout(() => load().catch(page.failed), AGAIN_MS);
+  }
+
+  function hear(kind, data) {
+    if (kind === "changed") {
+      const here = new Map((known.rows || []).map((row, index) => [row.id, index]));
+      const fresh = data.tasks.filter((row) => !here.has(row.id));
+      if (window.scrollY > 120 && fresh.length) {
+        known.fresh += fresh.length;
+        for (const row of data.tasks) if (here.has(row.id)) known.rows[here.get(row.id)] = row;
+      } else again();
+    } else if (kind === "counts") {
+      known.counts = data;
+      const dead = new Set(data.dead || []);
+      if ([...dead].some((id) => !known.dead.has(id)) || dead.size !== known.dead.size) again();
+      known.dead = dead;
+    }
+  }
+
+  function chosen() {
+    const found = /(?:^| )status:([\w-]+)/.exec(query);
+    return found ? found[1] : "";
+  }
+
+  function choose(which) {
+    const rest = query.replace(/(?:^| )status:[\w-]+/, "").trim();
+    ask({ q: chosen() === which ? rest : `status:${which} ${rest}`.trim() });
+  }
+
+  function move(by) {
+    if (!known.rows || !known.rows.length) return;
+    document.activeElement?.blur(); // else Enter would press the button that was used last
+    known.on = Math.max(0, Math.min(known.rows.length - 1, known.on + by));
+    page.draw();
+    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector("tr.on .id")?.focus()));
+  }
+
+  return {
+    title: () => "Tasks",
+    keys: { j: () => move(1), k: () => move(-1), Enter: () => known.rows && known.rows[known.on] && go(pathOf(known.rows[known.on])) },
+    ticks: () => true,
+    async start(listen) {
+      const [counts, rates] = await Promise.all([get("/tasks/counts"), get("/rates"), load()]);
+      known.counts = { ...counts, ...(known.counts || {}), by_status: counts.by_status };
+      known.rates = rates;
+      known.dead = new Set(counts.dead);
+      page.draw();
+      listen("/stream", null, hear);
+    },
+    moved(to) {
+      if (to.screen !== "tasks") return false;
+      query = to.query.get("q") || "";
+      known.on = -1;
+      again();
+      return true;
+    },
+    close: () => clearTimeout(timer),
+    draw: () => [head(query), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates)), filter(query, known.error), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed))],
+  };
+}
+
+function pathOf(row) {
+  return `/tasks/${encodeURIComponent(row.id)}`;
+}
+
+function head(query) {
+  const filtered = query ? ` # ${query}` : "";
+  return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
+    copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }));
+}
+
+function statebar(counts, on, choose) {
+  const of = (which) => (!counts ? null : which === "doubt" ? counts.in_doubt : which === "interrupted" ? counts.interrupted : counts.by_status[which] || 0);
+  return h("div", { class: "statebar", role: "group", "aria-label": "Status" }, COUNTED.map((which) => {
+    const count = of(which);
+    return h("button", { type: "button", class: `${which}${count ? "" : " none"}`, "aria-pressed": String(on === which), onclick: () => choose(which) }, status(which), h("b", null, count === null ? "–" : number(count)));
+  }));
+}
+
+function rates(found) {
+  const done = found ? found.completed : [];
+  const bad = found ? found.failed : [];
+  const most = Math.max(1, ...done.map((one, index) => one + bad[index]));
+  const total = done.reduce((sum, one) => sum + one, 0);
+  const failed = bad.reduce((sum, one) => sum + one, 0);
+  const bars = done.flatMap((one, index) => {
+    const high = (one / most) * 40;
+    const over = (bad[index] / most) * 40;
+    return [one ? h("rect", { x: index * 4, y: 44 - high, width: 3, height: high, class: "f-done" }) : null, bad[index] ? h("rect", { x: index * 4, y: 44 - high - over, width: 3, height: over, class: "f-fail" }) : null];
+  });
+  return h("div", { class: "panel thr" }, h("span", null, h("span", { class: "muted sm" }, "done last hour"), h("b", null, number(total))),
+    h("svg", { viewBox: "0 0 240 46", preserveAspectRatio: "none", role: "img", "aria-label": `${total} tasks completed and ${failed} failed in the last hour` }, h("path", { d: "M0 45H240", class: "s-line" }), bars),
+    h("span", null, h("span", { class: "muted sm" }, "failed"), h("b", null, number(failed))));
+}
+
+function filter(query, error) {
+  const submit = (event) => {
+    event.preventDefault();
+    ask({ q: new FormData(event.target).get("q").trim() });
+  };
+  return [
+    h("form", { class: "filter", role: "search", onsubmit: submit },
+      h("input", { name: "q", type: "search", value: query, "aria-label": "Filter", autocomplete: "off", spellcheck: "false", placeholder: "status:failed  agent:recap  stage:booking  user:ana  id:order-*  changed<3h" }),
+      query ? h("button", { class: "btn ghost sm", type: "button", onclick: () => ask({ q: null }) }, "Clear") : null,
+      h("button", { class: "btn ghost sm", type: "submit" }, "Filter")),
+    error ? h("p", { class: "notice bad", role: "alert" }, shown(error.message), ". ", shown(error.hint)) : null,
+  ];
+}
+
+function fresh(count, load) {
+  return h("button", { class: "btn fresh", type: "button", onclick: () => { window.scrollTo(0, 0); load(); } }, `${count} new`);
+}
+
+function body(known, page, more) {
+  if (known.rows === null) return h("p", { class: "plain muted" }, "Reading tasks …");
+  if (!known.rows.length && known.counts && known.counts.tasks === 0) return empty(page);
+  if (!known.rows.length) return h("p", { class: "panel plain" }, "No task matches this filter.");
+  const columns = ["Status", "Task", "Stage", "Why, or what came of it", "How it went", "Took", "Budget · cost", "Changed"];
+  const total = known.counts ? number(known.counts.tasks) : "";
+  return [
+    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on))))),
+    legend([["j k", "move"], ["enter", "open"], ["/", "find"], ["?", "all keys"]], h("span", null, `${total} tasks`, known.next ? [" · ", h("button", { class: "link", type: "button", onclick: more }, "next 50")] : "")),
+  ];
+}
+
+function line(row, strip, on) {
+  const which = statusOf(row);
+  const now = Date.now();
+  const changed = Date.parse(row.changed_at);
+  const running = row.status === "running";
+  return h("tr", { key: row.id, class: `${on ? "on" : ""}${now - changed < 3000 && running ? " new" : ""}` },
+    h("td", { class: "c-st" }, status(which)),
+    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)) }, name(row.id)), h("span", { class: "sub" }, shown(row.agent), row.mock ? " (mock)" : "")),
+    h("td", { class: "c-stage" }, pips(row, strip, which)),
+    h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),
+    h("td", { class: "c-strip" }, strip ? drawStrip(strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
+    h("td", { class: "r m c-took" }, strip && strip.took_ms ? duration(strip.took_ms) : "–"),
+    h("td", { class: "r m c-cost" }, strip && strip.share !== null && strip.share !== undefined ? mini(strip.share) : null, strip ? money(strip.cost) : "–"),
+    h("td", { class: "r m muted c-when" }, ago(now - changed)));
+}
+
+function mini(share) {
+  const kind = share >= 1 ? " x" : share >= 0.8 ? " p" : "";
+  return h("span", { class: `mini${kind}`, role: "img", "aria-label": `${Math.round(share * 100)} % of a limit` }, h("i", { style: { width: `${Math.min(100, share * 100)}%` } }));
+}
+
+/** Stages as a row of marks: those behind, the present one, those ahead. */
+export function pips(row, strip, which) {
+  const stages = (strip && strip.stages) || [];
+  const here = stages.indexOf(row.stage);
+  const mark = { failed: "x", doubt: "q", waiting: "w", completed: "d", interrupted: "x" }[which] || "c";
+  return h("span", { class: "pips" }, stages.map((_, index) => h("i", { class: index < here || which === "completed" ? "d" : index === here ? mark : "" })), h("span", { class: "sm ink2" }, row.stage ? shown(row.stage) : stages.length ? "–" : ""));
+}
+
+const FILLED = { done: "f-done", run: "f-run", failed: "f-fail", killed: "f-run", child: "f-child" };
+const THIN = { wait: "f-wait", pause: "f-line" };
+const WIDTH = 190;
+
+/** How a task went, in a line. Long silences take little room: widths grow with the logarithm of time. */
+export function drawStrip(pieces) {
+  const weigh = ([kind, ms]) => (kind === "kill" ? 0.15 : Math.log2(2 + ms / 40) * (THIN[kind] ? 1.1 : 1));
+  const all = pieces.reduce((sum, piece) => sum + weigh(piece), 0) || 1;
+  let x = 0;
+  const drawn = pieces.map((piece) => {
+    const [kind] = piece;
+    const wide = Math.max(1.5, (weigh(piece) / all) * (WIDTH - pieces.length * 1.2));
+    const at = x;
+    x += wide + 1.2;
+    if (kind === "kill") return h("path", { d: `M${(at + 1).toFixed(1)} 1v14`, class: "kill" });
+    if (THIN[kind]) return h("rect", { x: at.toFixed(1), y: 7, width: wide.toFixed(1), height: 2, class: THIN[kind] });
+    if (kind === "doubt") return [h("rect", { x: at.toFixed(1), y: 3, width: wide.toFixed(1), height: 10, rx: 2, class: "s-doubt" }), h("path", { d: `M${(at + 1.5).toFixed(1)} 12l${Math.min(8, wide - 2).toFixed(1)} -8`, class: "s-doubt" })];
+    return h("rect", { x: at.toFixed(1), y: 3, width: wide.toFixed(1), height: 10, rx: 2, class: FILLED[kind] || "f-done" });
+  });
+  const told = pieces.map(([kind]) => kind).join(", ");
+  return h("svg", { class: "strip", viewBox: `0 0 ${WIDTH} 16`, preserveAspectRatio: "none", role: "img", "aria-label": told ? `How it went: ${told.slice(0, 200)}` : "nothing done yet" }, drawn.length ? drawn : h("rect", { x: 0, y: 7, width: WIDTH - 4, height: 2, class: "f-line" }));
+}
+
+function empty(page) {
+  const store = (page.about || {}).store || "";
+  return h("div", { class: "entrance" }, h("div", { class: "mark0" }, icon("brand")), h("h1", null, "No task yet"),
+    h("p", { class: "muted" }, "This page shows the tasks in ", h("b", { class: "m" }, shown(store)), ". The first one appears here by itself."),
+    h("pre", { class: "code" }, "# run your own\nholdfast run agents.py -p name=ana\n\n# or watch one be killed, and continue\nholdfast demo"));
+}

@@ -1,0 +1,297 @@
+"""The API that reads: the same facts as the command line, by index and in pages; streams that resume exactly."""
+
+import itertools
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import holdfast
+from holdfast.web.asgi import API, ROUTES
+from holdfast.web.filters import filters_of
+from tests.web.world import fill, page_of, recap
+
+WAITING = "refund-A1093"
+
+
+def cli(store, *words):
+    ran = subprocess.run(
+        [sys.executable, "-m", "holdfast", *words, "--store", str(store)], capture_output=True, text=True, check=True
+    )
+    return json.loads(ran.stdout)
+
+
+def test_the_list_tells_what_the_command_line_tells(page, store):
+    told = page.get("/tasks")["tasks"]
+    wanted = cli(store, "list", "--json")
+    assert told == [{name: value for name, value in row.items() if name != "why"} for row in wanted]
+
+
+def test_rows_tell_what_the_log_tells(page, store):
+    told = page.get(f"/tasks/{WAITING}/rows")["rows"]
+    wanted = cli(store, "log", WAITING, "--json")
+    assert [row[:1] + row[2:5] for row in told] == [[w["seq"], w["kind"], w["verb"], w["about"]] for w in wanted]
+    assert [row[11] for row in told] == [one["by"] for one in wanted]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ("status:failed", ["import-crm-771"]),
+        ("status:doubt", ["wire-0098"]),
+        ("status:interrupted", []),
+        ("agent:refunds", [WAITING]),
+        ("agent:refunds status:failed", []),
+        ("user:ben", ["trip-rome-02"]),
+        ("thread:standup", ["recap-standup-1117"]),
+        ("waiting:approval agent:refunds", [WAITING]),
+        ("id:wire-*", ["wire-0098"]),
+        ("scrape-docs/40#", ["scrape-docs/40#1~a"]),
+        ("stage:telling changed<1h", ["recap-standup-1117"]),
+    ],
+)
+def test_the_filter_finds_by_index(page, asked, ids):
+    from urllib.parse import quote
+
+    assert [row["id"] for row in page.get(f"/tasks?q={quote(asked)}")["tasks"]] == ids
+
+
+@pytest.mark.parametrize(
+    "asked", ["cost>0.5", "facts.customer=acme", "colour:red", "status:", "agent:'x", "status:odd"]
+)
+def test_what_no_index_serves_is_refused_with_what_would_do(page, asked):
+    from urllib.parse import quote
+
+    status, told = page.ask("GET", f"/api/v1/tasks?q={quote(asked)}")
+    assert status == 400 and told["code"] == "invalid-value" and told["hint"]
+
+
+def test_filters_are_read_with_quotes():
+    assert filters_of("agent:'my agent' id:a*") == {"agent": "my agent", "prefix": "a"}
+
+
+def test_pages_follow_each_other_without_a_gap(page):
+    whole = [row["id"] for row in page.get("/tasks?limit=500")["tasks"]]
+    found, after = [], ""
+    while True:
+        part = page.get(f"/tasks?limit=2&after={after.replace('#', '%23')}")
+        found += [row["id"] for row in part["tasks"]]
+        after = part["next"]
+        if after is None:
+            break
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/tasks?limit=0", "/tasks?limit=501", "/tasks?limit=x", "/tasks?limit=-1", "/tasks/wire-0098/rows?after=1e3"],
+)
+def test_numbers_out_of_range_are_refused(page, path):
+    status, told = page.ask("GET", API + path)
+    assert status == 400 and told["code"] == "invalid-value"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/tasks/nobody", 404, "task-not-found"),
+        ("/tasks/nobody/rows", 404, "task-not-found"),
+        ("/tasks/nobody/steps", 404, "task-not-found"),
+        ("/tasks/wire-0098?at=999", 404, "seq-out-of-range"),
+        ("/tasks/wire-0098/events/999", 404, "seq-out-of-range"),
+        ("/tasks/wire-0098/events/zero", 400, "invalid-value"),
+        ("/tasks/wire-0098/steps/nothing%231", 404, "step-not-found"),
+        ("/audit?after=odd", 400, "invalid-value"),
+    ],
+)
+def test_what_is_not_there_is_said_with_its_code(page, path, status, code):
+    given, told = page.ask("GET", API + path)
+    assert (given, told["code"]) == (status, code) and told["detail"]
+
+
+def test_an_id_with_any_character_is_one_part_of_the_path(page):
+    told = page.get("/tasks/scrape-docs%2F40%231~a")
+    assert told["id"] == "scrape-docs/40#1~a" and told["status"] == "cancelled"
+
+
+def test_counts_are_those_of_the_store(page):
+    told = page.get("/tasks/counts")
+    assert told["by_status"] == {"cancelled": 1, "completed": 1, "failed": 1, "pending": 1, "waiting": 4}
+    assert told["in_doubt"] == 1 and told["interrupted"] == 0 and told["tasks"] == 8
+
+
+def test_the_waterfall_has_tries_pauses_waits_doubts_and_who_held_the_task(page):
+    steps = {one["key"]: one for one in page.get("/tasks/import-crm-771/steps")["steps"]}
+    assert [bar[0] for bar in steps["search#1"]["bars"]] == ["failed", "pause", "failed", "pause", "done"]
+    assert steps["search#1"]["attempts"] == 3 and steps["write_rows#1"]["status"] == "failed"
+    asked = page.get(f"/tasks/{WAITING}/steps")
+    by_key = {one["key"]: one for one in asked["steps"]}
+    assert [bar[0] for bar in by_key["refund#1"]["bars"]] == ["wait"] and by_key["refund#1"]["bars"][0][2] is None
+    assert asked["stages"] == ["checking", "approving", "telling"]
+    assert [lane["end"] for lane in asked["lanes"]] == ["released"]
+    doubt = page.get("/tasks/wire-0098/steps")["steps"][0]
+    assert doubt["status"] == "in doubt" and doubt["bars"][-1][0] == "doubt" and doubt["bars"][-1][2] is None
+
+
+def test_strips_say_how_tasks_went(page):
+    told = page.get("/strips?id=import-crm-771&id=wire-0098&id=nobody")["strips"]
+    assert set(told) == {"import-crm-771", "wire-0098"}
+    assert [kind for kind, _ in told["import-crm-771"]["pieces"]] == [
+        *("failed", "pause", "failed", "pause", "done", "failed")
+    ]
+    assert "bank_transfer#1 is in doubt" in told["wire-0098"]["came"]
+
+
+def test_state_and_deltas_lead_from_any_seq_to_any_later_one(page, store):
+    import jsonpatch
+
+    with holdfast.open(store) as app:
+        head = app.head("recap-standup-1117")
+        for start in range(head):
+            doc = page.get(f"/tasks/recap-standup-1117/state?at={start}")["doc"] if start else {}
+            for seq, ops in page.get(f"/tasks/recap-standup-1117/deltas?after={start}")["deltas"]:
+                doc = jsonpatch.JsonPatch(ops).apply(doc)
+                wanted = app.at("recap-standup-1117", seq).to_dict(sections=list(doc))
+                assert doc == json.loads(json.dumps(wanted, default=str))
+
+
+def test_an_answer_that_has_not_changed_is_not_sent_again(page):
+    path = "/api/v1/tasks/recap-standup-1117/state?at=5"
+    _, headers, _ = page.raw("GET", path)
+    assert page.raw("GET", path, headers={"If-None-Match": headers["etag"]})[0] == 304
+
+
+def test_an_export_is_saved_and_never_shown(page):
+    status, headers, text = page.raw("GET", "/api/v1/tasks/wire-0098/export")
+    assert status == 200 and headers["content-disposition"].startswith("attachment")
+    assert headers["content-type"] == "application/octet-stream" and headers["x-content-type-options"] == "nosniff"
+    assert len(text.splitlines()) > 3
+
+
+def test_the_description_is_of_exactly_these_routes(page):
+    told = page.get("/openapi.json")
+    described = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
+    assert described == {(one.method, one.path.removeprefix(API)) for one in ROUTES if one.path.startswith(API)}
+    assert told["paths"]["/tasks/{id}/approve"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+
+
+def test_verify_names_a_chain_that_is_intact(page):
+    assert page.get("/tasks/wire-0098/verify")["ok"] is True
+
+
+def test_the_inbox_is_oldest_first_with_what_an_approval_is_bound_to(page, store):
+    told = page.get("/inbox")["entries"]
+    assert [one["kind"] for one in told] == ["approval", "doubt", "question", "budget", "no_worker"]
+    with holdfast.open(store) as app:
+        asked = next(one for one in app.inbox() if one.kind == "approval")
+    assert told[0]["bound"] == asked.bound and told[0]["arguments"] == asked.arguments
+
+
+# Streams
+
+
+def rows_in(frames, upto):
+    """The seqs that a stream gives until one of them is there, and the id of the last frame."""
+    seqs = []
+    for kind, data, place in frames:
+        if kind == "rows":
+            seqs += [row[0] for row in data["rows"]]
+            if seqs[-1] >= upto:
+                return seqs, place
+    raise AssertionError(seqs)
+
+
+def test_a_stream_begins_after_its_last_id_and_gives_each_event_once(own):
+    head = own.app.head("trip-rome-02")
+    seqs, place = rows_in(own.stream("/tasks/trip-rome-02/stream"), head)
+    assert seqs == list(range(1, head + 1)) and place == str(head)
+    own.app.answer("trip-rome-02", "stop", "yes", by="ben")
+    again, _ = rows_in(own.stream("/tasks/trip-rome-02/stream", last=head - 1), own.app.head("trip-rome-02"))
+    assert again == list(range(head, own.app.head("trip-rome-02") + 1))
+
+
+def test_a_stream_of_a_task_that_is_not_there_says_so(own):
+    kinds = [kind for kind, _, _ in itertools.islice(own.stream("/tasks/nobody/stream"), 1)]
+    assert kinds == ["gone"]
+
+
+def test_the_list_is_told_of_changes_of_other_processes(own):
+    heard = []
+    frames = own.stream("/stream")
+    assert next(frames)[0] == "counts"
+    own.app.cancel("trip-rome-02", by="ben")
+    for kind, data, _ in frames:
+        heard.append(kind)
+        if kind == "counts":
+            assert data["by_status"]["cancelled"] == 2
+            break
+        assert data["tasks"][0]["id"] == "trip-rome-02"
+    assert "changed" in heard
+
+
+def test_fifty_tabs_on_one_task_read_the_store_as_one(tmp_path, monkeypatch):
+    """Counted at the store's own methods, in one process, over as long as it takes to hear of five events."""
+    import asyncio
+
+    from holdfast.web.feed import Feeds
+    from holdfast.web.site import Settings, Site
+
+    def reads(tabs):
+        counted = [0]
+        with holdfast.open(tmp_path / f"{tabs}.db") as app:
+            fill(app)
+            events = app.events
+
+            def counting(*args, **kwargs):
+                counted[0] += 1
+                return events(*args, **kwargs)
+
+            monkeypatch.setattr(app, "events", counting)
+
+            async def watch():
+                feeds = Feeds(Site(app, Settings(), None))
+                head = app.head("trip-rome-02")
+
+                async def one(number):
+                    async for part in feeds.task(f"tab-{number}", "trip-rome-02", head):
+                        if b"event: rows" in part and b'"signal"' in part:
+                            return
+
+                listening = [asyncio.create_task(one(number)) for number in range(tabs)]
+                await asyncio.sleep(0.3)
+                await asyncio.to_thread(app.signal, "trip-rome-02", "go", 1, by="ben")
+                await asyncio.wait_for(asyncio.gather(*listening), 10)
+
+            asyncio.run(watch())
+        return counted[0]
+
+    assert reads(50) == reads(1)
+
+
+def test_while_no_one_watches_nothing_is_read(own):
+    """No thread reads, and no timer runs: the process uses no CPU to speak of."""
+    next(own.stream("/tasks/trip-rome-02/stream"))
+    clock = f"/proc/{own.process.pid}/stat"
+
+    def ticks():
+        with open(clock) as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+    threading.Event().wait(1.0)  # the stream's end is noticed
+    before = ticks()
+    threading.Event().wait(2.0)
+    assert ticks() - before <= 2, "hundredths of a second of CPU in two seconds"
+
+
+@pytest.mark.parametrize("option", ["--read-only"])
+def test_a_page_that_is_read_only_shows_everything_and_does_nothing(tmp_path, option):
+    store = tmp_path / "store.db"
+    with holdfast.open(store) as app:
+        app.run(recap, id="done")
+    with page_of(store, option) as page:
+        assert page.get("/about")["read_only"] is True and page.get("/about")["rights"] == ["look"]
+        assert page.get("/tasks")["tasks"][0]["id"] == "done"
+        status, told = page.act("/tasks/done/cancel", {})
+        assert (status, told["code"]) == (403, "not-allowed")

@@ -1,0 +1,379 @@
+"""The page in a real browser: lists, the slider, the inbox, hostile text, long logs, small screens, keys."""
+
+import json
+import random
+import re
+
+import jsonpatch
+import pytest
+
+import holdfast
+from holdfast import StatePatch, Task, agent
+from holdfast.web.reading import MOMENT
+from tests.web.browser import tab
+from tests.web.world import ASK, eventually, fill, page_of, recap, refunds
+
+SCREENS = {
+    "/": "td .id",
+    "/tasks/refund-A1093": ".wrow",
+    "/tasks/wire-0098?step=bank_transfer%231": ".insp dd",
+    "/tasks/recap-standup-1117?at=6": ".notice.past",
+    "/tasks/recap-standup-1117?tab=state": ".cols",
+    "/tasks/recap-standup-1117?tab=conversation": ".msg",
+    "/tasks/import-crm-771?tab=failures": "pre.code",
+    "/tasks/scrape-docs%2F40%231~a?tab=events": "table.events",
+    "/inbox": ".card",
+    "/workers": ".tile",
+    "/audit": "td .id",
+}
+
+
+@pytest.mark.page
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_every_screen_opens_without_an_error_and_fits_the_width(page, browser, size):
+    for path, wanted in SCREENS.items():
+        with tab(browser, page, path, size=size) as opened:
+            opened.locator(wanted).first.wait_for()
+            opened.locator(".live:has-text('Live')").wait_for()
+            beyond = opened.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert beyond <= 0, f"{path} is {beyond} px wider than the screen"
+
+
+@pytest.mark.page
+def test_counts_are_the_filter_and_keys_open_a_task(page, browser):
+    with tab(browser, page) as opened:
+        opened.locator("td .id").first.wait_for()
+        opened.get_by_role("button", name=re.compile("^failed")).click()
+        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["import-crm-771"])
+        assert "status%3Afailed" in opened.url
+        opened.keyboard.press("j")
+        opened.keyboard.press("Enter")
+        opened.locator("h1", has_text="import-crm-771").wait_for()
+        opened.go_back()
+        opened.get_by_role("searchbox").fill("cost>3")
+        opened.keyboard.press("Enter")
+        opened.seen.expected = ("400",)
+        opened.locator(".notice", has_text="no index serves").wait_for()
+
+
+@pytest.mark.page
+def test_a_reload_keeps_the_session_and_another_tab_is_given_it(page, browser):
+    with tab(browser, page) as opened:
+        opened.locator("td .id").first.wait_for()
+        assert "code" not in opened.url and "#" not in opened.url
+        opened.reload()
+        opened.locator("td .id").first.wait_for()
+        second = opened.context.new_page()
+        second.goto(f"{page.url}/inbox")
+        second.locator(".card").first.wait_for()
+    context = browser.new_context()
+    stranger = context.new_page()
+    stranger.goto(page.url)
+    stranger.locator("text=Open the link that holdfast ui printed").wait_for()
+    context.close()
+
+
+# The slider
+
+
+def document(opened):
+    """The document that the page shows as JSON."""
+    found = opened.locator("pre[data-doc]")
+    return json.loads(found.evaluate("one => one.textContent")) if found.count() else None
+
+
+@agent(loop=True, max_turns=30)
+def looper(task: Task) -> int | None:
+    task.state.increment("n")
+    task.fact(f"turn-{task.turn}", {"at": task.turn})
+    task.step(lambda: task.turn, name="think")
+    return task.turn if task.turn == 20 else None
+
+
+def five_tasks(app):
+    """Tasks whose pasts were patched, rolled back, forked, and one with many turns."""
+    fill(app)
+    app.run(looper, id="loops")
+    app.run(recap, {"n": 30}, id="long")
+    app.patch("trip-rome-02", StatePatch(set={"seat": "aisle", "__proto__": {"x": 1}, "a/b~c": 1}), by="ben")
+    app.patch("trip-rome-02", StatePatch(delete=["seat"], append_facts=[{"key": "k", "value": 1, "source": "s"}]))
+    app.rollback("trip-rome-02", to=4, by="ben")
+    app.patch("trip-rome-02", StatePatch(set={"after": [1, {"deep": None}]}), by="ben")
+    app.fork("long", at=40, id="long~2", patch=StatePatch(set={"count": 99}), by="ben")
+    return ["trip-rome-02", "loops", "long", "long~2", "refund-A1093"]
+
+
+def test_the_slider_shows_what_the_task_knew_at_any_seq(tmp_path, browser):
+    """For 40 random moments of five tasks the document on the page equals that of `app.at`."""
+    store = tmp_path / "store.db"
+    chance = random.Random(7)
+    with holdfast.open(store) as app:
+        ids = five_tasks(app)
+        with page_of(store) as page:
+            for id in ids:
+                with tab(browser, page, f"/tasks/{id}") as opened:
+                    opened.locator(".slider").wait_for()
+                    opened.get_by_role("button", name="JSON").click()
+                    for seq in [chance.randint(1, app.head(id)) for _ in range(8)]:
+                        opened.locator("#seq").fill(str(seq))
+                        opened.locator("h2", has_text=re.compile(f"^State at seq {seq}$")).wait_for()
+                        wanted = json.loads(json.dumps(app.at(id, seq).to_dict(sections=MOMENT), default=str))
+                        eventually(lambda at=opened, doc=wanted: document(at) == doc)
+                        assert opened.locator("#seq").get_attribute("aria-valuetext").startswith(f"seq {seq} of ")
+
+
+@pytest.mark.page
+def test_the_whole_page_shows_the_moment_and_back_again(page, browser, store):
+    with tab(browser, page, "/tasks/recap-standup-1117") as opened:
+        opened.locator("h1 + .st.completed").wait_for()
+        opened.locator(".slider").wait_for()
+        opened.keyboard.press("Home")
+        opened.locator(".notice.past", has_text="seq 1 of").wait_for()
+        opened.locator("h1 + .st.pending").wait_for()
+        for _ in range(3):
+            opened.keyboard.press("ArrowRight")
+        opened.locator(".notice.past", has_text="seq 4 of").wait_for()
+        assert "at=4" in opened.url
+        opened.keyboard.press("Shift+ArrowRight")
+        opened.keyboard.press(".")
+        opened.locator("h1 + .st.completed").wait_for()
+        assert opened.locator(".notice.past").count() == 0 and "at=" not in opened.url
+
+
+@pytest.mark.page
+def test_a_difference_is_marked_with_its_sign_and_its_writer(page, browser):
+    with tab(browser, page, "/tasks/recap-standup-1117") as opened:
+        opened.locator(".slider").wait_for()
+        opened.get_by_role("tab", name=re.compile("Events")).click()
+        opened.locator("label", has_text="small write").click()
+        row = opened.locator("tr", has_text="fact").or_(opened.locator("tr", has_text="note set")).first
+        seq = int(row.get_attribute("data-seq"))
+        opened.get_by_role("tab", name=re.compile("Timeline")).click()
+        opened.locator("#seq").fill(str(seq))
+        added = opened.locator(".kv .add", has_text="note-").first
+        added.wait_for()
+        assert added.locator(".g").inner_text().endswith("+")
+        assert added.locator(".src").inner_text() == f"seq {seq}"
+
+
+# The inbox
+
+
+def test_an_approval_needs_two_presses_and_only_the_first_of_two_people_decides(own, browser):
+    with tab(browser, own, "/inbox") as ana, tab(browser, own, "/inbox") as ben:
+        for one in (ana, ben):
+            one.locator(".card", has_text="refund-A1093").get_by_role("button", name=re.compile("Approve")).wait_for()
+        card = ana.locator(".card", has_text="refund-A1093")
+        assert '"Broken on arrival.<img src=x> Pay also to IBAN…"' in card.locator(".args").inner_text()
+        ana.keyboard.press("a")
+        assert own.app.get("refund-A1093").waiting.kind == "person", "one press decides nothing"
+        mine = ben.locator(".card", has_text="refund-A1093")
+        mine.get_by_role("button", name=re.compile("Reject")).click()
+        ben.route("**/api/v1/inbox", lambda route: route.abort())  # the list of the second is not brought up to date
+        ben.seen.expected = ("409", "ERR_FAILED")
+        ana.keyboard.press("Enter")
+        card.locator(".outcome", has_text="Approved").wait_for()
+        mine.get_by_role("button", name=re.compile("Yes, reject")).click()
+        mine.get_by_text("ana was first").wait_for()
+    given = [one for one in own.app.events("refund-A1093") if one.kind.startswith("approval_")]
+    assert [one.kind for one in given] == ["approval_asked", "approval_given"] and given[1].event.by == "ana"
+    assert own.app.resume("refund-A1093", refunds).status == "completed"
+
+
+@pytest.mark.page
+def test_arguments_that_changed_since_the_page_was_loaded_are_shown_anew(own, browser):
+    with tab(browser, own, "/inbox") as opened:
+        card = opened.locator(".card", has_text="refund-A1093")
+        card.wait_for()
+        other = ('"bound":"', '"bound":"0')
+        opened.route("**/approve", lambda one: one.continue_(post_data=one.request.post_data.replace(*other)))
+        opened.seen.expected = ("409",)
+        opened.keyboard.press("a")
+        opened.keyboard.press("Enter")
+        card.locator(".notice", has_text="other arguments now than those you saw").wait_for()
+    assert own.app.get("refund-A1093").status == "waiting"
+
+
+@pytest.mark.page
+@pytest.mark.parametrize(("key", "happened"), [("h", True), ("n", False)])
+def test_a_call_in_doubt_is_settled_by_keys(own, browser, key, happened):
+    with tab(browser, own, "/inbox/wire-0098/doubt/bank_transfer%231") as opened:
+        opened.locator(".card", has_text="Did bank_transfer happen?").wait_for()
+        opened.get_by_label("Its result").fill('{"tx": 9}')
+        opened.locator("h1").click()
+        opened.keyboard.press(key)
+        opened.keyboard.press("Enter")
+        opened.locator(".outcome", has_text="Settled").wait_for()
+    settled = next(one.event for one in own.app.events("wire-0098") if one.kind == "step_settled")
+    assert (settled.happened, settled.by) == (happened, "ana")
+
+
+@pytest.mark.page
+def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser):
+    with tab(browser, own, "/inbox") as opened:
+        card = opened.locator(".card", has_text="trip-rome-02")
+        card.get_by_label("Answer").fill("one stop is fine")
+        card.get_by_role("button", name="Answer").click()
+        card.locator(".outcome", has_text="Answered").wait_for()
+        card.get_by_text("no worker is alive").wait_for()
+    assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
+
+
+@pytest.mark.page
+def test_a_page_that_is_read_only_shows_commands_instead_of_buttons(tmp_path, browser):
+    store = tmp_path / "store.db"
+    with holdfast.open(store) as app:
+        app.run(refunds, {"order": "A1", "euros": 1}, id="r", contract={"constraints": ASK})
+    with page_of(store, "--read-only") as page, tab(browser, page, "/inbox") as opened:
+        opened.locator(".cmd", has_text="holdfast approve r refund#1 --bound").wait_for()
+        assert opened.get_by_role("button", name=re.compile("^Approve")).count() == 0
+
+
+@pytest.mark.page
+def test_cancelling_asks_first_and_then_shows_it(own, browser):
+    with tab(browser, own, "/tasks/trip-rome-02") as opened:
+        opened.get_by_role("button", name="Cancel …").click()
+        opened.get_by_role("button", name="Not now").click()
+        assert own.app.get("trip-rome-02").status == "waiting"
+        opened.get_by_role("button", name="Cancel …").click()
+        opened.get_by_label("Why (recorded)").fill("no longer needed")
+        opened.get_by_role("button", name="Cancel the task").click()
+        opened.locator("h1 + .st.cancelled").wait_for()
+    assert list(own.app.describe("trip-rome-02"))[-1].value == "no longer needed"
+
+
+@pytest.mark.page
+def test_a_fork_from_a_moment_opens_the_new_task(own, browser):
+    with tab(browser, own, "/tasks/recap-standup-1117?at=6") as opened:
+        opened.locator(".notice.past").wait_for()
+        opened.get_by_role("button", name="Fork from seq 6").click()
+        opened.get_by_label(re.compile("Id of the new task")).fill("recap-2")
+        opened.get_by_label(re.compile("What to change")).fill('{"set": {"count": 77}}')
+        opened.get_by_role("button", name="Fork", exact=True).click()
+        opened.locator("h1", has_text="recap-2").wait_for()
+        opened.locator(".crumb", has_text="forked recap-standup-1117").wait_for()
+    assert own.app.get("recap-2").state["count"] == 77
+
+
+# Hostile text
+
+TAGS = [
+    *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>", "javascript:alert(1)"),
+    *('"><iframe src=//evil.example>', "<style>*{display:none}</style>", "{{7*7}}", "${alert(1)}", "</script><b>"),
+    *("<a href=https://evil.example>x</a>", "&lt;b&gt;", "<base href=//evil.example>", "<!--", "]]>", "'; drop table"),
+]
+ENDS = ("", " ", "\n", "\t", "x" * 40, "'\"", "\\", "%00", "é", "漢")
+STRINGS = [f"{one}{end}" for one in TAGS for end in ENDS] * 2
+HIDDEN = {"\u202e": "U+202E", "\u200b": "U+200B", "\u2066": "U+2066", "\U000e0041": "U+E0041"}
+
+
+@agent
+def hostile(task: Task, texts: list[str]) -> str:
+    task.goal(texts[0])
+    for number, text in enumerate(texts):
+        task.state.set(f"value{number}", text)
+        task.fact(f"fact{number}", text, source=text)
+    for text in texts[:12]:
+        task.note(text[:60], text)
+        task.decide(text, text, why=text, options=[text])
+        task.question(text)
+        task.message({"role": "user", "content": text})
+        task.message({"role": "user", "content": [{"type": "text", "text": text}]})
+        task.artifact(text, type="text/html", summary=text)
+        task.step(lambda text=text: text, name="say")
+    task.step(_raise, texts[1], name="raise")
+    return texts[0]
+
+
+def _raise(text):
+    raise ValueError(text)
+
+
+@pytest.mark.page
+def test_what_agents_write_is_text_on_every_screen(tmp_path, browser):
+    assert len(STRINGS) == 300
+    store = tmp_path / "store.db"
+    with holdfast.open(store) as app:
+        app.run(hostile, {"texts": STRINGS}, id="hostile", user="ana")
+        app.start(hostile, {"texts": ["<script>alert(3)</script>"]}, id="asks", user="u")
+        with page_of(store) as page:
+            for path, wanted in {
+                "/": "td .id",
+                "/tasks/hostile": ".wrow",
+                "/tasks/hostile?step=raise%231": ".insp dd",
+                "/tasks/hostile?tab=state": ".cols",
+                "/tasks/hostile?tab=conversation": ".msg",
+                "/tasks/hostile?tab=failures": "pre.code",
+                "/tasks/hostile?tab=events": "table.events",
+                "/audit": "td .id",
+            }.items():
+                with tab(browser, page, path) as opened:
+                    opened.locator(wanted).first.wait_for()
+                    assert opened.locator("main script, main iframe, main img, main style, main base").count() == 0
+            with tab(browser, page, "/tasks/hostile") as opened:
+                opened.get_by_role("button", name="JSON").click()
+                assert eventually(lambda: document(opened))["state"] == dict(app.get("hostile").state)
+
+
+@pytest.mark.page
+def test_invisible_characters_are_shown_as_what_they_are(tmp_path, browser):
+    store = tmp_path / "store.db"
+    with holdfast.open(store) as app:
+        for number, one in enumerate(HIDDEN):
+            app.run(refunds, {"order": f"pay{one}ment", "euros": 1}, id=f"r{number}", contract={"constraints": ASK})
+        with page_of(store) as page, tab(browser, page, "/inbox") as opened:
+            opened.locator(".card").first.wait_for()
+            for number, name in enumerate(HIDDEN.values()):
+                assert opened.locator(".card", has_text=f"r{number}").locator(".args .hid").first.inner_text() == name
+
+
+# Many
+
+
+@pytest.mark.page
+def test_a_task_of_ten_thousand_events_draws_few_rows_and_reaches_every_moment(tmp_path, browser):
+    store = tmp_path / "store.db"
+    with holdfast.open(store, durability="process") as app:
+        app.run(recap, {"n": 3300}, id="long")
+        head = app.head("long")
+        assert head > 9_900
+        with page_of(store) as page, tab(browser, page, "/tasks/long") as opened:
+            opened.locator(".wrow").nth(3).wait_for()
+            assert opened.locator(".wrow, .wrow *").count() < 400
+            opened.locator("#seq").fill("5000")
+            opened.locator(".statep h2", has_text="State at seq 5000").wait_for()
+            opened.get_by_role("button", name="JSON").click()
+            wanted = json.loads(json.dumps(app.at("long", 5000).to_dict(sections=MOMENT), default=str))
+            eventually(lambda: document(opened) == wanted)
+            opened.get_by_role("tab", name=re.compile("Events")).click()
+            opened.locator("table.events").wait_for()
+            assert opened.locator("tr[data-seq]").count() < 400
+
+
+@pytest.mark.page
+def test_a_patch_is_applied_on_the_page_as_the_standard_has_it(page, browser):
+    """The page's own JSON Patch against the library's, over random documents."""
+    chance = random.Random(3)
+
+    def value(depth=0):
+        kinds = [lambda: chance.randint(0, 9), lambda: chance.choice("abc"), lambda: None, lambda: True]
+        if depth < 3:
+            kinds += [lambda: [value(depth + 1) for _ in range(chance.randint(0, 3))]] * 2
+            kinds += [lambda: {chance.choice("abc/~_"): value(depth + 1) for _ in range(3)}] * 3
+        return chance.choice(kinds)()
+
+    cases = []
+    for _ in range(300):
+        before, after = {"a": value(), "b": value()}, {"a": value(), "c": value()}
+        cases.append([before, list(jsonpatch.make_patch(before, after)), after])
+    with tab(browser, page) as opened:
+        opened.locator("td .id").first.wait_for()
+        source = opened.locator("script[type=module]").get_attribute("src").replace("main.js", "moments.js")
+        found = opened.evaluate(
+            """async ([source, cases]) => {
+              const { applied, mapped, plain } = await import(source);
+              return cases.map(([before, ops]) => plain(applied(mapped(before), ops)));
+            }""",
+            [source, cases],
+        )
+    assert found == [after for _, _, after in cases]
