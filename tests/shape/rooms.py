@@ -85,7 +85,6 @@ MOST_LINES = 600
 LARGE_MODULES = {
     "engine/app": "the public face: a verb is a few lines, each into a package",
     "engine/execution/execution": "the one object that verbs, flows and drivers of a task share: its methods are short",
-    "engine/reading/task_state": "every property of a task, each a few lines",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
     "store/protocol": "the whole contract of a store in one place, with the shapes it speaks of",
     "store/postgres/queries": "every statement of the store, and nothing else",

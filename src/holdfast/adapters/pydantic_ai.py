@@ -45,7 +45,7 @@ from holdfast import (
     report_usage,
 )
 from holdfast.adapters.names import step_key
-from holdfast.adapters.run import DurableRun
+from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
 
 __all__ = ["HoldfastAgent", "HoldfastDurability", "durable"]
@@ -64,7 +64,7 @@ RESULTS = frozenset(
 """What Pydantic AI calls outcomes of tool calls. A result that a person has settled is none of them yet."""
 
 
-_RUN: ContextVar[DurableRun | None] = ContextVar("holdfast.adapters.pydantic_ai", default=None)
+_RUN: ContextVar[FrameworkRun | None] = ContextVar("holdfast.adapters.pydantic_ai", default=None)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def durable(task: AsyncTask) -> Generator[None, None, None]:
         raise InvalidValue(
             f"{task!r} is not the task of an `async def` agent", hint="write async def …(task: AsyncTask)"
         )
-    token = _RUN.set(DurableRun(task))
+    token = _RUN.set(FrameworkRun(task))
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from holdfast import AsyncTask
 from holdfast.adapters.names import step_key
 
 
-class DurableRun:
+class FrameworkRun:
     """A task, and how often a framework has come to each kind of step in it."""
 
     def __init__(self, task: AsyncTask) -> None:

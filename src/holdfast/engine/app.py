@@ -317,10 +317,8 @@ class App:
     ) -> TaskState[R]:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
-        A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
-        `hold`: how long to block while the task sleeps. `wait`: how long to wait while another process has the task,
-        before TaskBusy is raised; if that process dies, this one takes over. It also waits so long for a thread that is
-        busy, with `when_busy="refuse"`; with "queue", for as long as it takes. The other parameters are as for `start`.
+        A task that fails is given back; nothing is raised. `hold`: how long to block while it sleeps. `wait`: how long
+        to wait while another process has it, or another task its thread. The other parameters are as for `start`.
         """
         options = TaskOptions(
             user=user,
@@ -340,11 +338,15 @@ class App:
             when_busy="refuse" if when_busy == "queue" else when_busy,
             expire=expire,
         )
+        work, patience = self._assignment(id, agent, input, options, hold), _patience(wait, when_busy)
+        return TaskState(self._dispatcher.work_when_free(work, patience), self.logs, agent.typed_result)
+
+    def _assignment(
+        self, id: str | None, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: Duration
+    ) -> Assignment:
         if id is not None:
             refuse_own(self.logs, id, "run")
-        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        done = self._dispatcher.work_when_free(assignment, _patience(wait, when_busy))
-        return TaskState(done, self.logs, agent.typed_result)
+        return self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
 
     async def arun(
         self,
@@ -390,9 +392,7 @@ class App:
             when_busy="refuse" if when_busy == "queue" else when_busy,
             expire=expire,
         )
-        if id is not None:
-            refuse_own(self.logs, id, "run")
-        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
+        assignment = self._assignment(id, agent, input, options, hold)
         done = await self._dispatcher.work_async_when_free(assignment, _patience(wait, when_busy))
         return TaskState(done, self.logs, agent.typed_result)
 

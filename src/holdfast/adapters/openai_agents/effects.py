@@ -15,10 +15,10 @@ from pydantic_core import from_json
 
 from holdfast import InvalidValue, StepFailed, Tool, current_call
 from holdfast.adapters.names import step_key
-from holdfast.adapters.run import DurableRun
+from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
 
-RUN: ContextVar[DurableRun | None] = ContextVar("holdfast.adapters.openai_agents", default=None)
+RUN: ContextVar[FrameworkRun | None] = ContextVar("holdfast.adapters.openai_agents", default=None)
 """The task that an agent works in here, if it works in one."""
 
 _DECLARED = "__holdfast__"

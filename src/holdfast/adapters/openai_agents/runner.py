@@ -16,7 +16,7 @@ from holdfast.adapters.names import step_key
 from holdfast.adapters.openai_agents.effects import RUN, durable_tool
 from holdfast.adapters.openai_agents.model import RecordedModel, RecordedProvider
 from holdfast.adapters.openai_agents.session import HoldfastSession
-from holdfast.adapters.run import DurableRun
+from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
 
 MAX_TURNS = 10
@@ -107,7 +107,7 @@ class DurableRunner:
     async def _turns(self, task: AsyncTask, input: list[Any], context: Any) -> Any:
         """Run the agent, and ask people where it needs them, until it is done."""
         given: Any = input
-        token = RUN.set(DurableRun(task))
+        token = RUN.set(FrameworkRun(task))
         try:
             while True:
                 done = await Runner.run(
