@@ -18,7 +18,7 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine tests/seeds -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters tests/web -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
 
 .PHONY: demo test test-all test-mcp test-adapters test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean

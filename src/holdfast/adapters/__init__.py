@@ -2,4 +2,5 @@
 
 `adapters.langgraph`: checkpoints, memory and tool calls of LangGraph graphs and LangChain agents.
 `adapters.pydantic_ai`: Pydantic AI agents as tasks.
+`adapters.openai_agents`: runs and sessions of the OpenAI Agents SDK.
 """

@@ -11,7 +11,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 
 import holdfast
-from holdfast import InvalidValue, StepChanged, StepFailed
+from holdfast import InvalidValue, StepChanged, StepFailed, StoreBusy
 from holdfast.adapters.langgraph import HoldfastSaver, once_calls
 from tests.adapters.langgraph.shop import agent_of, graph_of, lines
 
@@ -231,6 +231,16 @@ def test_a_unique_key_makes_one_call_of_several_threads(app):
     assert last(shop.invoke()).content == "charged 1"
     other = shop.graph.invoke(ASK, {"configurable": {"thread_id": "another"}})
     assert last(other).content == "charged 1" and shop.done == [5]
+
+
+def test_a_call_whose_unique_key_is_in_doubt_elsewhere_waits_for_that_one(app, texts):
+    shop = Shop(app, fail, effects={"charge": "once"}, unique={"charge": "order-{euros}"})
+    asked = shop.asked(shop.invoke())
+    other = {"configurable": {"thread_id": "another"}}
+    with texts.raises(StoreBusy):
+        shop.graph.invoke(ASK, other)
+    shop.invoke(Command(resume={**asked, "happened": True, "result": "charge-7"}))
+    assert last(shop.graph.invoke(None, other)).content == "charge-7" and shop.done == [5]
 
 
 def test_many_async_calls_at_once_do_not_wait_for_each_other_for_ever(app):

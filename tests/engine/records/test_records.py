@@ -598,3 +598,24 @@ def test_a_record_as_json(records, clock):
         "blobs": ["x"],
         "user": "ana",
     }
+
+
+def test_trimming_after_another_writer_is_refused_if_a_head_was_expected(records):
+    records.append("k", [b"1", b"2", b"3"])
+    seen = records.changes("k").head
+    records.append("k", b"4")
+    with pytest.raises(Conflict):
+        records.trim("k", keep=1, expect=seen)
+    assert seqs_of(records, "k") == [1, 2, 3, 4]
+    assert records.trim("k", keep=1, expect=4) == 3 and seqs_of(records, "k") == [4]
+    with pytest.raises(Conflict):
+        records.trim("k", keep=0, expect=9)
+
+
+def test_changes_tell_the_head_that_an_append_can_expect(records):
+    assert records.changes("k").head == 0
+    records.append("k", [b"1", b"2"], expect=0)
+    records.pop("k")  # an event of its own, which moves the head
+    changes = records.changes("k")
+    assert changes.head == records.head("k") == 3 and [one.seq for one in changes.records] == [1]
+    assert records.append("k", b"3", expect=changes.head) == 4

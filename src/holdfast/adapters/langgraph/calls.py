@@ -188,9 +188,12 @@ class OnceCalls(_Middleware):
 
     def _ask(self, id: str) -> None:
         """Interrupt the graph with a question, or, when it is resumed, act on the answer."""
-        item = next(iter(self._app.inbox(id)), None)
-        if item is None:  # it waits for something else, such as the same call in another thread
-            raise Suspended
+        item = next((one for one in self._app.inbox(id) if one.kind in ("doubt", "approval")), None)
+        if item is None:  # its unique key belongs to a call of another thread, which is not settled yet
+            raise StoreBusy(
+                f"the call {id!r} waits for another call with the same unique key",
+                hint="holdfast inbox names that one; settle it, then invoke the graph again",
+            )
         question = _question(item)
         with self._asking:  # calls of one node share LangGraph's list of answers, so each looks at all of them
             answer = self._answers.pop(question["ask"], None)
