@@ -377,3 +377,20 @@ def test_a_patch_is_applied_on_the_page_as_the_standard_has_it(page, browser):
             [source, cases],
         )
     assert found == [after for _, _, after in cases]
+
+
+@pytest.mark.page
+def test_a_fork_is_compared_with_where_it_came_from(own, browser):
+    own.app.fork("recap-standup-1117", at=6, id="recap-2", patch=StatePatch(set={"count": 77}), by="ben")
+    own.app.resume("recap-2", recap)
+    with tab(browser, own, "/compare/recap-standup-1117/recap-2") as opened:
+        opened.locator(".cmp .band", has_text="6 events in common").wait_for()
+        assert opened.locator(".cmp .band.first").count() == 1
+        opened.keyboard.press("n")
+        opened.locator(".cmp .on").first.wait_for()
+        assert (
+            "forked" in opened.locator(".cmp .x").all_inner_texts()[0] + opened.locator(".cmp .x").all_inner_texts()[1]
+        )
+        opened.get_by_role("button", name="Swap").click()
+        opened.locator(".cmp .head", has_text="recap-2").first.wait_for()
+        assert opened.url.endswith("/compare/recap-2/recap-standup-1117")

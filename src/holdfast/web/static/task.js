@@ -203,7 +203,11 @@ export function task(page, to) {
     if (header.parent) other("child of", header.parent);
     for (const one of header.children || []) other("has child", one);
     const forked = known.rows.find((one) => one[2] === "task_forked");
-    if (forked) other("forked", forked[4].replace(/^from /, "").replace(/ at \d+$/, ""));
+    if (forked) {
+      const from = forked[4].replace(/^from /, "").replace(/ at \d+$/, "");
+      other("forked", from);
+      more.push(" · ", h("a", { href: addressOf(`/compare/${encodeURIComponent(from)}/${encodeURIComponent(id)}`) }, "compare"));
+    }
     return h("div", { class: "crumb" }, h("a", { href: addressOf("/") }, "Tasks"), " › ", h("a", { href: addressOf(`/?q=${encodeURIComponent(`agent:${header.agent}`)}`) }, shown(header.agent)), " › ", h("span", { class: "m" }, shown(id)), h("span", { class: "muted" }, more));
   }
 
