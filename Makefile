@@ -16,12 +16,13 @@ unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tes
 # The tests, quickest first; $(1) starts them. Their folders are those of src/holdfast. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
+	$(1) tests/seeds -n 2
 	$(1) tests/store tests/engine -n 6 --dist worksteal
 	$(1) tests/crash -n 4
 	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters tests/web -n 3
 endef
 
-.PHONY: demo test test-all test-mcp test-adapters test-page coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp test-adapters test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -30,8 +31,21 @@ demo: $(INSTALLED)
 test: check $(BROWSER)       ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check test-adapters $(BROWSER)  ## every crash point and the long races too
+test-all: check test-adapters test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
+
+test-notebook: $(READY)      ## the notebook of the docs, executed by a kernel, which is installed for it
+	@$(PIP) nbclient ipykernel
+	$(PYTEST) tests/docs/test_notebook.py
+
+test-dist: $(READY)          ## builds wheel and sdist, installs the wheel into a fresh environment, and uses it there
+	@$(PIP) hatchling
+	HOLDFAST_TEST_DIST=1 $(PYTEST) tests/test_release.py
+
+dist: $(READY)               ## wheel and sdist, in dist/
+	@$(PIP) hatchling
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
 
 test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
 	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin

@@ -75,6 +75,7 @@ IMMEDIATE = {
     ev.StateDeleted: st.builds(ev.StateDeleted, name=names),
     ev.StatePatched: st.builds(ev.StatePatched, patch=patches, by=names),
     ev.UserPatched: st.builds(ev.UserPatched, patch=patches, seen=st.integers(0, 3)),
+    ev.ThreadPatched: st.builds(ev.ThreadPatched, patch=patches, seen=st.integers(0, 3)),
     ev.CompensationAdded: st.builds(ev.CompensationAdded, name=names, input=fields),
 }
 """What immediate verbs record, by the class of the event."""
@@ -103,6 +104,7 @@ any_event = st.one_of(
     st.builds(ev.StateUpdated, key=keys, name=names, value=values),
     st.builds(ev.StateUpdated, key=keys, name=paths, value=values, nested=st.just(True)),
     st.builds(ev.UserPatched, patch=patches, key=keys, seen=st.integers(0, 3)),
+    st.builds(ev.ThreadPatched, patch=patches, key=keys, seen=st.integers(0, 3)),
     st.builds(
         ev.PatchRefused, patch=patches, path=names, mine=names, theirs=names, user=st.booleans(), branch=st.just(".")
     ),

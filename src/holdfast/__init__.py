@@ -68,6 +68,8 @@ if TYPE_CHECKING:
         TaskFailed,
         TaskFinished,
         TaskNotFound,
+        ThreadBusy,
+        ThreadNotFound,
         TimeLimit,
         ToolExited,
         TurnLimit,
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from holdfast.core.state.budget import Budget
     from holdfast.core.state.patch import StatePatch
     from holdfast.engine.app import App, doctor, open as open
+    from holdfast.engine.conversations.plain_window import window
     from holdfast.engine.definitions.agent import Agent, agent
     from holdfast.engine.definitions.call import Call, current_call, report_usage, sending, streaming
     from holdfast.engine.definitions.prices import Price
@@ -95,12 +98,17 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
     from holdfast.engine.notices.webhook import Webhook
+    from holdfast.engine.people.thread import Thread
+    from holdfast.engine.people.thread_messages import ThreadMessage
+    from holdfast.engine.people.user import User
+    from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.reading.task_state import TaskState
     from holdfast.engine.records.records import Records
     from holdfast.engine.records.values import Record, RecordChanges, RecordWrite
     from holdfast.engine.streams.watching import Chunk, ChunksCut, ChunksDropped
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
+    from holdfast.engine.verbs.task_tools import ask_person, read_artifact
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
@@ -120,10 +128,16 @@ _PLACES = {
     "engine.definitions.prices": ("Price",),
     "engine.definitions.queue": ("Queue",),
     "engine.definitions.step": ("Step", "step"),
+    "engine.conversations.plain_window": ("window",),
+    "engine.verbs.task_tools": ("ask_person", "read_artifact"),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
+    "engine.people.thread": ("Thread",),
+    "engine.people.thread_messages": ("ThreadMessage",),
+    "engine.people.user": ("User",),
+    "engine.people.user_model": ("UserModel",),
     "engine.records.records": ("Records",),
     "engine.records.values": ("Record", "RecordChanges", "RecordWrite"),
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
@@ -230,6 +244,10 @@ __all__ = [
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
+    "Thread",
+    "ThreadBusy",
+    "ThreadMessage",
+    "ThreadNotFound",
     "TimeLimit",
     "Tool",
     "ToolExited",
@@ -242,6 +260,8 @@ __all__ = [
     "UnrecordedCall",
     "UnresolvedType",
     "Usage",
+    "User",
+    "UserModel",
     "ValueDamaged",
     "WebOpen",
     "Webhook",
@@ -249,13 +269,16 @@ __all__ = [
     "Worker",
     "__version__",
     "agent",
+    "ask_person",
     "current_call",
     "doctor",
     "events",
     "pack",
+    "read_artifact",
     "report_usage",
     "sending",
     "step",
     "streaming",
     "tool",
+    "window",
 ]

@@ -37,7 +37,8 @@ def life(work, log, rng, kills):
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    watched, until = _watched(log, rng), time.monotonic() + rng.uniform(0.02, 0.4)
+    watched = _watched(log, rng)
+    until = time.monotonic() + (3.0 if watched else rng.uniform(0.02, 0.8))
     before = _sizes(watched)
     while kills:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -54,7 +55,7 @@ def life(work, log, rng, kills):
 
 def _watched(log, rng):
     """The files whose change is the moment to kill; none for a moment that only chance decides."""
-    return [log / name for name in ("charge", "ship", "mail")] if rng.random() < 0.6 else []
+    return [log / name for name in ("charge", "ship", "mail")] if rng.random() < 0.75 else []
 
 
 def _sizes(paths):

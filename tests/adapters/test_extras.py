@@ -8,7 +8,7 @@ import pytest
 from holdfast import MissingExtra
 from holdfast.adapters.extras import unsupported
 
-ADAPTERS = {"langgraph": "langgraph"}
+ADAPTERS = {"langgraph": "langgraph", "pydantic_ai": "pydantic-ai-slim"}
 """Each adapter, and the package it is for."""
 
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import AsyncTask, Budget, Retry, Task, agent, current_call, report_usage, tool
@@ -33,6 +34,17 @@ async def later(task: AsyncTask, name: str) -> str:
 @agent
 def asker(task: Task) -> str:
     return f"answered {task.ask('Which seat?', name='seat')}"
+
+
+@dataclass
+class Seat:
+    row: int = 0
+
+
+@agent(state=Seat, state_version=2)
+def seated(task: Task) -> None:
+    task.state.row = 7
+    task.wait("left")
 
 
 @agent

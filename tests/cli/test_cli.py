@@ -402,7 +402,9 @@ def test_a_rollback_asks_first_and_keeps_the_history(told, texts):
     assert call("run", "agents.py:greet", "-p", "name=Ana", "--id", "hi", "--user", "ana")[0] == "HELLO ANA\n"
     assert "too loud" in call("log", "hi")[0]
     assert refused("rollback", "hi", "--to", "nowhere", "--yes", code=USAGE)[0] == "invalid-value"
-    assert refused("rollback", "hi", "--steps", "99", "--yes", code=CONFLICT)[0] == "invalid-event"
+    assert refused("rollback", "hi", "--steps", "2", "--versions", "1", "--yes", code=USAGE)[0] == "usage"
+    assert data("rollback", "hi", "--versions", "99", "--yes")["status"] == "pending"
+    assert refused("rollback", "hi", "--versions", "1", "--yes", code=CONFLICT)[0] == "invalid-event"
     assert refused("rollback", "nobody", "--yes", code=NOT_FOUND)[0] == "task-not-found"
 
 
@@ -805,3 +807,16 @@ def test_resume_reads_its_options_before_it_says_that_it_goes_on(folder, wrong):
     call("run", "agents.py:asker", "--id", "t", "--quiet", code=WAITING)
     _, told = call("resume", "t", "agents.py:asker", *wrong, code=USAGE)
     assert "is not a length of time" in told and "goes on" not in told
+
+
+def test_states_of_an_earlier_version_are_listed_and_migrated(folder, texts):
+    written = Path("agents.py").read_text("utf-8")
+    Path("agents.py").write_text(written.replace("state_version=2", "state_version=1"), "utf-8")
+    call("run", "agents.py:seated", "--id", "seat", code=WAITING)
+    Path("agents.py").write_text(f"{written}\n\n@seated.upcast(1, 2)\ndef keep(state):\n    return state\n", "utf-8")
+    assert [one["id"] for one in data("list", "--state-version-below", "2")] == ["seat"]
+    texts.check("".join(call("migrate-states", "agents.py:seated")))
+    assert data("list", "--state-version-below", "2") == []
+    assert data("migrate-states", "agents.py")["seated"] == {"version": 2, "migrated": [], "busy": [], "failed": {}}
+    assert refused("list", "--state-version-below", "0", code=USAGE)[0] == "invalid-value"
+    texts.check(refused("migrate-states", "agents.py:greet", code=USAGE)[1])

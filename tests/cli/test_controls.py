@@ -156,8 +156,14 @@ SAYING = [
         ["copy", f"{NASTY}/x.db"],
         ["export", "all", f"{NASTY}/x"],
         ["worker", "agents.py", "--drain"],
+        ["ui", "--no-open", "--port", "0", "--for", "10ms", "--by", NASTY],
     ),
-    *(["gc", "--keep", "0", "--yes"], ["migrate"], ["test", "agents.py:greet", "-p", f"name={NASTY}"]),
+    *(
+        ["gc", "--keep", "0", "--yes"],
+        ["migrate"],
+        ["migrate-states", "agents.py"],
+        ["test", "agents.py:greet", "-p", f"name={NASTY}"],
+    ),
     *(["list", "--store", f"{NASTY}.db"], ["list", "--store", f"mysql://{NASTY}"], ["list", "--namespace", NASTY]),
 ]
 

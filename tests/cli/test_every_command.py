@@ -53,6 +53,9 @@ ROWS = {
         "mcp config claude", {"mcpServers": {"holdfast": {"type": "stdio"}}}, "mcp config emacs", USAGE, "invalid-value"
     ),
     "migrate": Row("migrate --dry-run", {"steps": []}, "migrate --store agents.py", STORE, "not-a-store"),
+    "migrate-states": Row(
+        "migrate-states agents.py", {"seated": {"version": 2}}, "migrate-states agents.py:greet", USAGE, "invalid-value"
+    ),
     "reject": Row("reject pays pay", {"id": "pays"}, "reject hi pay", CONFLICT, "task-finished"),
     "reopen": Row("reopen bad", {"status": "pending"}, "reopen hi", CONFLICT, "invalid-event"),
     "resume": Row(

@@ -223,7 +223,7 @@ def what_is_written_after_a_look_is_not_lost(bench):
 def the_users_head_is_wherever_it_is(patch):
     """What a task changes goes to the head of its user's log, whatever has come there since."""
     right = LinkedLogs.writes
-    patch.setattr(LinkedLogs, "writes", lambda self, events, user_head=None: right(self, events))
+    patch.setattr(LinkedLogs, "writes", lambda self, events, heads=(): right(self, events))
 
 
 def branches_lose_no_update(bench):

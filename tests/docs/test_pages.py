@@ -13,7 +13,7 @@ from tools.reference import __main__ as reference
 from tools.reference.llms import llms_page
 
 import holdfast
-from holdfast.cli.main import COMMANDS
+from holdfast.cli.main import ALIASES, COMMANDS
 from tests.docs import demo_picture, site
 from tests.docs.typist import blocks
 
@@ -139,7 +139,7 @@ def test_pages_speak_of_commands_and_options_that_exist():
         for name, rest in re.findall(
             r"(?:`|^\$ )holdfast ([a-z]+(?:-[a-z]+)*)([^`\n]*)", page.read_text("utf-8"), re.M
         ):
-            assert name in COMMANDS, f"{page.name}: holdfast {name}"
+            assert name in (*COMMANDS, *ALIASES), f"{page.name}: holdfast {name}"
             known = {option for one in cli.get_command(top, name).params for option in (*one.opts, *one.secondary_opts)}
             given = set(re.findall(r"(?<=\s)--[a-z][a-z-]*", rest.partition("|")[0]))
             assert given <= known | {"--help"}, f"{page.name}: holdfast {name}{rest}"

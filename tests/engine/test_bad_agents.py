@@ -115,7 +115,7 @@ def test_an_unknown_stage_and_an_impossible_phase_are_named_and_harm_nothing(app
         return caught
 
     done = app.run(worker, id="t")
-    assert (done.stage, done.phase) == ("b", "planning")
+    assert (done.stage, app.at("t", done.seq - 1).phase, done.phase) == ("b", "planning", "done")
     assert all(hint for _, hint in done.result) and len(done.result) == 3
     for said, _ in done.result:
         texts.check(said)

@@ -374,7 +374,7 @@ def test_wrong_arguments_are_named(app):
     for call in (
         lambda: app.get(42),
         lambda: app.at("t", "1"),
-        lambda: app.fork("t", patch={}),
+        lambda: app.fork("t", patch=[]),
         lambda: app.step("t", "²/x"),
         lambda: app.import_([b"\xff"]),
         lambda: app.list(after="nobody"),

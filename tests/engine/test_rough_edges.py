@@ -293,7 +293,7 @@ def test_events_are_printed_as_people_read_them(app):
     app.run(noting, {"city": "Oslo"}, id="t")
     printed = {one.kind: repr(one.event) for one in app.events("t")}
     assert printed["note_set"] == """<note_set key='where' value={"city":"Oslo"} branch='.'>"""
-    assert printed["task_completed"] == "<task_completed result=4>"
+    assert printed["task_completed"] == "<task_completed result=4 phase='done'>"
     assert printed["task_created"].startswith("""<task_created agent='noting' input={city: "Oslo"} seed='""")
     assert "msgspec" not in "".join(printed.values()) and max(map(len, printed.values())) < 300
     failed = events.TaskFailed(failure=events.Failure("ValueError", "no"))

@@ -1,5 +1,6 @@
 """The examples, as a newcomer uses them: run, run again, killed in the middle and run again, crashed everywhere."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -28,17 +29,75 @@ TICKET = "Express to oslo, aisle seat"
 LIKES = {"seat": "aisle", "max_price": 400}
 
 
-def test_there_are_five():
+def test_there_are_six():
     names = [path.stem for path in FILES]
-    assert names == ["disk_space", "flight_booking", "incident_triage", "meeting_recap", "research"]
+    assert names == ["disk_space", "flight_booking", "incident_triage", "invoice", "meeting_recap", "research"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_is_short_and_says_what_it_shows_and_how_to_run_it(path):
     text = path.read_text("utf-8")
-    assert len(text.splitlines()) < 80
-    docstring = text.split('"""')[1]
-    assert f"python examples/{path.name} " in docstring and "Shows " in docstring and "run it again" in docstring
+    assert len(text.splitlines()) < 60
+    docstring = " ".join(text.split('"""')[1].split())
+    assert f"python examples/{path.name}" in docstring and "Shows " in docstring and "run it again" in docstring
+
+
+def test_the_invoice_agent_takes_at_most_25_lines_of_one_statement_each():
+    """Six steps, two `once` tools with business keys, an approval, a compensation; imports counted too."""
+    tree = ast.parse((ROOT / "examples" / "invoice.py").read_text("utf-8"))
+    docstring, *code = [one for one in tree.body if not (isinstance(one, ast.If) and "__name__" in ast.unparse(one))]
+    assert isinstance(docstring, ast.Expr)
+    lines = {line for one in code for line in range(_first_line(one), one.end_lineno + 1)}
+    text = (ROOT / "examples" / "invoice.py").read_text("utf-8").splitlines()
+    assert len([line for line in lines if text[line - 1].strip()]) <= 25
+    statements = [one.lineno for one in ast.walk(tree) if isinstance(one, ast.stmt)]
+    assert len(statements) == len(set(statements)), "one statement a line"
+
+
+def _first_line(node):
+    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+
+
+def test_an_invoice_is_paid_once_after_approval_whoever_asks_again(example, holdfast_app):
+    module, app = example("invoice"), holdfast_app
+    done = app.run(module.invoice, {"number": "A-7"}, id="first")
+    assert done.waiting.on[0]["tool"] == "pay" and "approval requested: pay(number=A-7" in str(done.waiting)
+    app.approve("first", "pay", by="ana")
+    done = app.resume("first", module.invoice)
+    expect(done).completed("archived invoice A-7: transfer of 12400 to Acme-001")
+    assert [step.name for step in done.all_steps()] == ["read", "sum", "account_of", "pay", "book", "archive"]
+    again = app.run(module.invoice, {"number": "A-7"}, id="second")
+    if again.waiting:
+        app.approve("second", "pay", by="ana")
+        again = app.resume("second", module.invoice)
+    assert again.result == done.result
+
+
+def test_an_invoice_that_cannot_be_booked_is_paid_back(example, holdfast_app, capsys, monkeypatch):
+    module, app = example("invoice"), holdfast_app
+
+    def broken(number, transfer):
+        raise holdfast.NotDone("the ledger is closed")
+
+    monkeypatch.setattr(module.book, "fn", broken)
+    app.run(module.invoice, {"number": "A-7"}, id="bad")
+    app.approve("bad", "pay", by="ana")
+    assert app.resume("bad", module.invoice).status == "failed"
+    assert capsys.readouterr().out == "recalled transfer of 12400 to Acme-001\n"
+
+
+def test_an_invoice_survives_a_crash_anywhere(example, crash_everywhere):
+    module = example("invoice")
+
+    def finish(app, state):
+        for one in state.waiting.on:
+            if one["kind"] == "doubt":
+                app.settle(state.id, one["key"], happened=False, by="ana")
+            else:
+                app.approve(state.id, one["key"], by="ana")
+
+    report = crash_everywhere(module.invoice, {"number": "A-7"}, finish=finish, sample=SAMPLE)
+    assert report.survived + report.missed == report.tried > 0 and report.in_doubt == 0
 
 
 def test_the_readme_names_every_example():
@@ -104,7 +163,7 @@ def cities(told):
 
 def the_recap_is_sent_once_however_often_it_is_started(folder):
     first = run(folder, "meeting_recap")
-    assert "sending msg-1" in first and "recap-1 is completed" in first and "no second mail" in first
+    assert "sending msg-1" in first and "recap-1 is completed" in first and "recap-2 is completed" in first
     second = run(folder, "meeting_recap")
     assert "drafting" not in second and "sending" not in second and "recap-1 is completed" in second
     (mail,) = mails(folder)
@@ -122,26 +181,27 @@ def a_recap_killed_after_it_was_sent_is_not_sent_again(folder):
     with store_of(folder, "meeting_recap") as app:
         done = app.get("recap-1")
         expect(done).completed().stages("drafting", "sending", "complete")
-        expect(done).state(subject="Recap: planning", message_id="msg-1")
+        expect(done).state(message_id="msg-1")
         assert {step.name: step.attempts for step in done.all_steps()} == {"write_draft": 1, "send_email": 1}
 
 
 def a_flight_is_booked_when_a_person_agrees_and_the_next_trip_knows_the_first(folder):
     asked = run(folder, "flight_booking")
-    assert "may it book {'trip': 'oslo', 'airline': 'Express'" in asked and "Add --approve" in asked
+    assert "approval requested: book_flight(trip=oslo, airline=Express, seat=aisle)" in asked
+    assert "holdfast approve trip-oslo 'book_flight#1' --bound" in asked and "--store flight_booking.db" in asked
     assert run(folder, "flight_booking") == asked and tickets(folder) == []
     assert f"completed: {TICKET}" in run(folder, "flight_booking", "--approve")
     assert f"completed: {TICKET}" in run(folder, "flight_booking", "--approve")
     assert tickets(folder) == [TICKET]
-    assert "Express to rome" in run(folder, "flight_booking", "--trip", "rome", "--approve")
+    assert "Express to rome" in run(folder, "flight_booking", "rome", "--approve")
     with store_of(folder, "flight_booking") as app:
         expect(app.get("trip-rome")).decided("which flight?", "Express", why="flown before")
-        assert app.user("ana").state.all() == {**LIKES, "airline": "Express", "trips": 2}
+        assert app.user("ana").state.all() == {"airline": "Express"}
 
 
 def a_flight_that_a_person_refused_is_never_booked(folder):
-    assert "not booked" in run(folder, "flight_booking", "--reject")
-    assert "not booked" in run(folder, "flight_booking", "--approve")
+    assert "trip-oslo is failed: call 'book_flight#1' was not approved" in run(folder, "flight_booking", "--reject")
+    run(folder, "flight_booking", "--approve")
     assert tickets(folder) == []
 
 
@@ -152,7 +212,7 @@ def a_booking_killed_after_the_airline_took_it_is_not_made_again(folder):
     assert f"completed: {TICKET}" in told and "booking with" not in told
     assert tickets(folder) == [TICKET]
     with store_of(folder, "flight_booking") as app:
-        assert app.user("ana").state.trips == 1
+        assert app.user("ana").state.airline == "Express"
 
 
 def an_attempt_that_did_not_help_is_undone_and_the_next_one_is_made(folder):
@@ -188,7 +248,7 @@ def research_killed_after_some_sources_goes_on_with_the_turn_it_was_in(folder):
     told = run(folder, "research")
     again = cities(told)
     assert 1 < len(again) <= 6 and again == CITIES[-len(again) :]
-    assert "9 facts, 10 turns" in told and "6,032 of 20,000 tokens" in told
+    assert "9 facts, 10 turns" in told and " of 20,000 tokens" in told
     report = (folder / "research-report.md").read_text("utf-8")
     assert report.splitlines()[2] == "- Lima: +22 %" and report.count("\n- ") == 9
     with store_of(folder, "research") as app:
@@ -201,21 +261,21 @@ def research_killed_after_some_sources_goes_on_with_the_turn_it_was_in(folder):
 
 def the_disk_agent_deletes_what_a_person_agreed_to_and_nothing_else(folder):
     asked = run(folder, "disk_space")
-    assert "may it delete {'name': 'app.log.1'}? Add --approve" in asked and len(kept(folder)) == 4
+    assert "approval requested: delete(name=app.log.1)" in asked and len(kept(folder)) == 3
     assert run(folder, "disk_space") == asked
     assert "clean-1 is completed" in run(folder, "disk_space", "--approve")
-    assert kept(folder) == ["app.log", "orders.csv"]
-    assert "may it" not in run(folder, "disk_space")
+    assert kept(folder) == ["orders.csv"]
+    assert "approval requested" not in run(folder, "disk_space")
     with store_of(folder, "disk_space") as app:
-        expect(app.get("clean-1")).called("delete", times=2).turns(5)
+        expect(app.get("clean-1")).called("delete", times=2).turns(4)
 
 
 def the_disk_agent_killed_while_it_deletes_needs_no_second_consent(folder):
     killed(folder, "disk_space", "--approve", at="deleted")
-    assert 2 <= len(kept(folder)) < 4
+    assert 1 <= len(kept(folder)) < 3
     told = run(folder, "disk_space")
-    assert "clean-1 is completed" in told and "may it" not in told
-    assert kept(folder) == ["app.log", "orders.csv"]
+    assert "clean-1 is completed" in told and "approval requested" not in told
+    assert kept(folder) == ["orders.csv"]
 
 
 STORIES = [
@@ -297,12 +357,13 @@ def test_a_booking_survives_a_crash_anywhere(example, crash_everywhere, tmp_path
 
     def setup(app):
         shutil.rmtree(module.TICKETS, ignore_errors=True)
+        module.TICKETS.mkdir()
         app.user("ana").patch(holdfast.StatePatch(set=LIKES))
 
     def drive(app):
         done = app.run(module.travel, {"trip": "oslo"}, id="crash-test", user="ana")
         if done.status == "completed":
-            assert app.user("ana").state.all() == {**LIKES, "airline": "Express", "trips": 1}
+            assert app.user("ana").state.all() == {**LIKES, "airline": "Express"}
         return done
 
     def check(state, world):
@@ -328,7 +389,7 @@ def test_research_survives_a_crash_anywhere(example, crash_everywhere):
     module = example("research")
 
     def check(state, world):
-        assert len(state.facts) == 5 and len(state.messages) == 11 and state.summarised is not None
+        assert len(state.facts) == 5 and len(state.messages) == 10 and state.summarised is not None
         assert module.REPORT.read_text("utf-8").count("\n- ") == 5
 
     given = {"setup": lambda app: module.REPORT.unlink(missing_ok=True), "check": check}

@@ -239,6 +239,7 @@ def test_odd_options_of_the_command_are_refused(store):
         (("--http", "99999"), "can't listen"),
         (("--as", "a/b"), "is not a name"),
         (("config", "emacs"), "is not understood"),
+        (("config", "claude", "--http", "0"), "another port each time"),
         (("serve",), "is not understood"),
     ):
         done = holdfast_mcp(*at, *options)
@@ -259,7 +260,22 @@ def test_the_settings_of_each_host_have_absolute_paths(store, tmp_path):
         done = holdfast_mcp("config", host, "--store", str(store), "--http", "7777", "--token-env", "T")
         entry = json.loads(done.stdout)[inside]["holdfast"]
         assert entry["serverUrl" if host == "windsurf" else "url"] == "http://127.0.0.1:7777/mcp"
-        assert entry["headers"] == {"Authorization": "Bearer ${T}"}
+        variable = "T" if host == "claude" else "env:T"
+        assert entry["headers"] == {"Authorization": f"Bearer ${{{variable}}}"}
+
+
+def test_the_address_in_settings_is_one_that_the_server_answers_to(store):
+    at = ("config", "cursor", "--store", str(store), "--http", "7777")
+    for options, address in (
+        (("--host", "0.0.0.0"), "http://127.0.0.1:7777/mcp"),
+        (("--host", "0.0.0.0", "--allow-host", "agents.example.org"), "http://agents.example.org:7777/mcp"),
+        (("--host", "::1"), "http://[::1]:7777/mcp"),
+        (("--host", "192.0.2.7"), "http://192.0.2.7:7777/mcp"),
+    ):
+        entry = json.loads(holdfast_mcp(*at, *options).stdout)["mcpServers"]["holdfast"]
+        assert entry["url"] == address
+    with http_server(store, "--host", "0.0.0.0", "--token-env", "T", env={"T": TOKEN}) as (served, _):
+        assert post(served, HELLO, {"authorization": f"Bearer {TOKEN}"})[0] == 200
 
 
 def test_the_settings_that_are_printed_start_a_server(store):

@@ -166,7 +166,7 @@ def test_what_is_not_there_or_not_understood_is_refused_with_its_reason(app):
         for uri, why in wrong.items():
             with pytest.raises(MCPError, match=why) as told:
                 await client.read_resource(uri)
-            assert "Traceback" not in str(told.value)
+            assert "Traceback" not in str(told.value) and told.value.error.data["uri"] == uri
         assert "get_task takes no 'nope'" in await refused(client, "get_task", task="asks", nope=1)
         assert "needs 'task'" in await refused(client, "get_task")
         assert "not of type integer" in await refused(client, "get_task", task="asks", at=True)

@@ -7,7 +7,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.extension import advertise
 
-from holdfast import Task, agent
+from holdfast import AsyncTask, Task, agent
 from holdfast.mcp import server
 from holdfast.mcp.task_handles import IDENTIFIER, STARTING
 from tests.mcp.world import MODES, KnowsHandles, about, answering, fill, refused, said, started
@@ -372,5 +372,26 @@ def test_a_task_that_is_not_there_or_not_served_has_no_handle(app):
                     assert told.value.error.code == -32602, (task, method)
             assert (await about(client, "tasks/get", "job/1"))["status"] == "working"
         assert app.get("pays").status == "waiting"
+
+    asyncio.run(check())
+
+
+def test_of_several_questions_each_is_asked_until_it_is_answered(app):
+    @agent
+    async def curious(task: AsyncTask) -> list:
+        return await asyncio.gather(task.ask("first?", name="first"), task.ask("second?", name="second"))
+
+    async def check():
+        await app.aio.run(curious, id="t")
+        async with knowing(app, forms=answering(), **ROLES["both"]) as client:
+            first, second = (await about(client, "tasks/get", "t"))["inputRequests"]
+            answer = {"action": "accept", "content": {"answer": "yes"}}
+            await about(client, "tasks/update", "t", inputResponses={first: answer})
+            for _ in range(2):  # before and after a worker has looked at the first answer
+                shown = await about(client, "tasks/get", "t")
+                assert (shown["status"], [*shown["inputRequests"]]) == ("input_required", [second])
+                await app.aio.resume("t", curious)
+            await about(client, "tasks/update", "t", inputResponses={second: answer})
+            assert (await app.aio.resume("t", curious)).result == ["yes", "yes"]
 
     asyncio.run(check())

@@ -162,12 +162,16 @@ async def about(client, method, task, **params):
     return (await client.session.send_request(request, Answered)).model_extra
 
 
-@contextlib.contextmanager
 def http_server(store, *options, env=None, command=(sys.executable, "-m", "holdfast")):
     """A real `holdfast mcp --http 0`; gives its address and its process."""
-    args = [*command, "mcp", "--store", str(store), "--http", "0", *options]
+    return served([*command, "mcp", "--store", str(store), "--http", "0", *options], env)
+
+
+@contextlib.contextmanager
+def served(command, env=None):
+    """A process that says on stderr at which address it serves; gives the address and the process."""
     process = subprocess.Popen(
-        args, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
     )
     try:
         line = process.stderr.readline()

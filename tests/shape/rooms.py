@@ -14,14 +14,14 @@ ORDER = (
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
     "",
-    *("llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
-    *("adapters", "adapters/langgraph"),
+    *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
+    *("adapters", "adapters/langgraph", "adapters/openai_agents"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
 """Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""
 
-FACES = ("cli", "llm", "web", "mcp", "adapters")
+FACES = ("cli", "threads", "llm", "web", "mcp", "adapters")
 """What people and models meet. They use the public names, engine/reading, and errors and events of core."""
 
 FACES_MAY_IMPORT = (
@@ -47,6 +47,7 @@ FACE_EXCEPTIONS = {
 
 LATE = {
     "holdfast.cli": "a command is imported when it is called",
+    "holdfast.core.context.task_slice": "only agents that cut slices need it",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
     "holdfast.engine.aio": "it imports asyncio",
@@ -63,6 +64,8 @@ LATE = {
     "holdfast.engine.people": "few programs have users and threads",
     "holdfast.engine.records": "few programs keep records",
     "holdfast.engine.reading.contracts": "few tasks begin with a contract",
+    "holdfast.engine.system.token_counter": "it loads what counts tokens",
+    "holdfast.engine.reading.inbox": "it is made of what tasks wait for, and a wait is printed as the inbox says it",
     "holdfast.engine.verbs": "verbs that few agents use",
     "holdfast.engine.workers.factory": "it imports asyncio",
     "holdfast.store.memory": "the store that is opened decides",

@@ -132,8 +132,9 @@ def test_sql_is_never_built_from_values(path):
 
 @every_module
 def test_functions_fit_on_a_screen(path):
+    """The list of parameters does not count: the verbs that begin a task name each of them, one a line."""
     for function in functions_of(path):
-        length = function.end_lineno - function.lineno + 1
+        length = function.end_lineno - function.body[0].lineno + 1
         assert length <= MAX_FUNCTION_LINES, f"{function.name} has {length} lines"
 
 

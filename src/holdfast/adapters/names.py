@@ -6,6 +6,7 @@ import re
 from hashlib import sha256
 
 LONGEST = 300
+LONGEST_KEY = 150
 """The longest name; of a longer one the end is replaced by a hash."""
 
 
@@ -21,3 +22,13 @@ def call_id(framework: str, *parts: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"={byte:02x}" for byte in found[0].encode("utf-8", "surrogatepass"))
+
+
+def step_key(kind: str, id: str) -> str:
+    """Return the key of a step or a call in a task, such as `call:call_7`.
+
+    >>> step_key("call", "fc#1")
+    'call:fc=231'
+    """
+    name = f"{kind}:{re.sub(r'[^A-Za-z0-9_.-]', _escaped, id)}"
+    return name if len(name) <= LONGEST_KEY else f"{name[: LONGEST_KEY - 33]}~{sha256(name.encode()).hexdigest()[:32]}"

@@ -77,6 +77,19 @@ def task_argument(body: Body) -> Body:
     return click.argument("id", shell_complete=ids)(body)
 
 
+def param_option(body: Body) -> Body:
+    """Take the input of a task, value by value."""
+    told, form = "A value for the agent; repeatable.", "KEY=TEXT|KEY:=JSON"
+    return click.option("-p", "--param", "params", multiple=True, metavar=form, help=told)(body)
+
+
+def resume_option(body: Body) -> Body:
+    """Take --resume, and the file of the agent to resume with."""
+    file = click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
+    told = "Then resume the task, here and now, with the agent of FILE or of pyproject.toml."
+    return file(click.option("--resume", is_flag=True, help=told)(body))
+
+
 def bound_option(body: Body) -> Body:
     """The digest of what the person was shown."""
     told = "The digest that `holdfast inbox` showed. Nothing is decided if the arguments have changed since."

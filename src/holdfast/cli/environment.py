@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.show.style import Style, clean, err_look, escaped, is_terminal, out_look, tame
+from holdfast.cli.show.style import Style, clean, err_look, escaped, fold, is_terminal, out_look, tame
 from holdfast.core.errors import HoldfastError, InvalidValue, MissingExtra, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
@@ -112,11 +112,19 @@ class Environment:
         return None
 
     def refuse_missing(self) -> None:
-        """A command that only reads makes no store."""
+        """A command that only looks makes no store. Name the stores that lie beside the one that is missing."""
         missing = not os.path.exists(self.path) if self.path is not None else self._is_empty_server()
-        if missing:
-            hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
-            raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+        if not missing:
+            return
+        beside = [] if self.path is None else stores_beside(self.path)
+        hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
+        if beside:
+            from holdfast.cli.show.formatting import quoted
+
+            told = ", ".join(f"--store {quoted(one)}" for one in beside[:MOST_BESIDE])
+            more = f" and {len(beside) - MOST_BESIDE} more" if len(beside) > MOST_BESIDE else ""
+            hint = f"stores beside it: {told}{more}"
+        raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
 
     def _is_empty_server(self) -> bool:
         """Return whether it is a database without our schema: a command that only reads must not add one."""
@@ -179,9 +187,11 @@ class Environment:
         click.echo(shown, file=self.out)
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Text on stdout, for people."""
+        """Text on stdout, for people: folded between words where there is a terminal."""
         for line in lines:
-            click.echo(tame(line), file=self.out, color=True)
+            for part in tame(line).split("\n"):
+                for folded in fold(part, self.style.width):
+                    click.echo(folded, file=self.out, color=True)
 
     def rows(self, found: Iterable[Mapping[str, Any]]) -> None:
         """The same rows for programs: one document, or one line each."""
@@ -193,8 +203,11 @@ class Environment:
 
     def say(self, text: str, tone: str = "plain") -> None:
         """Something beside the data, on stderr, if anybody reads it."""
+        style = err_look()
         with suppress(OSError):  # a full disk too
-            click.echo(err_look().paint(tame(text), tone), err=True, color=True)
+            for line in tame(text).split("\n"):
+                for part in fold(line, style.width):
+                    click.echo(style.paint(part, tone), err=True, color=True)
 
     def say_store(self) -> None:
         """Say which store is used."""
@@ -225,6 +238,30 @@ def store_of(given: str | None) -> tuple[str, str]:
     if os.environ.get("HOLDFAST_URL"):
         return os.environ["HOLDFAST_URL"], "HOLDFAST_URL"
     return DEFAULT, "the default"
+
+
+MOST_BESIDE = 5
+"""Number of stores named beside a missing one."""
+
+LOOKED_INTO = 50
+"""Number of files beside a missing store that are looked into."""
+
+
+def stores_beside(path: str) -> list[str]:
+    """Holdfast's files in the folder of a missing store, last changed first; each as it can be typed."""
+    from holdfast.engine.reading.schema import schema_of
+
+    folder, stores = os.path.dirname(path), list[str]()
+    try:
+        with os.scandir(folder or os.curdir) as found:
+            files = [(one.stat().st_mtime_ns, one.name) for one in found if one.is_file()]
+    except OSError:  # the folder is missing too, or may not be read
+        return []
+    for _, name in sorted((one for one in files if one[1].endswith((".db", ".sqlite"))), reverse=True)[:LOOKED_INTO]:
+        beside = os.path.join(folder, name)
+        with suppress(HoldfastError, OSError):  # another program's file, or a damaged one
+            stores += [beside] if schema_of(beside, beside).found else []
+    return stores
 
 
 def namespace_of(given: str | None) -> tuple[str, str]:

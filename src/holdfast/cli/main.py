@@ -45,7 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Time": {
         "fork": "Begin a new task whose past is another's, up to an event.",
-        "rollback": "Take a task back by steps, to an event or to a checkpoint.",
+        "rollback": "Take a task back by steps, by changes of its state, to an event or to a checkpoint.",
     },
     "Store": {
         "verify": "Walk the chains of digests and name what is not as it was written.",
@@ -53,6 +53,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "import": "Bring in what export wrote.",
         "gc": "Remove ended tasks that are old; their ids never act again.",
         "migrate": "Bring a store's schema up to date, or show what that would do.",
+        "migrate-states": "Write the typed state of open tasks under the present version of their agents.",
         "backup": "Write a consistent copy of the store while others go on.",
         "copy": "Copy everything into another store and verify it there.",
         "doctor": "Look at the store and its place, and say what to mend.",
@@ -68,6 +69,10 @@ SECTIONS: dict[str, dict[str, str]] = {
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
 
 
+ALIASES = {"ls": "list"}
+"""Short forms of commands."""
+
+
 class Lazy(click.Group):
     """A group that imports a command's module only when that command is wanted."""
 
@@ -75,6 +80,7 @@ class Lazy(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         name = f"{cmd_name.replace('-', '_')}_"  # of a module and the function in it; `list` would hide Python's own
@@ -84,7 +90,7 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        if args and not args[0].startswith("-") and args[0] not in (*COMMANDS, *ALIASES):
             import difflib
 
             close = difflib.get_close_matches(args[0], COMMANDS, 1)
@@ -95,7 +101,7 @@ class Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in SECTIONS.items():
             with formatter.section(section):
-                formatter.write_dl(list(commands.items()))
+                formatter.write_dl([(_with_aliases(name), line) for name, line in commands.items()])
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
         """Run a command; what is not understood is told like every other error.
@@ -116,6 +122,10 @@ class Lazy(click.Group):
         except SystemExit as stop:  # click's ways to end: where the reader has left, and after completion
             code = UNREAD if stop.code == 1 else stop.code
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _with_aliases(name: str) -> str:
+    return ", ".join((name, *(short for short, meant in ALIASES.items() if meant == name)))
 
 
 @click.group("holdfast", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -40,6 +40,24 @@ def user_of(log: str) -> str:
     return log.removeprefix("@user/") if log.startswith("@user/") else ""
 
 
+def thread_of(log: str) -> str:
+    """Which conversation's log it is, if it is one of a conversation.
+
+    >>> thread_of("@thread/t-9"), thread_of("@user/ana")
+    ('t-9', '')
+    """
+    return log.removeprefix("@thread/") if log.startswith("@thread/") else ""
+
+
+def begins_again(log: str) -> bool:
+    """Whether the name of a log that was removed can be used again: of all but tasks, whose ids never act again.
+
+    >>> begins_again("@thread/t-9"), begins_again("acme!@records/s/k"), begins_again("recap-42")
+    (True, True, False)
+    """
+    return log.rpartition(NAMESPACE_END)[2].startswith("@")
+
+
 RECORDS = "@records/"
 """What the logs of records begin with; no other log has it in its name."""
 

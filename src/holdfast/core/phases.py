@@ -6,6 +6,7 @@ A task's machine stands in its first event, so a reader of the log can judge a m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -16,13 +17,19 @@ from holdfast.core.errors import InvalidTransition, InvalidValue
 PHASES: dict[str, tuple[str, ...]] = {
     "idle": ("planning", "error"),
     "planning": ("executing", "error"),
-    "executing": ("reflecting", "waiting_feedback", "error"),
+    "executing": ("reflecting", "waiting_feedback", "done", "error"),
     "waiting_feedback": ("executing", "error"),
     "reflecting": ("planning", "executing", "done", "error"),
     "done": ("error",),
     "error": (),
 }
 """The phases of an agent and where each may go."""
+
+DONE, ERROR, FEEDBACK = "done", "error", "waiting_feedback"
+"""The phases that follow from what becomes of a task: it is completed, it has failed, it asks a person."""
+
+PLANNING = "planning"
+"""The phase in which an agent begins when a user has said what is wanted."""
 
 
 class Moves(Struct, frozen=True, omit_defaults=True):
@@ -39,18 +46,36 @@ class Moves(Struct, frozen=True, omit_defaults=True):
 class Machine(Moves, frozen=True):
     """Phases of your own: where each may go, where it starts (default: the first one), what each event does.
 
+    A table of `(phase, event)` to the next phase says all of it at once; its phases may be members of an Enum.
+
     >>> review = Machine(
     ...     {"draft": ["review"], "review": ["draft", "published"], "published": []},
     ...     events={"submit": {"draft": "review"}, "reject": {"review": "draft"}, "accept": {"review": "published"}},
     ... )
     >>> review.start
     'draft'
+    >>> Machine({("draft", "submit"): "review", ("review", "accept"): "published"}).moves
+    {'draft': ('review',), 'review': ('published',), 'published': ()}
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            moves: Mapping[str, Sequence[str]] | Mapping[tuple[Any, str], Any],
+            start: str = "",
+            events: Mapping[str, Mapping[str, str]] = {},
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        if _is_table(self.moves):
+            _refuse_both(self.events)
+            for name, value in _of_table(cast("Mapping[tuple[Any, str], Any]", self.moves)).items():
+                force_setattr(self, name, value)
         moves = _checked_moves(self.moves)
         force_setattr(self, "moves", moves)
-        force_setattr(self, "start", names.short_name(self.start or next(iter(moves)), "start"))
+        start: Any = self.start
+        force_setattr(self, "start", _plain(start, "start") if start else next(iter(moves)))
         if self.start not in moves:
             raise InvalidValue(f"start={self.start!r} is no phase of this machine", hint=f"it has {list(moves)}")
         lost = [phase for phase in moves if phase not in _reachable(moves, self.start)]
@@ -60,6 +85,11 @@ class Machine(Moves, frozen=True):
                 hint="let some phase move there, or drop them",
             )
         force_setattr(self, "events", _checked_events(self.events, moves))
+
+
+def following(machine: Moves | None, phase: str, wanted: str) -> str:
+    """Return the phase that follows from what became of a task; empty if the machine has none such, or it is there."""
+    return wanted if wanted != phase and wanted in (machine or DEFAULT).moves else ""
 
 
 def moved(machine: Moves | None, phase: str, name: str, on: str) -> str:
@@ -112,6 +142,45 @@ def _ways(machine: Moves, phase: str) -> str:
 
 
 # What a machine must be
+
+
+def _is_table(given: object) -> bool:
+    """Tell whether a machine is given as a table of pairs: phase and event."""
+    return isinstance(given, Mapping) and any(isinstance(key, tuple) for key in cast("Mapping[object, object]", given))
+
+
+def _refuse_both(events: object) -> None:
+    if events:
+        raise InvalidValue(
+            f"a table of (phase, event) has its events in it, and events={str(events)[:80]} is given too",
+            hint="leave events= out",
+        )
+
+
+def _of_table(table: Mapping[tuple[Any, str], Any]) -> dict[str, Any]:
+    """Turn a table of (phase, event) to the next phase into moves and events. What is only gone to is final."""
+    moves: dict[str, list[str]] = {}
+    events: dict[str, dict[str, str]] = {}
+    for key, target in table.items():
+        pair: Any = key
+        if not isinstance(pair, tuple) or len(cast("tuple[Any, ...]", pair)) != 2:
+            raise InvalidValue(
+                f"{pair!r} is not a pair of phase and event", hint='write {("draft", "submit"): "review"} throughout'
+            )
+        phase, event = (_plain(one) for one in cast("tuple[Any, Any]", pair))
+        to = _plain(target)
+        events.setdefault(event, {})[phase] = to
+        leads = moves.setdefault(phase, [])
+        if to not in leads:
+            leads.append(to)
+    for to in [to for leads in moves.values() for to in leads]:
+        moves.setdefault(to, [])
+    return {"moves": moves, "events": events}
+
+
+def _plain(name: Any, what: str = "phase") -> str:
+    """Return the name of a phase: text, or that of a member of an Enum."""
+    return names.short_name(getattr(name, "value", name), what)
 
 
 def _checked_moves(given: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -178,7 +247,7 @@ DEFAULT = Machine(
         "step_complete": {"executing": "reflecting"},
         "needs_input": {"executing": "waiting_feedback"},
         "input_received": {"waiting_feedback": "executing"},
-        "task_complete": {"reflecting": "done"},
+        "task_complete": {"reflecting": "done", "executing": "done"},
     },
 )
 """What an agent without a machine of its own goes through."""

@@ -25,6 +25,7 @@ _TASK = {
     "log": "LogWritten",
     "state": "StateSet StateIncremented StateAppended StateDeleted StateUpdated",
     "user": "UserPatched",
+    "thread": "ThreadPatched",
 }
 _APP = {
     "signal": "SignalReceived",

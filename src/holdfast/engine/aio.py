@@ -6,10 +6,13 @@ There is no second implementation here: each name wraps the method of App of tha
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from holdfast.core import limits
 from holdfast.core.durations import Duration
 from holdfast.engine.app import App
 from holdfast.engine.definitions.tool import Tool
@@ -127,6 +130,8 @@ class AsyncUser(_Awaited[User]):
     events = _iterated(User.events)
     patch = _awaited(User.patch)
     change = _awaited(User.change)
+    update = _awaited(User.update)
+    rollback = _awaited(User.rollback)
     tasks = _awaited(User.tasks)
     erase = _awaited(User.erase)
 
@@ -134,13 +139,48 @@ class AsyncUser(_Awaited[User]):
 class AsyncThread(_Awaited[Thread]):
     """The verbs of `app.thread(id)`, to be awaited; so is what the thread has as attributes."""
 
+    create = _awaited(Thread.create)
+    update = _awaited(Thread.update)
+    patch = _awaited(Thread.patch)
+    page = _awaited(Thread.page)
+    find = _awaited(Thread.find)
     message = _awaited(Thread.message)
+    add = _awaited(Thread.add)
+    pop = _awaited(Thread.pop)
+    clear = _awaited(Thread.clear)
+    delete = _awaited(Thread.delete)
+    window = _awaited(Thread.window)
     render = _awaited(Thread.render)
     events = _iterated(Thread.events)
+
+    @property
+    def id(self) -> str:
+        """The thread's id."""
+        return self.of.id
 
     async def messages(self) -> list[Any]:
         """Everything that was said."""
         return await asyncio.to_thread(lambda: self.of.messages)
+
+    async def exists(self) -> bool:
+        """Whether there is such a thread."""
+        return await asyncio.to_thread(lambda: self.of.exists)
+
+    async def metadata(self) -> dict[str, Any]:
+        """What your program noted about the thread."""
+        return await asyncio.to_thread(lambda: self.of.metadata)
+
+    async def state(self) -> dict[str, Any]:
+        """What tasks of the thread share, all of it; `patch` changes it."""
+        return await asyncio.to_thread(lambda: self.of.state.all())
+
+    async def context_tokens(self) -> int:
+        """How many tokens the whole conversation has."""
+        return await asyncio.to_thread(lambda: self.of.context_tokens)
+
+    async def expires_at(self) -> datetime | None:
+        """When `gc` may remove it; None if it never expires."""
+        return await asyncio.to_thread(lambda: self.of.expires_at)
 
     async def tasks(self) -> list[str]:
         """The tasks that belong to it."""
@@ -166,6 +206,7 @@ class AsyncApp(_Awaited[App]):
     approve = _awaited(App.approve)
     reject = _awaited(App.reject)
     patch = _awaited(App.patch)
+    migrate_states = _awaited(App.migrate_states)
     raise_budget = _awaited(App.raise_budget)
     cancel = _awaited(App.cancel)
     append = _awaited(App.append)
@@ -186,6 +227,7 @@ class AsyncApp(_Awaited[App]):
     follow = _direct(App.follow)
     follow_inbox = _direct(App.follow_inbox)
     watch = _direct(App.watch)
+    artifact = _awaited(App.artifact)
     fetch = _awaited(App.fetch)
     is_interrupted = _awaited(App.is_interrupted)
     steps = _awaited(App.steps)
@@ -203,6 +245,7 @@ class AsyncApp(_Awaited[App]):
     depths = _awaited(App.depths)
     gc = _awaited(App.gc)
     collectable = _awaited(App.collectable)
+    expired = _awaited(App.expired)
     backup = _awaited(App.backup)
     copy_to = _awaited(App.copy_to)
     close = _awaited(App.close)
@@ -245,9 +288,14 @@ class AsyncApp(_Awaited[App]):
         """A person, to be awaited: `await app.aio.user(id).patch(…)`."""
         return AsyncUser(self.of.user(id))
 
-    def thread(self, id: str) -> AsyncThread:
+    def thread(self, id: str | None = None) -> AsyncThread:
         """A conversation that spans tasks, to be awaited: `await app.aio.thread(id).messages()`."""
         return AsyncThread(self.of.thread(id))
+
+    async def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncThread]:
+        """Return the threads there are, in the order of their ids, to be awaited."""
+        found = await asyncio.to_thread(self.of.threads, after=after, limit=limit)
+        return [AsyncThread(one) for one in found]
 
     async def __aenter__(self) -> AsyncApp:
         return self

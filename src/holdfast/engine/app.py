@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 import contextlib
 import inspect
+import math
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+from msgspec.structs import replace
 
 from holdfast.core import (
     codec,
@@ -26,17 +29,18 @@ from holdfast.core.events import Event
 from holdfast.core.phases import Machine
 from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
-from holdfast.core.state.patch import StatePatch, changes_of
-from holdfast.engine.control import answers, append as appending, divergence, lifecycle, patches
+from holdfast.core.state.patch import Patch, changes_of
+from holdfast.engine.control import answers, append as appending, divergence, lifecycle, migration, patches
 from holdfast.engine.control.change import Decide, Keys, change
+from holdfast.engine.control.migration import MigratedStates
 from holdfast.engine.definitions.agent import Agent
-from holdfast.engine.definitions.call import in_hook, refuse_own
+from holdfast.engine.definitions.call import acting, in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
 from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.definitions.types import R
 from holdfast.engine.dispatch import begin, block, fork as forks
-from holdfast.engine.dispatch.begin import TaskOptions, deadline_us
+from holdfast.engine.dispatch.begin import TaskOptions, WhenBusy, deadline_us
 from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
@@ -56,8 +60,9 @@ from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
-from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.task_state import ArtifactState, TaskState, one_artifact
 from holdfast.engine.reading.timeline import Follow
+from holdfast.engine.reading.values import Expired
 from holdfast.engine.reading.verify import Verification
 from holdfast.engine.streams.watching import ChunkFollow
 from holdfast.engine.system.clock import Clock, SystemClock
@@ -77,6 +82,7 @@ if TYPE_CHECKING:
     from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.user import User
+    from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.records.records import Records
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.worker import Worker
@@ -98,6 +104,7 @@ def open(
     cache_bytes: int = limits.CACHE_BYTES,
     read_only: bool = False,
     key_space: str | None = None,
+    users: type | UserModel | None = None,
 ) -> App:
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -108,14 +115,12 @@ def open(
     keeps tenants apart: what belongs to another cannot be reached from here. `cache` is a Redis server (redis://…, or
     $HOLDFAST_CACHE) through which servers share states and wake-ups; `cache_bytes` is memory for cached states. Caches
     are optional and never authoritative. `read_only` opens a SQLite file only to look, also on a read-only disk.
-    `key_space` is what idempotency keys of new tasks cover. Default: a random id of the store and the namespace.
+    `key_space`: what idempotency keys of new tasks cover. Default: a random id. `users`: the model of users' state.
     """
-    _refuse_odd(on_wait, webhook)
+    declared = _checked(on_wait, webhook, users)
     costs, where, ticking = Prices(prices), addresses.cache_address(cache, cache_bytes), clock or SystemClock()
-    store = addresses.open_store(
-        url, durability=durability, snapshots_kept=snapshots_kept, at_us=ticking.now_us(), read_only=read_only
-    )
-    store = Tenant(store, namespace) if namespace else store
+    given: dict[str, Any] = {"durability": durability, "snapshots_kept": snapshots_kept, "read_only": read_only}
+    store = _tenant(addresses.open_store(url, at_us=ticking.now_us(), **given), namespace)
     app = App(
         store,
         ticking,
@@ -128,14 +133,19 @@ def open(
         cache=addresses.open_cache(store, where, cache_bytes),
         key_space=key_space,
         address=addresses.given(url),
+        users=declared,
     )
     if not read_only:
         _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
     return app
 
 
-def _refuse_odd(on_wait: object, webhook: object) -> None:
-    """Refuse what can't be told of waits, before anything is opened."""
+def _tenant(store: Store, namespace: str) -> Store:
+    return Tenant(store, namespace) if namespace else store
+
+
+def _checked(on_wait: object, webhook: object, users: Any) -> UserModel | None:
+    """Refuse what can't be told of waits, before anything is opened; gives the model of users, if there is one."""
     if on_wait is not None and not callable(on_wait):
         raise InvalidValue(f"on_wait={on_wait!r} cannot be called", hint="give a function of a task")
     if any(inspect.iscoroutinefunction(one) for one in (on_wait, getattr(on_wait, "__call__", None))):  # noqa: B004
@@ -145,6 +155,11 @@ def _refuse_odd(on_wait: object, webhook: object) -> None:
 
         if not isinstance(webhook, Webhook):
             raise InvalidValue(f"webhook={webhook!r} is not a webhook", hint="give Webhook(url, secret)")
+    if users is None:
+        return None
+    from holdfast.engine.people.user_model import user_model
+
+    return user_model(users)
 
 
 def doctor(url: str, *, opened: Callable[[], App] | None = None) -> list[Finding]:
@@ -164,6 +179,12 @@ def _typed_result(agent: object) -> Callable[[Any], Any] | None:
     return agent.typed_result if isinstance(agent, Agent) else None
 
 
+def _patience(wait: Duration, when_busy: WhenBusy) -> float:
+    """How long to wait for a task, or a thread, that others have."""
+    given = seconds(wait, "wait")
+    return math.inf if when_busy == "queue" and not given else given
+
+
 class App:
     """A store of tasks and everything that can be done with them. Safe from several threads."""
 
@@ -181,6 +202,7 @@ class App:
         cache: Cache | None = None,
         key_space: str | None = None,
         address: str = "",
+        users: UserModel | None = None,
     ) -> None:
         self.namespace = namespace
         self._address = address or store.url
@@ -188,14 +210,14 @@ class App:
         self.store = store
         self.clock = clock or SystemClock()
         self.logs = Logs(store, self.clock, cache, on_lost=divergence, key_space=key_space)
+        self.logs.users = users
         self._dispatcher = Dispatcher(self.logs, prices)
         self.feed = Feed(self.store)
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
             self._dispatcher.notices = Notices(self.logs, on_wait, webhook, self._dispatcher.is_at_work)
-        for agent in agents:
-            self._dispatcher.register(agent)
+        self._dispatcher.register_all(agents)
 
     def __enter__(self) -> Self:
         return self
@@ -237,12 +259,14 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
+        when_busy: WhenBusy = "allow",
+        expire: Duration | None = None,
     ) -> TaskState[R]:
         """Record a new task; it is pending until a worker takes it, and none does before `after`.
 
-        A task of that `id` with the same input is found as it is; with other input it is InputConflict. A queue may
-        limit how many tasks of one `key` are worked on at a time, and how many wait: QueueFull. `contract` is what it
-        is to do and knows, `mock` has tools answered by their mocks, `by` is who starts it.
+        A task of that `id` with the same input is found; with other input it is InputConflict. A queue may limit how
+        many tasks of one `key` are worked on at a time, and how many wait: QueueFull. While another task of its thread
+        has not ended, `when_busy` lets it begin, refuses or queues it. `gc` cancels one that waits for `expire`.
         """
         options = TaskOptions(
             user=user,
@@ -259,10 +283,11 @@ class App:
             mock=mock,
             budget=budget,
             by=by,
+            when_busy=when_busy,
+            expire=expire,
         )
-        name = self._name(id)
-        self.queues.admit(self.store, self.namespace, queue)
-        first = self._dispatcher.first_events(name, agent, input, options)
+        self.queues.admit(self.store, self.namespace, queue, one_at_a_time=when_busy == "queue")
+        first = self._dispatcher.first_events(name := self._name(id), agent, input, options)
         return TaskState(self._dispatcher.begin_or_find(name, *first), self.logs, _typed_result(agent))
 
     def run(
@@ -287,12 +312,15 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
+        when_busy: WhenBusy = "allow",
+        expire: Duration | None = None,
     ) -> TaskState[R]:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
         A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
         `hold`: how long to block while the task sleeps. `wait`: how long to wait while another process has the task,
-        before TaskBusy is raised; if that process dies, this one takes over. The other parameters are those of `start`.
+        before TaskBusy is raised; if that process dies, this one takes over. It also waits so long for a thread that is
+        busy, with `when_busy="refuse"`; with "queue", for as long as it takes. The other parameters are as for `start`.
         """
         options = TaskOptions(
             user=user,
@@ -309,11 +337,13 @@ class App:
             mock=mock,
             budget=budget,
             by=by,
+            when_busy="refuse" if when_busy == "queue" else when_busy,
+            expire=expire,
         )
         if id is not None:
             refuse_own(self.logs, id, "run")
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        done = self._dispatcher.work_when_free(assignment, seconds(wait, "wait"))
+        done = self._dispatcher.work_when_free(assignment, _patience(wait, when_busy))
         return TaskState(done, self.logs, agent.typed_result)
 
     async def arun(
@@ -338,6 +368,8 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
+        when_busy: WhenBusy = "allow",
+        expire: Duration | None = None,
     ) -> TaskState[R]:
         """`run`, to be awaited; the event loop goes on meanwhile."""
         options = TaskOptions(
@@ -355,11 +387,13 @@ class App:
             mock=mock,
             budget=budget,
             by=by,
+            when_busy="refuse" if when_busy == "queue" else when_busy,
+            expire=expire,
         )
         if id is not None:
             refuse_own(self.logs, id, "run")
         assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        done = await self._dispatcher.work_async_when_free(assignment, seconds(wait, "wait"))
+        done = await self._dispatcher.work_async_when_free(assignment, _patience(wait, when_busy))
         return TaskState(done, self.logs, agent.typed_result)
 
     def resume(
@@ -372,14 +406,17 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
 
         A completed one is given back as it is. `anyway` resumes one that its agent finds too old, or that has lost
-        events of its log.
+        events of its log. `wait`: how long to wait while another process has the task, before TaskBusy is raised; if
+        that process dies, this one takes over. The default is 0.
         """
+        patience = seconds(wait, "wait")
         assignment = self._resumption(id, agent, by=by, why=why, anyway=anyway, deadline=deadline, hold=hold)
-        return TaskState(self._dispatcher.work(assignment), self.logs, _typed_result(agent))
+        return TaskState(self._dispatcher.work_when_free(assignment, patience), self.logs, _typed_result(agent))
 
     async def aresume(
         self,
@@ -391,13 +428,16 @@ class App:
         anyway: bool = False,
         deadline: Duration | None = None,
         hold: Duration = limits.HOLD_SECONDS,
+        wait: Duration = 0,
     ) -> TaskState[R]:
         """`resume`, awaited: an `async` agent works on the running event loop."""
         import asyncio
 
         given: dict[str, Any] = {"by": by, "why": why, "anyway": anyway, "deadline": deadline, "hold": hold}
+        patience = seconds(wait, "wait")
         assignment = await asyncio.to_thread(self._resumption, id, agent, **given)
-        return TaskState(await self._dispatcher.work_async(assignment), self.logs, _typed_result(agent))
+        done = await self._dispatcher.work_async_when_free(assignment, patience)
+        return TaskState(done, self.logs, _typed_result(agent))
 
     def _resumption(
         self,
@@ -415,7 +455,7 @@ class App:
             self.clock.now_us(), None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         )
         return self._dispatcher.resumption(
-            self._load(id), agent, anyway=anyway, by=by, why=why, deadline_us=limit, hold=seconds(hold, "hold")
+            self._load(id), agent, anyway=anyway, by=acting(by), why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
 
     def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
@@ -423,7 +463,7 @@ class App:
 
         `deadline` is a new one, from now.
         """
-        self._refuse_self(id, "reopen", by)
+        by = self._decided_by(id, "reopen", by)
         length = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         limit = deadline_us(self.clock.now_us(), length)
         return self._change(id, lifecycle.reopen(by, why, limit))
@@ -481,6 +521,8 @@ class App:
         mock: bool | Mapping[Any, Any] = False,
         budget: Budget | None = None,
         by: str = "",
+        when_busy: WhenBusy = "allow",
+        expire: Duration | None = None,
     ) -> AbstractContextManager[Block]:
         """Use the Task API in a `with` block, without an agent.
 
@@ -501,6 +543,8 @@ class App:
             mock=mock,
             budget=budget,
             by=by,
+            when_busy=when_busy,
+            expire=expire,
             block=True,
         )
         log = self._name(id)
@@ -553,11 +597,11 @@ class App:
 
     def signal(self, id: str, name: str, value: Any = None, *, by: str = "") -> TaskState:
         """Tell a task that something happened."""
-        return self._change(id, answers.signal(name, value, by))
+        return self._change(id, answers.signal(name, value, acting(by)))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
         """Answer what a task asked, by the question's key or name."""
-        return self._change(id, answers.answer(question, value, by, why))
+        return self._change(id, answers.answer(question, value, acting(by), why))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
@@ -566,7 +610,7 @@ class App:
 
         The result must fit the tool's return type, where this process knows the tool.
         """
-        self._refuse_self(id, "settle", by)
+        by = self._decided_by(id, "settle", by)
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)
         return self._change(id, decide, answers.keys_of_settling(call, happened))
@@ -586,7 +630,7 @@ class App:
         `bound` is the digest that was shown with the request (`app.inbox()`): if the arguments have changed since,
         nothing is approved. Without it, an approval is refused once the arguments have changed.
         """
-        self._refuse_self(id, "approve", by)
+        by = self._decided_by(id, "approve", by)
         length = None if expires is None else seconds(expires, "expires")
         if length == 0:
             raise InvalidValue("an approval that expires at once is none", hint='give it some time: expires="1h"')
@@ -598,25 +642,37 @@ class App:
 
         `bound` is the digest that was shown with the request, as for `approve`.
         """
-        self._refuse_self(id, "reject", by)
+        by = self._decided_by(id, "reject", by)
         return self._change(id, answers.approval(call, False, by, why, shown=bound))
 
-    def _refuse_self(self, id: str, verb: str, by: str) -> None:
+    def _decided_by(self, id: str, verb: str, by: str) -> str:
+        """Return who decides; refuse the agent itself."""
+        by = acting(by)
         answers.refuse_self(self.logs, names.task_log(id), verb, by)
+        return by
 
-    def patch(self, id: str, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
+    def patch(self, id: str, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> TaskState:
         """Change what an agent knows, all or nothing; a running one sees it after its next waiting verb.
 
+        `patch`: a StatePatch, or the same as a dict or JSON text.
         `expect` is the seq of the state you looked at: PatchConflict, with both sides, if another writer has changed
         the same fields since, whatever the value. Changes that commute, `increment` and `append`, go together.
         """
         name = names.task_log(id)
         changes, agents = changes_of(patch), self._dispatcher.agents
-        return self._change(id, patches.patch(self.logs, name, changes, expect, by, why, agents))
+        return self._change(id, patches.patch(self.logs, name, changes, expect, acting(by), why, agents))
+
+    def migrate_states(self, agent: Agent) -> MigratedStates:
+        """Write the typed state of this agent's open tasks under its present version, as its upcasters make it.
+
+        Without it, a task is migrated when its state is next written. Tasks that have ended stay as they are, and are
+        read through the upcasters. A task that a worker has now is left to that worker: call it again.
+        """
+        return migration.migrate_states(self.logs, self._dispatcher.register(agent))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
         """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
-        self._refuse_self(id, "raise_budget", by)
+        by = self._decided_by(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
     def cancel(self, id: str, *, why: str = "", by: str = "") -> TaskState:
@@ -625,7 +681,7 @@ class App:
         A step under way ends at once: an `async def` function is cancelled, the thread of a `def` function is abandoned
         and can't write any more. A `once` call under way is in doubt, and is settled before the task ends.
         """
-        state, alone = self._load(id).state, True
+        state, alone, by = self._load(id).state, True, acting(by)
         children = [wait.name for wait in state.waits.values() if wait.kind == "child"]
         is_held = bool(children) and state.summary.status == "running"
         if is_held:  # else it could fail of its child's end before it knows that it is cancelled itself
@@ -661,7 +717,7 @@ class App:
         *,
         at: int | None = None,
         id: str | None = None,
-        patch: StatePatch | None = None,
+        patch: Patch | None = None,
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
@@ -670,19 +726,30 @@ class App:
         The same fork asked for again, by the same `id`, is found as it is now.
         """
         name = names.task_log(id if id is not None else f"{task}~{random_hex(4)}")
-        wanted = forks.ForkRequest(name, at, patch, effects, by, random_hex(8))
+        wanted = forks.ForkRequest(name, at, patch, effects, acting(by), random_hex(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
     def rollback(
-        self, id: str, steps: int = 1, *, to: int | str | None = None, by: str = "", why: str = ""
+        self,
+        id: str,
+        steps: int = 1,
+        *,
+        versions: int | None = None,
+        to: int | str | None = None,
+        by: str = "",
+        why: str = "",
     ) -> TaskState:
-        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept."""
+        """Go back by so many steps, or to a seq, or to a checkpoint's label. The history is kept.
+
+        `versions`: by so many changes of `state` instead, such as patches. Asked for more than there are, it goes back
+        to before the first.
+        """
         log = self._load(id)
-        target = timeline.rollback_target(self.logs, log, steps, to)
+        target = timeline.rollback_target(self.logs, log, steps, versions, to)
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
         state = rules.restored(log.state, past.state, later)
-        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=by, why=why)
+        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=acting(by), why=why)
         log.check([event])
         log.append([event])
         return TaskState(log, self.logs)
@@ -731,6 +798,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int = limits.PAGE_SIZE,
@@ -753,6 +821,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: None,
@@ -774,6 +843,7 @@ class App:
         in_doubt: bool | None = None,
         prefix: str | None = None,
         changed_since: datetime | Duration | None = None,
+        state_version_below: int | None = None,
         order: Order = "newest",
         include: Collection[str] = (),
         limit: int | None = limits.PAGE_SIZE,
@@ -784,7 +854,8 @@ class App:
         `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
         `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
         `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
-        `include`: what each row carries too, of "input", "result" and "failure"; that reads each task's log.
+        `state_version_below`: tasks whose typed state was last written under an earlier version: `migrate_states`
+        migrates them. `include`: what each row carries too, of "input", "result" and "failure". Both read logs.
         `limit`: how many. None: all of them, read as you go through them.
         """
         asked = task_query(
@@ -792,6 +863,7 @@ class App:
             interrupted=interrupted,
             include=include,
             changed_since=changed_since,
+            state_version_below=state_version_below,
             status=status,
             agent=agent,
             stage=stage,
@@ -921,6 +993,10 @@ class App:
         refuse_own(self.logs, id, "describe")
         return (describe(record, self.fetch) for record in self.events(id, after=after, limit=limit))
 
+    def artifact(self, id: str, artifact: str) -> ArtifactState:
+        """Return something that a task made, by its id: `app.artifact("report-7", "text-1f2e…").data`."""
+        return one_artifact(self.get(id), artifact)
+
     def fetch(self, hash: str) -> bytes:
         """Read the stored bytes of a large value, by the hash that stands for it in an event."""
         return self.logs.blob(hash)
@@ -1015,11 +1091,17 @@ class App:
 
         return User(self.logs, id)
 
-    def thread(self, id: str) -> Thread:
-        """A conversation that spans tasks."""
+    def thread(self, id: str | None = None) -> Thread:
+        """A conversation that spans tasks; without an id, a new one, which `create` or its first message begins."""
         from holdfast.engine.people.thread import Thread
 
-        return Thread(self.logs, id)
+        return Thread(self.logs, self.new_id() if id is None else id)
+
+    def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[Thread]:
+        """Return the threads there are, in the order of their ids. `after` is the id of the last one seen."""
+        from holdfast.engine.people.thread import threads
+
+        return threads(self.logs, after=after, limit=limit)
 
     def records(self, space: str) -> Records:
         """Opaque bytes in ordered, named logs: data that is not a task, such as checkpoints and sessions of others.
@@ -1079,13 +1161,18 @@ class App:
     ) -> Collected:
         """Remove ended tasks beyond the newest `keep` that ended longer ago than `older_than`, such as "7d".
 
+        What has expired (`expire=`) is ended or removed, too: `expired` says beforehand what that is.
+
         Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks. `collectable` says
         beforehand which tasks would go.
         """
         if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
         names.text(why, "why=")
-        return retention.collect(
+        from holdfast.engine.people import expiry
+
+        gone = expiry.expire(self.logs)
+        collected = retention.collect(
             self.logs,
             older_than_us=self._before(older_than),
             keep=keep,
@@ -1093,6 +1180,19 @@ class App:
             why=why,
             progress=progress,
         )
+        return replace(
+            collected,
+            expired_tasks=len(gone.tasks),
+            expired_threads=len(gone.threads),
+            expired_users=len(gone.users),
+            expired_records=len(gone.records),
+        )
+
+    def expired(self) -> Expired:
+        """Return what has expired: tasks that `gc` would cancel now, and threads, users and records it would remove."""
+        from holdfast.engine.people import expiry
+
+        return expiry.expired(self.logs)
 
     def collectable(self, *, older_than: Duration | None = None, keep: int | None = None) -> builtins.list[str]:
         """Return the ids of the tasks that `gc` would remove now. Nothing is written."""
@@ -1127,4 +1227,6 @@ class App:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
+        if seq is not None:
+            names.whole(seq, "seq", least=1)
         return self.logs.load(names.task_log(id), upto=seq)

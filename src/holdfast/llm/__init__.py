@@ -5,6 +5,7 @@ loop_agent("weather", "gpt-5", [look_up], "You know the weather.")
 
 from __future__ import annotations
 
+from holdfast import ask_person, read_artifact
 from holdfast.llm.chat import tool_schema
 from holdfast.llm.loop import loop_agent
 from holdfast.llm.models import Model, ModelError, ModelRefused
@@ -17,7 +18,9 @@ __all__ = [
     "ModelRefused",
     "OpenAIModel",
     "ScriptedModel",
+    "ask_person",
     "loop_agent",
+    "read_artifact",
     "say",
     "tool_schema",
     "use",

@@ -52,17 +52,17 @@ def tool_error(text: str, code: str) -> types.CallToolResult:
     )
 
 
-async def asked(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a thread; what it refuses is an error of the protocol with its reason."""
+async def asked(function: Callable[..., T], *arguments: Any, **about: str) -> T:
+    """Call a function in a thread; what it refuses is an error of the protocol with its reason and what it is about."""
     try:
         return await asyncio.to_thread(function, *arguments)
     except HoldfastError as error:
-        _refuse(error)
+        _refuse(error, about)
     except Exception:  # a bug of ours: the client gets an error without a traceback, and the server lives on
         logger.exception("a request failed")
         raise MCPError(types.INTERNAL_ERROR, "The request failed. The server's stderr has the reason.") from None
 
 
-def _refuse(error: HoldfastError) -> NoReturn:
+def _refuse(error: HoldfastError, about: dict[str, str]) -> NoReturn:
     code = types.INTERNAL_ERROR if isinstance(error, StoreError) else types.INVALID_PARAMS
-    raise MCPError(code, resources.refusal(error), {"code": error.code}) from None
+    raise MCPError(code, resources.refusal(error), {"code": error.code, **about}) from None

@@ -138,7 +138,7 @@ class Handlers:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """The document of a URI."""
-        text = await asked(resources.read, self.scope, params.uri)
+        text = await asked(resources.read, self.scope, params.uri, uri=params.uri)
         contents = types.TextResourceContents(
             uri=params.uri, mime_type=resources.JSON, text=text, _meta=dict(documents.META)
         )

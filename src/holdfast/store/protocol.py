@@ -67,6 +67,7 @@ class Query(Struct, frozen=True, kw_only=True):
     in_doubt: bool | None = None
     prefix: str | None = None
     due_us: int | None = None
+    expired_us: int | None = None
     changed_since_us: int | None = None
     order: Order = "newest"
     after: str | None = None
@@ -100,13 +101,14 @@ ASKED: dict[str, Callable[[Summary, Any], bool]] = {
     "in_doubt": lambda row, value: bool(row.doubts) == value,
     "prefix": lambda row, value: row.id.startswith(value),
     "due_us": lambda row, value: row.status == "waiting" and row.wake_us is not None and row.wake_us <= value,
+    "expired_us": lambda row, value: row.expires_at is not None and row.changed_us + (row.expire_us or 0) <= value,
     "changed_since_us": lambda row, value: row.changed_us >= value,
 }
 """Filters that do not compare the field of their name."""
 
 LEADING = (
-    *("user", "thread", "parent", "prefix", "in_doubt", "waiting", "due_us", "agent", "stage", "queue", "status"),
-    "changed_since_us",
+    *("user", "thread", "parent", "prefix", "in_doubt", "expired_us", "waiting", "due_us", "agent", "stage", "queue"),
+    *("status", "changed_since_us"),
 )
 """Filters with an index, the one that is likely to be the narrowest first."""
 

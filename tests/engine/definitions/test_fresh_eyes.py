@@ -434,12 +434,20 @@ def test_odd_input_of_verbs_is_refused_by_name(app, texts):
         lambda: list(app.events("t", after="x")),
         lambda: app.follow("t", after=-1),
         lambda: app.step("t", 5),
+        lambda: app.steps("t", turn="x"),
+        lambda: app.diff("t", "a", 1),
+        lambda: app.fork("t", at="x"),
+        lambda: app.fetch(5),
+        lambda: app.worker(5),
+        lambda: holdfast.open("memory:", agents=look),
         lambda: app.on_events(5),
         lambda: tool(look),
         lambda: step(5),
     ):
         with texts.raises(holdfast.InvalidValue):
             odd()
+    with texts.raises(holdfast.InvalidUrl):
+        holdfast.open(5)
     assert [one.seq for one in app.events("t", after="0")] == [1], "a header of HTTP is text"
 
 

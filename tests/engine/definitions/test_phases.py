@@ -1,5 +1,7 @@
 """Phases: explicit moves by name or by event, machines of one's own, and errors that name the way."""
 
+import enum
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -20,7 +22,6 @@ USUAL = {
     "step_complete": ("executing", "reflecting"),
     "needs_input": ("executing", "waiting_feedback"),
     "input_received": ("waiting_feedback", "executing"),
-    "task_complete": ("reflecting", "done"),
 }
 
 
@@ -78,8 +79,8 @@ def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothin
         task.phase(on="plan_ready")
         caught = []
         for wrong in (
-            lambda: task.phase("done"),
-            lambda: task.phase(on="task_complete"),
+            lambda: task.phase("planning"),
+            lambda: task.phase(on="new_task"),
             lambda: task.phase(on="nonsense"),
             lambda: task.phase(),
             lambda: task.phase("reflecting", on="step_complete"),
@@ -92,10 +93,10 @@ def test_an_impossible_move_names_the_allowed_moves_and_events_and_writes_nothin
         return caught
 
     done = app.run(worker, id="t")
-    assert done.phase == "executing" and len(events(app, "phase_set")) == 2
-    to_done, by_event, unknown, nothing, both = done.result
-    assert to_done[0] == by_event[0] == unknown[0] == "invalid-transition"
-    assert "['reflecting', 'waiting_feedback', 'error']" in to_done[1]
+    assert app.at("t", done.seq - 1).phase == "executing" and len(events(app, "phase_set")) == 2
+    by_name, by_event, unknown, nothing, both = done.result
+    assert by_name[0] == by_event[0] == unknown[0] == "invalid-transition"
+    assert "['reflecting', 'waiting_feedback', 'done', 'error']" in by_name[1]
     assert nothing[0] == both[0] == "invalid-value"
     for _, said in done.result:
         texts.check(said)
@@ -273,3 +274,162 @@ def test_any_machine_is_either_refused_or_followed_to_the_letter(table, wanted):
                 with pytest.raises(InvalidTransition):
                     app.append("t", ev.PhaseSet(phase=target))
             assert app.get("t").phase == phase
+
+
+# What becomes of a task, and its phase
+
+
+def test_a_task_is_done_or_in_error_by_what_becomes_of_it_and_stands_so_in_the_log(app, either):
+    @either()
+    def works(task, fails: bool):
+        task.phase("planning")
+        yield task.step(lambda: 1 / (not fails), name="work")
+
+    assert app.run(works, {"fails": False}, id="good").phase == "done"
+    assert app.run(works, {"fails": True}, id="bad").phase == "error"
+    assert [one.phase for one in events(app, "phase_set", id="good")] == ["planning"], "no move of the agent"
+    assert app.verify().ok
+
+
+def test_a_machine_without_these_phases_is_left_alone(app, either):
+    @either(phases=REVIEW)
+    def writer(task):
+        task.phase(on="submit")
+        yield task.ask("good?")
+        raise ValueError("no")
+
+    assert app.run(writer, id="t").phase == "review"
+    app.answer("t", "ask", "yes")
+    assert app.run(writer, id="t").phase == "review"
+    assert app.reopen("t").phase == "review"
+
+
+def test_a_task_waits_for_feedback_while_it_asks_and_then_is_where_it_was(app, either):
+    seen = []
+
+    @either()
+    def asks(task):
+        task.phase("planning")
+        task.phase("executing")
+        yield task.ask("who?")
+        seen.append(task.current.phase)
+        task.phase("reflecting")
+        yield task.ask("and now?", timeout=5)
+        return task.current.phase
+
+    assert app.run(asks, id="t").phase == "waiting_feedback"
+    assert app.answer("t", "ask", "ana").phase == "executing"
+    assert app.run(asks, id="t").phase == "waiting_feedback"
+    done = app.answer("t", "ask", "bob")
+    assert done.phase == "reflecting"
+    done = app.run(asks, id="t")
+    assert (done.result, done.phase, set(seen)) == ("reflecting", "done", {"executing"})
+
+
+def test_an_agent_that_moves_to_feedback_itself_leaves_it_itself(app, either):
+    @either()
+    def asks(task):
+        for phase in ("planning", "executing"):
+            task.phase(phase)
+        task.phase(on="needs_input")
+        yield task.ask("who?")
+        task.phase(on="input_received")
+        return task.current.phase
+
+    app.run(asks, id="t")
+    assert app.answer("t", "ask", "ana").phase == "waiting_feedback"
+    assert app.run(asks, id="t").result == "executing"
+
+
+def test_a_branch_that_asks_does_not_keep_others_from_moving(app):
+    import asyncio
+
+    @agent
+    async def two(task):
+        task.phase("planning")
+
+        async def moves():
+            await task.wait("go")
+            task.phase("executing")
+            await task.step(lambda: 1, name="work")
+            return task.current.phase
+
+        return await asyncio.gather(task.ask("who?"), moves())
+
+    assert app.run(two, id="t").phase == "waiting_feedback"
+    app.signal("t", "go")
+    assert app.run(two, id="t").phase == "executing", "what the agent says counts"
+    app.answer("t", "ask", "ana")
+    assert app.run(two, id="t").result == ["ana", "executing"]
+
+
+def test_what_is_cancelled_forked_or_rolled_back_asks_no_more(app, either):
+    @either()
+    def asks(task):
+        task.phase("planning")
+        yield task.step(lambda: 1, name="one")
+        yield task.ask("who?")
+
+    for id in ("a", "b"):
+        assert app.run(asks, id=id).phase == "waiting_feedback"
+    assert app.fork("a", id="c").phase == "planning"
+    assert app.cancel("a").phase == "planning"
+    assert app.rollback("b", to=app.get("b").seq - 1).phase == "planning"
+
+
+def test_a_table_of_phases_and_events_is_a_machine(app, texts):
+    class Life(enum.Enum):
+        IDLE, PLANNING, EXECUTING, WAITING, DONE = "idle", "planning", "executing", "waiting_feedback", "done"
+
+    table = {
+        (Life.IDLE, "new_task"): Life.PLANNING,
+        (Life.PLANNING, "plan_ready"): Life.EXECUTING,
+        (Life.EXECUTING, "step_complete"): Life.EXECUTING,
+        (Life.EXECUTING, "needs_input"): Life.WAITING,
+        (Life.WAITING, "input_received"): Life.EXECUTING,
+        (Life.EXECUTING, "task_complete"): Life.DONE,
+    }
+    machine = Machine(table)
+    assert machine.start == "idle" and machine.moves["done"] == ()
+    assert machine.events["step_complete"] == {"executing": "executing"}
+
+    @agent(phases=machine)
+    def lives(task):
+        for on in ("new_task", "plan_ready", "step_complete", "step_complete", "needs_input", "input_received"):
+            task.phase(on=on)
+        task.phase(on="task_complete")
+        return task.current.phase
+
+    assert app.run(lives).result == "done"
+    allowed = {(phase.value, event) for phase, event in table}
+    for phase in Life:
+        for event in machine.events:
+            if (phase.value, event) not in allowed:
+                with pytest.raises(InvalidTransition):
+                    phases.moved(machine, phase.value, "", event)
+    for wrong in (
+        lambda: Machine(table, events={"x": {"idle": "planning"}}),
+        lambda: Machine({**table, "done": []}),
+        lambda: Machine({("idle",): "done"}),
+        lambda: Machine({("idle", 5): "done"}),
+        lambda: Machine({("idle", "go"): ["done"]}),
+    ):
+        with texts.raises(InvalidValue):
+            wrong()
+
+
+def test_a_phase_that_follows_survives_a_crash_anywhere(either):
+    @either()
+    def asks(task):
+        task.phase("planning")
+        yield task.ask("who?")
+        yield task.step(lambda: 1, name="one")
+
+    def finish(app, state):
+        assert state.phase == "waiting_feedback"
+        app.answer(state.id, "ask", "ana")
+
+    def check(state, world):
+        assert state.phase == "done"
+
+    assert crash_everywhere(asks, finish=finish, check=check, sample=8).survived

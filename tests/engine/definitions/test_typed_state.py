@@ -481,7 +481,7 @@ def test_an_agent_and_a_reader_fill_in_templates_with_what_they_see(app, either)
         return seen
 
     done = app.run(worker, {"ticket": 7}, id="t")
-    expected = f'Ana of Oslo has 10: db.main 91 [1,2] 7 ["look","fix"] fix which host? looking {done.phase} 0 t {{x}}'
+    expected = 'Ana of Oslo has 10: db.main 91 [1,2] 7 ["look","fix"] fix which host? looking idle 0 t {x}'
     assert done.result == expected, done.failure
     assert done.render("{state.name} {facts.service} {input.ticket}") == "Ana db.main 7"
     with pytest.raises(UnknownName):

@@ -168,7 +168,7 @@ def test_odd_ids_are_refused(app: App, odd: str):
 def test_what_is_no_patch_is_refused_and_nothing_is_written(app: App, texts):
     ana = app.user("ana")
     with texts.raises(InvalidValue):
-        ana.patch({"set": {}})  # pyright: ignore[reportArgumentType]
+        ana.patch(5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(holdfast.NotSerializable):
         ana.state.bad = float("nan")
     assert ana.get().seq == 0

@@ -7,8 +7,15 @@ import tempfile
 from pathlib import Path
 
 import holdfast
-from tests.mcp.world import fill, http_server
+from tests.mcp.world import fill, http_server, served
 
+TASKS = (
+    *("tasks-capability-negotiation", "tasks-wire-fields", "tasks-request-state-removal", "tasks-mrtr-input"),
+    *("tasks-request-headers", "tasks-dispatch-and-envelope"),
+)
+"""Scenarios of the tasks extension that must pass against our fixtures."""
+
+FIXTURES = (sys.executable, "-m", "tests.mcp.conformance.fixtures")
 EXPECTED = Path(__file__).with_name("expected-failures.yaml")
 METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
@@ -20,10 +27,13 @@ def main(tools):
         with holdfast.open(store) as app:
             fill(app)
         with http_server(store, "--allow-writes", "--allow-decisions") as (address, _):
-            suite = [tools / "conformance", "server", "--url", address, "--expected-failures", EXPECTED]
-            subprocess.run(suite, check=True, timeout=300)
+            conformance(tools, address, "--suite", "all", "--expected-failures", EXPECTED)
             for method in METHODS:
                 assert inspected(tools, address, "--transport", "http", "--method", method)
+        with served([*FIXTURES, str(Path(folder) / "tasks.db")]) as (address, _):
+            for scenario in TASKS:
+                conformance(tools, address, "--scenario", scenario)
+            conformance(tools, address, "--scenario", "tasks-lifecycle", "--expected-failures", EXPECTED)
         command = [sys.executable, "-m", "holdfast", "mcp", "--store", str(store)]
         for method in METHODS:
             assert inspected(tools, *command, "--method", method)
@@ -32,6 +42,11 @@ def main(tools):
         read = ("--method", "resources/read", "--uri", "state://agents/recap/tasks/job%2F1")
         assert json.loads(inspected(tools, *command, *read)["contents"][0]["text"])["task_id"] == "job/1"
     print(f"inspector: {2 * len(METHODS) + 2} calls answered")
+
+
+def conformance(tools, address, *words):
+    """Run scenarios of the suite. It fails if one fails that is not expected to."""
+    subprocess.run([tools / "conformance", "server", "--url", address, *words], check=True, timeout=300)
 
 
 def inspected(tools, *words):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.command import by_options, command, resume_option, task_argument
 from holdfast.cli.completion import waited_for
 from holdfast.cli.environment import Environment
 
@@ -13,8 +15,11 @@ from holdfast.cli.environment import Environment
 @task_argument
 @click.argument("question", shell_complete=waited_for("question"))
 @click.argument("value")
+@resume_option
 @by_options
-def answer_(environment: Environment, id: str, question: str, value: str, by: str, why: str) -> None:
+def answer_(
+    environment: Environment, id: str, question: str, value: str, target: str | None, resume: bool, **given: Any
+) -> None:
     """Answer what a task asked.
 
     QUESTION is its key or its name, as `holdfast inbox` shows it. VALUE is text, := and JSON, or - for stdin.
@@ -22,7 +27,14 @@ def answer_(environment: Environment, id: str, question: str, value: str, by: st
     Example: holdfast answer trip-oslo seat aisle --by ana
     """
     from holdfast.cli.input import values
-    from holdfast.cli.input.changes import changed
+    from holdfast.cli.work.decisions import decided
 
     said = values.value(value)
-    changed(environment, id, lambda app, id: app.answer(id, question, said, by=by, why=why), f"answered {question}")
+    decided(
+        environment,
+        id,
+        lambda app, id: app.answer(id, question, said, **given),
+        f"answered {question}",
+        target=target,
+        resume=resume,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.command import bound_option, by_options, command, task_argument
+from holdfast.cli.command import bound_option, by_options, command, resume_option, task_argument
 from holdfast.cli.completion import waited_for
 from holdfast.cli.environment import Environment
 
@@ -14,22 +14,26 @@ from holdfast.cli.environment import Environment
 @command("approve")
 @task_argument
 @click.argument("call", shell_complete=waited_for("approval"))
+@resume_option
 @click.option("--expires", metavar="TIME", help='How long the approval holds, such as "1h".')
 @bound_option
 @by_options
-def approve_(
-    environment: Environment, id: str, call: str, expires: str | None, bound: str | None, by: str, why: str
-) -> None:
+def approve_(environment: Environment, id: str, call: str, target: str | None, resume: bool, **given: Any) -> None:
     """Approve a pending call, once, for exactly these arguments.
 
     CALL is its key, or the name of its tool if only one waits. `holdfast inbox` shows the arguments and prints the
     whole command, with the digest of what it shows. An approval covers one attempt that may have had an effect.
+    --resume continues the task at once; FILE is then the file of its agent.
 
-    Example: holdfast approve trip-oslo book_flight#1 --bound 3f2a90c11b7e --by ana
+    Example: holdfast approve trip-oslo book_flight#1 trip.py --resume --bound 3f2a90c11b7e --by ana
     """
-    from holdfast.cli.input.changes import changed
+    from holdfast.cli.work.decisions import decided
 
-    def approve(app: Any, id: str) -> Any:
-        return app.approve(id, call, bound=bound, by=by, why=why, expires=expires)
-
-    changed(environment, id, approve, f"approved {call}")
+    decided(
+        environment,
+        id,
+        lambda app, id: app.approve(id, call, **given),
+        f"approved {call}",
+        target=target,
+        resume=resume,
+    )

@@ -64,6 +64,7 @@ def audit_(
 
 
 def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
+    from holdfast.cli.show.event_lines import NARROW
     from holdfast.cli.show.formatting import clock, shown
     from holdfast.cli.show.table import table
     from holdfast.engine.reading.steps import iso
@@ -75,13 +76,17 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     if not found:
         environment.say(f"nothing of that kind in {environment.where}")
         return
+    days = {clock(one.at_us).split()[0] for one in found}
+    is_one = len(days) == 1 and not 0 < environment.style.width < NARROW  # without columns there is no head
     rows = [
-        [clock(one.at_us), one.task, str(one.seq), one.what, one.tool or one.about, one.by, _value(shown, one.value)]
+        [
+            *(one.task, str(one.seq), clock(one.at_us).split()[1] if is_one else clock(one.at_us)),
+            *(one.what, one.tool or one.about, one.by, _value(shown, one.value)),
+        ]
         for one in found
     ]
-    environment.lines(
-        table(["WHEN (UTC)", "TASK", "SEQ", "WHAT", "ABOUT", "BY", "VALUE"], rows, environment.style, right=(2,))
-    )
+    heads = ["TASK", "SEQ", f"{days.pop()} UTC" if is_one else "WHEN (UTC)", "WHAT", "ABOUT", "BY", "VALUE"]
+    environment.lines(table(heads, rows, environment.style, right=(1,), text=(4, 6)))
     if len(found) == limit:
         environment.say(f"only the newest {limit:,}; --limit shows more")
 

@@ -39,4 +39,6 @@ def config_(environment: Environment) -> None:
     if environment.as_json:
         environment.data({name: {"value": value, "source": source} for name, value, source in rows})
     else:
-        environment.lines(table(["SETTING", "VALUE", "FROM"], [list(row) for row in rows], environment.style))
+        environment.lines(
+            table(["SETTING", "VALUE", "FROM"], [list(row) for row in rows], environment.style, text=(1,))
+        )

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 @task_argument
 @click.argument("a", metavar="A|OTHER")
 @click.argument("b", type=int, required=False, metavar="[B]")
-def diff_(environment: Environment, id: str, a: str, b: int | None) -> None:
+@click.option("--times", is_flag=True, help="Also what differs in times alone.")
+def diff_(environment: Environment, id: str, a: str, b: int | None, times: bool) -> None:
     """Show what differs between two moments of a task, or between two tasks.
 
-    A and B are seqs; without B, A is compared with now. OTHER is another task, such as a fork. With --json it is a
-    JSON Patch that turns the first into the second.
+    A and B are seqs; without B, A is compared with now. OTHER is another task, such as a fork. Times are left out
+    unless --times is given. With --json it is a JSON Patch that turns the first into the second, times included.
 
     Example: holdfast diff trip-oslo 5 9
     """
@@ -46,9 +47,10 @@ def diff_(environment: Environment, id: str, a: str, b: int | None) -> None:
         environment.data({**names, "patch": patch})
         return
     environment.say(_title(names), "dim")
-    environment.lines(_lines(before, patch, environment.style))
-    if not patch:
-        environment.say("nothing differs")
+    lines = list(_lines(before, patch, environment.style, times))
+    environment.lines(lines)
+    if not lines:
+        environment.say("nothing differs" if not patch else "nothing differs but times; --times shows them")
 
 
 def _title(names: dict[str, Any]) -> str:
@@ -57,7 +59,7 @@ def _title(names: dict[str, Any]) -> str:
     return f"{names['task']} from seq {names['a']} to {names['b']}"
 
 
-def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterator[str]:
+def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style, times: bool) -> Iterator[str]:
     """A line for each change; what was there before is looked up as the patch goes on."""
     import jsonpatch
 
@@ -67,7 +69,10 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterat
     now = before
     for change in patch:
         path = clean(change["path"])
-        old, new = _found(now, change["path"]), change.get("value")
+        old, new = (one if times else _timeless(one) for one in (_found(now, change["path"]), change.get("value")))
+        now = jsonpatch.apply_patch(now, [change])
+        if not times and _is_time(change["path"].rpartition("/")[2]):
+            continue
         match change["op"]:
             case "add":
                 sign, text, tone = "+", f"{path}  {shown(new)}", "good"
@@ -78,7 +83,18 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style) -> Iterat
             case _:
                 sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
         yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
-        now = jsonpatch.apply_patch(now, [change])
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_at")
+
+
+def _timeless(value: Any) -> Any:
+    """A value of the document without its times, and without fields that say nothing."""
+    if not isinstance(value, dict):
+        return value
+    pairs = cast("dict[str, Any]", value)
+    return {name: one for name, one in pairs.items() if not _is_time(name) and one not in (None, "", [], {})}
 
 
 def _found(document: Any, pointer: str) -> Any:

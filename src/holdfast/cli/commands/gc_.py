@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
+
+if TYPE_CHECKING:
+    from holdfast.engine.reading.values import Expired
 
 
 @command("gc")
 @click.option("--older-than", metavar="TIME", help='Ended longer ago than this, such as "30d".')
 @click.option("--keep", type=int, metavar="N", help="Keep the newest N that have ended.")
 @click.option("--snapshots-older-than", metavar="TIME", help="Also drop cached states older than this.")
+@click.option("--expired", is_flag=True, help="End and remove what has expired, and nothing else.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--why", default="retention", help="The reason, kept with what is left of them.")
@@ -20,13 +26,15 @@ def gc_(
     older_than: str | None,
     keep: int | None,
     snapshots_older_than: str | None,
+    expired: bool,
     dry_run: bool,
     yes: bool,
     why: str,
 ) -> None:
     """Remove ended tasks that are old; their ids never act again.
 
-    Unique keys stay taken, and the parents of living forks stay.
+    Unique keys stay taken, and the parents of living forks stay. Tasks that waited for longer than their `expire` are
+    cancelled, and threads, users and records that were not used for so long are removed, whatever else is asked for.
 
     Example: holdfast gc --older-than 30d --keep 1000 --dry-run
     """
@@ -34,17 +42,19 @@ def gc_(
     from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
 
-    if older_than is None and keep is None and snapshots_older_than is None:
-        raise click.UsageError("say what may go: --older-than, --keep or --snapshots-older-than")
+    if older_than is None and keep is None and snapshots_older_than is None and not expired:
+        raise click.UsageError("say what may go: --older-than, --keep, --snapshots-older-than or --expired")
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
     app = environment.app()
     going = app.collectable(older_than=older_than, keep=keep)
+    due = app.expired()
     if dry_run:
-        _say_dry(environment, going)
+        _say_dry(environment, going, due)
         return
-    if going or snapshots_older_than is not None:
-        environment.may(f"Remove {times(len(going), 'task')} from {environment.where}?", yes=yes)
+    if going or snapshots_older_than is not None or due.total:
+        beside = f", and end or remove {due.total:,} that expired," if due.total else ""
+        environment.may(f"Remove {times(len(going), 'task')}{beside} from {environment.where}?", yes=yes)
     with Progress("removed", "task", quiet=environment.as_json) as progress:
         found = app.gc(
             older_than=older_than,
@@ -53,17 +63,40 @@ def gc_(
             why=why,
             progress=lambda done, _: progress(done, len(going)),
         )
+    _say(environment, found, due)
+    if not environment.as_json:
+        environment.say_store()
+
+
+def _say(environment: Environment, found: Any, due: Expired) -> None:
+    from holdfast.cli.show.formatting import times
+
     if environment.as_json:
-        environment.data({"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks})
+        environment.data({name: getattr(found, name) for name in found.__struct_fields__})
         return
     counted = f"{times(found.tasks, 'task')} and {times(found.snapshots, 'snapshot')}"
     environment.lines([f"removed {counted}; {found.kept_for_forks} kept for their forks"])
-    environment.say_store()
+    if due.total:
+        removed = (
+            times(found.expired_threads, "thread"),
+            times(found.expired_users, "user"),
+            f"{times(found.expired_records, 'key')} of records",
+        )
+        environment.lines([f"expired: {times(found.expired_tasks, 'task')} cancelled; removed {', '.join(removed)}"])
 
 
-def _say_dry(environment: Environment, going: list[str]) -> None:
+def _say_dry(environment: Environment, going: list[str], due: Expired) -> None:
     if environment.as_json:
-        environment.data({"dry_run": True, "tasks": len(going), "ids": going})
+        expired = {name: getattr(due, name) for name in due.__struct_fields__}
+        environment.data({"dry_run": True, "tasks": len(going), "ids": going, "expired": expired})
         return
     environment.lines(going)
-    environment.say(f"{len(going):,} would be removed from {environment.where}; nothing was written")
+    expired = [
+        *(f"task {id}, would be cancelled" for id in due.tasks),
+        *(f"thread {id}" for id in due.threads),
+        *(f"user {id}" for id in due.users),
+        *(f"records {key} of {space}" for space, key in due.records),
+    ]
+    environment.lines(f"expired: {one}" for one in expired)
+    total = len(going) + due.total
+    environment.say(f"{total:,} would be removed from {environment.where}; nothing was written")

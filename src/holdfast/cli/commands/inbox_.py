@@ -90,14 +90,14 @@ def _show(environment: Environment, app: App, found: Iterator[InboxItem], by: st
     """Print entries for people."""
     from holdfast.cli.input.suggestions import LABELS, asked, commands
     from holdfast.cli.show.formatting import age, clock
-    from holdfast.cli.show.style import clean
+    from holdfast.cli.show.style import clean, held
 
     empty = True
     for one in found:
         empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
         head = environment.style.paint(f"{one.task}  {LABELS[one.kind]}", "bold") + f"  {clean(one.key)}"
-        environment.lines([f"{head}  ({age(one.since_us, app.clock.now_us())}{until})"])
+        environment.lines([f"{head}  {held(f'({age(one.since_us, app.clock.now_us())}{until})')}"])
         environment.lines(
             [
                 f"  {clean(asked(one))}",

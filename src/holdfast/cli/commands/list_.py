@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
+from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -33,16 +34,21 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--waiting", metavar="KIND", help="By what they wait for: person, doubt, timer, signal …")
 @click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
 @click.option("--prefix", metavar="TEXT", help="Tasks whose id begins with this.")
+@click.option(
+    "--state-version-below", type=int, metavar="N", help="Tasks whose typed state is of an earlier version than N."
+)
 @click.option("--changed-since", metavar="TIME", help='Changed since then: "2h" ago, or 2026-11-16T08:00.')
 @click.option("--order", help="newest (the default), oldest or changed: last change first.")
 @click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")
 @click.option("--after", metavar="ID", help="Those after this one: the next page.")
+@click.option("-q", "--quiet", is_flag=True, help="Print ids only, one a line.")
 @click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 @click.option("--for", "seconds", metavar="TIME", help="With --watch: only for so long.")
-def list_(environment: Environment, watch: bool, seconds: str | None, **filters: Any) -> None:
+def list_(environment: Environment, quiet: bool, watch: bool, seconds: str | None, **filters: Any) -> None:
     """List tasks, newest first.
 
-    A running task whose process is dead is shown as interrupted: resume it.
+    A running task whose process is dead is shown as interrupted: resume it. With -q only ids are printed, for shells.
+    `holdfast ls` is the same command.
 
     Example: holdfast list --status waiting --agent travel
     """
@@ -51,7 +57,7 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
     app = environment.app()
     filters["changed_since"] = _since(app, filters["changed_since"])
     if not watch:
-        _print(environment, app, _found(app, **filters))
+        _print(environment, app, _found(app, **filters), quiet)
         return
     from holdfast.engine.reading import values
 
@@ -62,7 +68,7 @@ def list_(environment: Environment, watch: bool, seconds: str | None, **filters:
         if rows != before:
             if environment.style.terminal and not environment.for_programs:
                 click.echo("\x1b[H\x1b[2J", nl=False, color=True)
-            _print(environment, app, rows)
+            _print(environment, app, rows, quiet)
             before = rows
         if until is not None and time.monotonic() >= until:
             return
@@ -90,7 +96,10 @@ def _found(app: App, status: str | None, limit: int, order: str | None, **filter
     return app.list(status=status, limit=limit, **filters)
 
 
-def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
+def _print(environment: Environment, app: App, rows: Sequence[Summary], quiet: bool) -> None:
+    if quiet:
+        _print_ids(environment, [row.id for row in rows])
+        return
     if environment.for_programs:
         why_not = unserved(app, rows, environment.options)
         environment.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
@@ -99,7 +108,6 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
         environment.say(f"no tasks in {environment.where}")
         return
     from holdfast.cli.show.formatting import age
-    from holdfast.cli.show.style import clean
     from holdfast.cli.show.table import Cell, table
 
     now, why_not = app.clock.now_us(), unserved(app, rows, environment.options)
@@ -114,6 +122,15 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary]) -> None:
     environment.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, environment.style))
     for why in dict.fromkeys(why_not.values()):
         environment.say(clean(why), "warn")
+
+
+def _print_ids(environment: Environment, ids: Sequence[str]) -> None:
+    """Ids as they are: not folded, not cut."""
+    if environment.as_json:
+        environment.data(ids)
+        return
+    for id in ids:
+        environment.data(id) if environment.jsonl else click.echo(clean(id))
 
 
 def _why(app: App, row: Summary) -> str:

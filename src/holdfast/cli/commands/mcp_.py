@@ -56,9 +56,16 @@ def mcp_(environment: Environment, words: tuple[str, ...], **given: Any) -> None
     token = _token(where["token_env"])
     app = transports.http_app(made, host=where["host"], token=token, allowed=where["names"])
     with transports.bound_socket(where["host"], where["port"]) as listening:
-        address = f"http://{where['host']}:{listening.getsockname()[1]}{transports.PATH}"
+        address = _address(where["host"], where["names"], listening.getsockname()[1])
         environment.say(f"serving {environment.where} at {address}")
         asyncio.run(transports.serve_http(app, listening))
+
+
+def _address(host: str, names: tuple[str, ...], port: int) -> str:
+    """What clients connect to: for a server on all addresses, the first name that it allows."""
+    if host in ("0.0.0.0", "::"):
+        host = names[0] if names else "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
 def _refuse_http_options(where: dict[str, Any]) -> None:
@@ -93,9 +100,12 @@ def _config(environment: Environment, words: tuple[str, ...], given: dict[str, A
 
 def _entry(environment: Environment, host: str, given: dict[str, Any]) -> dict[str, Any]:
     if given["port"] is not None:
-        address = f"http://{given['host']}:{given['port']}/mcp"
+        if given["port"] == 0:
+            raise InvalidValue("--http 0 is another port each time", hint="give the port that the server will have")
+        address = _address(given["host"], given["names"], given["port"])
         entry: dict[str, Any] = {"serverUrl": address} if host == "windsurf" else {"type": "http", "url": address}
-        token = {"headers": {"Authorization": f"Bearer ${{{given['token_env']}}}"}} if given["token_env"] else {}
+        variable = f"{'' if host == 'claude' else 'env:'}{given['token_env']}"
+        token = {"headers": {"Authorization": f"Bearer ${{{variable}}}"}} if given["token_env"] else {}
         return entry | token
     path = environment.path
     store = environment.url if path is None else str(Path(path).resolve())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from holdfast.cli.command import bound_option, by_options, command, task_argument
+from holdfast.cli.command import bound_option, by_options, command, resume_option, task_argument
 from holdfast.cli.completion import waited_for
 from holdfast.cli.environment import Environment
 
@@ -12,9 +14,10 @@ from holdfast.cli.environment import Environment
 @command("reject")
 @task_argument
 @click.argument("call", shell_complete=waited_for("approval"))
+@resume_option
 @bound_option
 @by_options
-def reject_(environment: Environment, id: str, call: str, bound: str | None, by: str, why: str) -> None:
+def reject_(environment: Environment, id: str, call: str, target: str | None, resume: bool, **given: Any) -> None:
     """Reject a call that waits for approval, for good.
 
     The call fails with ApprovalDenied, also when the task is resumed. CALL is its key, or the name of its tool if only
@@ -22,6 +25,8 @@ def reject_(environment: Environment, id: str, call: str, bound: str | None, by:
 
     Example: holdfast reject trip-oslo book_flight#1 --bound 3f2a90c11b7e --by ana --why "too dear"
     """
-    from holdfast.cli.input.changes import changed
+    from holdfast.cli.work.decisions import decided
 
-    changed(environment, id, lambda app, id: app.reject(id, call, bound=bound, by=by, why=why), f"rejected {call}")
+    decided(
+        environment, id, lambda app, id: app.reject(id, call, **given), f"rejected {call}", target=target, resume=resume
+    )

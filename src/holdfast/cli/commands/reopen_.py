@@ -21,4 +21,10 @@ def reopen_(environment: Environment, id: str, deadline: str | None, by: str, wh
     """
     from holdfast.cli.input.changes import changed
 
-    changed(environment, id, lambda app, id: app.reopen(id, by=by, why=why, deadline=deadline), "reopened it")
+    changed(
+        environment,
+        id,
+        lambda app, id: app.reopen(id, by=by, why=why, deadline=deadline),
+        "reopened it",
+        for_workers=True,
+    )

@@ -19,6 +19,7 @@ from holdfast.cli.environment import Environment
 )
 @click.option("--deadline", metavar="TIME", help='By when a task that has failed must be done now, such as "10m".')
 @click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
+@click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options
 def resume_(
@@ -36,7 +37,7 @@ def resume_(
     from holdfast.engine.reading import values
 
     environment.runs_agents()
-    for name, length in (("deadline", deadline), ("hold", given["hold"])):
+    for name, length in (("deadline", deadline), ("hold", given["hold"]), ("wait", given["wait"])):
         values.seconds(length or 0, name)
     agent, known = agents.agents_for(target)
     app = environment.app(agents=known)

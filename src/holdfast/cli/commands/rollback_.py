@@ -11,28 +11,42 @@ from holdfast.cli.environment import Environment
 @command("rollback")
 @task_argument
 @click.option("--steps", type=click.IntRange(min=1), help="Back by so many steps; else by one.")
+@click.option("--versions", type=click.IntRange(min=1), help="Back by so many changes of the state.")
 @click.option("--to", "to", metavar="SEQ|LABEL", help="Back to this event, or to this checkpoint.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @by_options
 def rollback_(
-    environment: Environment, id: str, steps: int | None, to: str | None, yes: bool, by: str, why: str
+    environment: Environment,
+    id: str,
+    steps: int | None,
+    versions: int | None,
+    to: str | None,
+    yes: bool,
+    by: str,
+    why: str,
 ) -> None:
-    """Take a task back by steps, to an event or to a checkpoint.
+    """Take a task back by steps, by changes of its state, to an event or to a checkpoint.
 
     Itself an event: the history is kept, and what touched the world is not done again. Refused while a call is in
-    doubt.
+    doubt. Asked for more steps or changes than there are, it goes back to before the first.
 
     Example: holdfast rollback trip-oslo --to 5 --yes --why "wrong seat"
     """
     from holdfast.cli.input.changes import changed
 
-    if steps is not None and to is not None:
-        raise click.UsageError("--steps and --to exclude each other")
+    if sum(one is not None for one in (steps, versions, to)) > 1:
+        raise click.UsageError("--steps, --versions and --to exclude each other")
     steps = steps or 1
     target = int(to) if to is not None and to.isascii() and to.isdigit() else to
-    back = f"to {target}" if target is not None else f"by {steps} step{'s' if steps != 1 else ''}"
+    count, what = (steps, "step") if versions is None else (versions, "change")
+    back = f"to {target}" if target is not None else f"by 1 {what}" if count == 1 else f"by up to {count} {what}s"
     app = environment.app()
     id = environment.task(id)
     app.get(id)
     environment.may(f"Take {id} back {back}?", yes=yes)
-    changed(environment, id, lambda app, id: app.rollback(id, steps, to=target, by=by, why=why), f"rolled back {back}")
+    changed(
+        environment,
+        id,
+        lambda app, id: app.rollback(id, steps, versions=versions, to=target, by=by, why=why),
+        f"rolled back {back}",
+    )

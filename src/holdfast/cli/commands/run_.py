@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from holdfast.cli.command import command
+from holdfast.cli.command import command, param_option
 from holdfast.cli.completion import files
 from holdfast.cli.environment import LAST, Environment
 
 
 @command("run", lines=True)
 @click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
-@click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
+@param_option
 @click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
 @click.option("--id", "id", help="The task's id; else a new one. An id that is there goes on.")
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")

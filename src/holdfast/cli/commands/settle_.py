@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from holdfast.cli.command import by_options, command, task_argument
+from holdfast.cli.command import by_options, command, resume_option, task_argument
 from holdfast.cli.completion import waited_for
 from holdfast.cli.environment import Environment
 
@@ -12,6 +14,7 @@ from holdfast.cli.environment import Environment
 @command("settle")
 @task_argument
 @click.argument("call", shell_complete=waited_for("doubt"))
+@resume_option
 @click.option("--happened", is_flag=True, help="It happened: the destination says so.")
 @click.option("--did-not-happen", is_flag=True, help="It did not happen, and will not.")
 @click.option("--result", metavar="JSON", help="The result of a call that happened, of the type that its tool returns.")
@@ -23,8 +26,9 @@ def settle_(
     happened: bool,
     did_not_happen: bool,
     result: str | None,
-    by: str,
-    why: str,
+    target: str | None,
+    resume: bool,
+    **given: Any,
 ) -> None:
     """Say whether a call in doubt happened.
 
@@ -35,7 +39,7 @@ def settle_(
     Example: holdfast settle trip-oslo book_flight#1 --happened --result '"ticket-7"' --by ana
     """
     from holdfast.cli.input import values
-    from holdfast.cli.input.changes import changed
+    from holdfast.cli.work.decisions import decided
 
     if happened == did_not_happen:
         raise click.UsageError(f"say --happened or --did-not-happen{', not both' if happened else ''}")
@@ -43,9 +47,11 @@ def settle_(
         raise click.UsageError("--result is for a call that happened")
     value = None if result is None else values.json_value(result, "--result")
     said = "it happened" if happened else "it did not happen"
-    changed(
+    decided(
         environment,
         id,
-        lambda app, id: app.settle(id, call, happened=happened, result=value, by=by, why=why),
+        lambda app, id: app.settle(id, call, happened=happened, result=value, **given),
         f"settled {call}: {said}",
+        target=target,
+        resume=resume,
     )

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from holdfast.cli.show.style import Style
 
 
+_TOLD = (("completed", "done"), ("failed", "error"), ("waiting", "waiting_feedback"))
+"""Phases that say no more than the status does."""
+
+
 @command("show")
 @task_argument
 @click.option("--at", "seq", type=int, metavar="SEQ", help="As it was just after this event.")
@@ -52,7 +56,10 @@ def show_(environment: Environment, id: str, seq: int | None) -> None:
 
 def _more(state: TaskState) -> dict[str, Any]:
     deadline = None if state.deadline is None else state.deadline.isoformat().replace("+00:00", "Z")
-    return {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
+    told = {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
+    if state.expires_at is not None:
+        told["expires_at"] = state.expires_at.isoformat().replace("+00:00", "Z")
+    return told
 
 
 def _head(state: TaskState, style: Style) -> Iterator[str]:
@@ -71,7 +78,7 @@ def _head(state: TaskState, style: Style) -> Iterator[str]:
             ("agent", state.agent),
             ("status", Cell(f"{status}{why}", TONES.get(status, "plain"))),
             ("stage", state.stage or ""),
-            ("phase", "" if state.phase == "idle" else state.phase),
+            ("phase", "" if (state.status, state.phase) in _TOLD or state.phase == "idle" else state.phase),
             ("turn", str(state.turn) if state.turn else ""),
             ("seq", str(state.seq)),
             ("goal", state.goal),
@@ -82,6 +89,7 @@ def _head(state: TaskState, style: Style) -> Iterator[str]:
             ("result", shown(state.result) if state.status == "completed" and state.result is not None else ""),
             ("spent", spent(usage.input_tokens + usage.output_tokens, usage.cost)),
             ("deadline", "" if state.deadline is None else f"{state.deadline:%Y-%m-%d %H:%M:%S} UTC"),
+            ("expires", "" if state.expires_at is None else f"{state.expires_at:%Y-%m-%d %H:%M:%S} UTC"),
             ("created", f"{clock(int(state.created_at.timestamp() * 1_000_000))} UTC"),
             ("updated", f"{clock(int(state.updated_at.timestamp() * 1_000_000))} UTC"),
         ],
@@ -137,4 +145,4 @@ def _steps(state: TaskState, style: Style) -> Iterator[str]:
     if rows:
         yield ""
         heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]
-        yield from table(heads, rows, style, right=(2, 3))
+        yield from table(heads, rows, style, right=(2, 3), text=(5,))

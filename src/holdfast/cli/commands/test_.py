@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.command import command
+from holdfast.cli.command import command, param_option
 from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import FAILED
+from holdfast.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from holdfast import Agent
+    from holdfast import Agent, TaskState
 
 
 @command("test", store=False)
 @click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
-@click.option("-p", "params", multiple=True, metavar="KEY=TEXT|KEY:=JSON", help="A value for the agent; repeatable.")
+@param_option
 @click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
 @click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
 @click.option("--crash", is_flag=True, help="Crash it everywhere, and see that it survives each time.")
@@ -37,29 +38,69 @@ def test_(
 
     Runs it, runs it again and sees that nothing is done twice, and verifies the log. With --crash it is crashed at
     every place where it could be, and must come to the same end each time. Ends with 1 if it does not pass. Without
-    --mock tools are called: use it where they may be.
+    --mock tools are called: use it where they may be. Without input, the example is used that the agent declares:
+    @agent(example={"notes": "q3"}, check=lambda done: done.result == "msg-0"). Without AGENT, every agent of the file
+    that has an example is tried.
 
-    Example: holdfast test agents.py:recap --mock -p notes="q3 went well"
+    Example: holdfast test agents.py:recap --mock --param notes="q3 went well"
     """
-    from holdfast.cli.input import agents, values
+    from holdfast.cli.input import values
     from holdfast.cli.show.screen import Screen
 
     if more["sample"] is not None and not crash:
         raise click.UsageError("--sample is for --crash, which was not given")
     environment.runs_agents()
-    input = values.parameters(params, file)
-    agent, known = agents.agent_named(target)
-    values.check(agent, input, params)
+    given = values.parameters(params, file)
+    chosen, known, several = _chosen(target, has_input=bool(params) or file is not None)
+    inputs = [given if file is not None else {**(one.example or {}), **given} for one in chosen]
+    for one, input in zip(chosen, inputs, strict=True):
+        _fits(one, input, params, is_example=not (params or file))
+    found: list[dict[str, Any]] = []
     with Screen().prints():
-        facts = _tried(agent, known, input, mock, more["user"])
-        if crash and facts["passed"]:
-            facts |= _crashed(agent, known, input, mock, more)
+        for one, input in zip(chosen, inputs, strict=True):
+            facts = _tried(one, known, input, mock, more["user"])
+            if crash and facts["passed"]:
+                facts |= _crashed(one, known, input, mock, more)
+            found.append(facts)
     if environment.as_json:
-        environment.data(facts)
+        environment.data(found if several else found[0])
     else:
-        _tell(environment, facts)
-    if not facts["passed"]:
+        for facts in found:
+            _tell(environment, facts)
+    if not all(facts["passed"] for facts in found):
         raise click.exceptions.Exit(FAILED)
+
+
+def _chosen(target: str | None, *, has_input: bool) -> tuple[list[Agent], list[Agent], bool]:
+    """Return the agents to try, all that are known, and whether several were asked for.
+
+    If none is named, those are tried that have an example.
+    """
+    from holdfast.cli.input import agents
+
+    if not has_input and not agents.split(target or "")[1]:
+        known = agents.agents_for(target)[1]
+        examples = [one for one in known if one.example is not None]
+        if examples and len(known) > 1:
+            return examples, known, True
+    agent, known = agents.agent_named(target)
+    return [agent], known, False
+
+
+def _fits(agent: Agent, input: dict[str, Any], params: tuple[str, ...], *, is_example: bool) -> None:
+    """Refuse input that the agent does not take; where there is none, say how to declare an example."""
+    from holdfast.cli.input import values
+
+    try:
+        values.check(agent, input, params)
+    except InvalidInput as error:
+        if is_example:
+            hint = f"mend example= of {agent.name}" if agent.example is not None else _DECLARE
+            raise InvalidInput(error.message, hint=hint, **error.details) from None
+        raise
+
+
+_DECLARE = 'give --param KEY=TEXT, or declare one: @agent(example={"KEY": "TEXT"})'
 
 
 def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, user: str | None) -> dict[str, Any]:
@@ -75,6 +116,9 @@ def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, 
             "nothing done twice": (again.seq, again.status) == (first.seq, first.status),
             "log intact": app.verify().ok,
         }
+        wrong = _wrong(agent, first)
+        if agent.check is not None:
+            checks["check"] = not wrong
         why = f"{first.failure.type}: {first.failure.message}" if first.failure is not None else ""
         waits = [] if first.waiting is None else [f"{one['kind']} {one['key']}" for one in first.waiting.on]
         steps = [step.to_dict() for step in first.all_steps()]
@@ -84,12 +128,21 @@ def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, 
             "status": first.status,
             "result": first.result,
             "failure": why,
+            "wrong": wrong,
             "waits": waits,
             "steps": steps,
             "checks": checks,
             "passed": all(checks.values()),
             "crash": None,
         }
+
+
+def _wrong(agent: Agent, done: TaskState) -> str:
+    """Return what the agent's own check finds wrong; empty if it finds nothing, or if there is none."""
+    try:
+        return "it returned False" if agent.check is not None and agent.check(done) is False else ""
+    except Exception as error:  # noqa: BLE001 — whatever a check raises, it says what is wrong
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _crashed(
@@ -103,9 +156,12 @@ def _crashed(
     def drive(app: App) -> Any:
         return app.run(agent, input, id="crash-test", mock=mock, user=more["user"])
 
+    def check(state: TaskState, world: Any) -> None:
+        assert not _wrong(agent, state), _wrong(agent, state)
+
     drive.__name__ = agent.name
     try:
-        report = crash_everywhere(drive=drive, agents=known, sample=more["sample"])
+        report = crash_everywhere(drive=drive, agents=known, sample=more["sample"], check=check)
     except CrashFailed as failed:
         return {"passed": False, "crash": {"survived": False, "told": str(failed)}}
     return {"crash": {"survived": True, "told": str(report), **plain.as_json(report)}}
@@ -113,6 +169,7 @@ def _crashed(
 
 def _tell(environment: Environment, facts: dict[str, Any]) -> None:
     from holdfast.cli.show.formatting import times
+    from holdfast.cli.show.style import clean
 
     style, steps = environment.style, times(len(facts["steps"]), "step")
     environment.lines([f"{facts['agent']}{' (mock)' if facts['mock'] else ''} is {facts['status']}: {steps}"])
@@ -121,6 +178,7 @@ def _tell(environment: Environment, facts: dict[str, Any]) -> None:
     environment.lines(f"  waits for {one}" for one in facts["waits"])
     for name, passed in facts["checks"].items():
         told = "ends or waits" if name == "ended" else name
-        environment.lines([f"  {style.paint('ok  ', 'good') if passed else style.paint('FAIL', 'bad')}  {told}"])
+        wrong = f": {clean(facts['wrong'])}" if name == "check" and not passed else ""
+        environment.lines([f"  {style.paint('ok  ', 'good') if passed else style.paint('FAIL', 'bad')}  {told}{wrong}"])
     if facts["crash"] is not None:
         environment.lines([facts["crash"]["told"]])

@@ -41,7 +41,7 @@ def workers_(environment: Environment) -> None:
         rows.append([said.name, tasks, agents, ", ".join(said.queues), *([where] if tenants else [])])
         rows[-1].append(age(said.started_us, now))
     heads = ["WORKER", "BUSY", "AGENTS", "QUEUES", *(["NAMESPACES"] if tenants else []), "SINCE"]
-    environment.lines(table(heads, rows, environment.style, right=(1,)))
+    environment.lines(table(heads, rows, environment.style, right=(1,), text=(2, 3)))
 
 
 def _versions(name: str, versions: tuple[str, ...]) -> str:

@@ -48,6 +48,17 @@ CODES: dict[str, Code] = {
             "holdfast worker FILE   starts another worker; or raise max_ready= of the queue",
         ),
     ),
+    "thread-busy": Code(
+        NOTHING,
+        (
+            "holdfast log {id} --follow   watches the task that is under way",
+            "holdfast cancel {id}   ends it",
+        ),
+    ),
+    "thread-not-found": Code(
+        NOTHING,
+        ("holdfast list --thread ID   lists the tasks of a thread",),
+    ),
     "task-busy": Code(
         NOTHING,
         (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from holdfast.cli.failures.codes import CODES, NOTHING, remedies
-from holdfast.cli.show.style import clean, cut, err_look, escaped, is_terminal, tame
+from holdfast.cli.show.style import clean, cut, err_look, escaped, fold, is_terminal, tame
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError
 
@@ -119,8 +119,10 @@ def show(refused: Refused, *, as_json: bool) -> None:
         text = plain.text({"error": {**told, "details": _plain(refused.details)}})
         click.echo(escaped(text) if is_terminal(sys.stderr) else text, err=True)
         return
+    style = err_look()
     for line in lines(refused):
-        click.echo(tame(line), err=True, color=True)
+        for part in fold(tame(line), style.width):
+            click.echo(part, err=True, color=True)
 
 
 def lines(refused: Refused) -> list[str]:

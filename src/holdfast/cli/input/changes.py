@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import App, Budget
 from holdfast.cli.environment import Environment, whoami
-from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
+from holdfast.cli.input.suggestions import command, entry_json, files_are_declared, resume_command, waiting_lines
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading.task_state import TaskState
@@ -15,8 +15,11 @@ from holdfast.engine.reading.task_state import TaskState
 Act = Callable[[App, str], TaskState]
 
 
-def changed(environment: Environment, id: str, act: Act, done: str) -> None:
-    """Do something to a task, and say how it stands now and what comes next."""
+def changed(environment: Environment, id: str, act: Act, done: str, *, for_workers: bool = False) -> None:
+    """Do something to a task, and say how it stands now and what comes next.
+
+    With `for_workers` it is for workers to continue it.
+    """
     app = environment.app()
     id = environment.task(id)
     state = act(app, id)
@@ -26,13 +29,30 @@ def changed(environment: Environment, id: str, act: Act, done: str) -> None:
         on = [entry_json(one, whoami(), store) for one in entries]
         environment.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
         return
-    environment.lines([f"{id}: {clean(done)}; the task is {state.status} at seq {state.seq}"])
+    environment.lines([stands_now(id, done, state)])
     environment.say_store()
-    if state.waiting is not None:
+    if for_workers and state.status == "pending":
+        _say_for_workers(environment, state, resume)
+    elif state.waiting is not None:
         for line in waiting_lines(state, entries, whoami(), store, resume):
             environment.say(line)
     elif state.status in ("pending", "failed"):
         environment.say(f"to go on: {resume}")
+
+
+def _say_for_workers(environment: Environment, state: TaskState, resume: str) -> None:
+    """Say what continues a pending task: a worker that is there, one that has to be started, or this shell."""
+    if state.waiting is None:
+        environment.say(f"a worker that serves {state.agent} takes it; or, to continue here: {resume}")
+        return
+    file = [] if files_are_declared() else ["FILE"]
+    environment.say(f"start a worker for it: {command('worker', *file, options=environment.options)}")
+    environment.say(f"or continue here: {resume}")
+
+
+def stands_now(id: str, done: str, state: TaskState) -> str:
+    """Return how a task stands after something was done to it."""
+    return f"{id}: {clean(done)}; the task is {state.status} at seq {state.seq}"
 
 
 _LIMITS: dict[str, Callable[[str], Any]] = {

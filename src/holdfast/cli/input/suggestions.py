@@ -7,27 +7,14 @@ from typing import Any
 
 from holdfast.cli.failures.refusal import in_commands
 from holdfast.cli.input.agents import files_declared
-from holdfast.cli.show.formatting import clock, quoted, shown
+from holdfast.cli.show.formatting import clock, quoted
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
-from holdfast.core.errors.values import share
-from holdfast.engine.reading.inbox import InboxItem, remedies
+from holdfast.engine.reading import inbox
+from holdfast.engine.reading.inbox import LABELS as LABELS, InboxItem, remedies
 from holdfast.engine.reading.serving import NO_WORKER
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
-
-LABELS = {
-    "question": "question",
-    "approval": "approval requested",
-    "doubt": "call in doubt",
-    "budget": "budget used up",
-    "quarantined": "quarantined",
-    "damaged": "damaged",
-    "diverged": "events lost",
-    "blocked": "blocked by another task",
-    "no_worker": "no worker",
-}
-"""What an entry of the inbox is called."""
 
 
 def command(verb: str, *words: str, options: str = "") -> str:
@@ -54,42 +41,8 @@ def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
 
 
 def asked(entry: InboxItem) -> str:
-    """Return the question to a person, in one line."""
-    match entry.kind:
-        case "question":
-            return f"{entry.name}: {shown(entry.prompt)}" if entry.prompt is not None else entry.name
-        case "approval":
-            return _call(entry) if entry.tool or entry.prompt is None else shown(entry.prompt)
-        case "doubt":
-            why = f" ({shown(entry.prompt)})" if entry.prompt is not None else ""
-            return f"did {_call(entry)} happen?{why}"
-        case "budget":
-            return _budget(entry)
-        case "blocked":
-            return f"did it happen? {shown(entry.prompt)}"
-        case "no_worker":
-            return in_commands(shown(entry.prompt))
-        case "diverged":
-            return f"{entry.prompt}: may the task continue from what is left?"
-        case "damaged":
-            return f"the task can't be read: {entry.prompt}"
-        case "quarantined":
-            return f"no worker takes it until you resume it: {shown(entry.prompt)}"
-
-
-def _budget(entry: InboxItem) -> str:
-    """Describe how much of a limit is used, and how much more is wanted."""
-    if not entry.key:
-        return shown(entry.prompt)
-    more = f"; the next step is estimated at {entry.ahead:,.6g}" if entry.ahead else ""
-    whose = f", in the budget of {entry.owner}" if entry.owner else ""
-    return f"{share(entry.name, entry.used or 0, entry.of or 0)}{more}{whose}"
-
-
-def _call(entry: InboxItem) -> str:
-    """A call as it is written, with its arguments."""
-    given = ", ".join(f"{name}={shown(value)}" for name, value in entry.arguments.items())
-    return f"{entry.tool or entry.name}({given})"
+    """Return the question to a person, in one line, with commands in place of what a program would say."""
+    return in_commands(inbox.asked(entry)) if entry.kind == "no_worker" else inbox.asked(entry)
 
 
 def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:

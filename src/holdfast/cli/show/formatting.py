@@ -4,33 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Any, cast
 
 from holdfast.cli.show.style import clean
-from holdfast.engine.reading import values
-from holdfast.engine.reading.values import moment
+from holdfast.engine.reading.values import moment, shown as shown
 
-_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-
-
-def shown(value: Any) -> str:
-    """A value for a line among others.
-
-    >>> shown({"item": "lamp", "count": 2})
-    'item=lamp count=2'
-    >>> shown({"card": {"secret": "card …42"}, "token": {"secret": ""}})
-    'card=<secret card …42> token=<secret>'
-    """
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value)
-        if list(pairs) == ["$messages"]:  # a window of the conversation, kept by its identity
-            return f"{pairs['$messages'].get('to', '?')} messages"
-        if list(pairs) == ["secret"]:  # its label; older versions kept a fingerprint there
-            label = str(pairs["secret"])
-            return "<secret>" if not label or _FINGERPRINT.fullmatch(label) else f"<secret {label}>"
-        return " ".join(f"{name}={shown(one)}" for name, one in pairs.items())
-    return value if isinstance(value, str) else values.text(value)
 
 
 def length(us: int) -> str:

@@ -104,11 +104,55 @@ def escaped(json: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Plain text that fits; a width of 0 has no end.
+    """Plain text that fits, cut between words; a width of 0 has no end. Only a word that is too wide itself is broken.
 
-    >>> cut("draft the letter", 8), cut("draft", 8)
-    ('draft t…', 'draft')
+    >>> cut("draft the letter", 12), cut("draft", 8), cut("unbreakable", 8)
+    ('draft the…', 'draft', 'unbreak…')
     """
     if not width or len(text) <= width:
         return text
-    return text[: max(0, width - 1)] + "…" if width > 0 else ""
+    if width < 0:
+        return ""
+    kept = text[: max(0, width - 1)]
+    whole = kept if text[len(kept) : len(kept) + 1] == " " else kept.rpartition(" ")[0]
+    return (whole.rstrip() or kept) + "…"
+
+
+def fold(line: str, width: int) -> list[str]:
+    """Return a line as several that fit, folded between words. A width of 0 has no end.
+
+    What comes below stands in the last column. A command stays whole, so that it can be copied: the terminal
+    wraps it, and no line end gets into it.
+
+    >>> fold("  first look, then type: holdfast show trip-oslo --at 7", 30)
+    ['  first look, then type:', '    holdfast show trip-oslo --at 7']
+    """
+    return [part.replace(_HELD, " ") for part in _folded(line, width)]
+
+
+def held(text: str) -> str:
+    """Return text that is not folded: its spaces become ones that `fold` leaves alone, and turns back."""
+    return text.replace(" ", _HELD)
+
+
+_HELD = "\u00a0"
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if not width or len(bare(line)) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    columns = [gap.end() for gap in _GAPS.finditer(bare(line)) if len(indent) < gap.start() and gap.end() <= width // 2]
+    below = " " * (columns[-1] if columns else len(indent) + 2)
+    made, now = list[str](), ""
+    for gap, word in _WORDS.findall(line[len(indent) :]):
+        if now and len(bare(f"{now}{gap}{word}")) > width:
+            made.append(now)
+            now = f"{below}{word}"
+        else:
+            now = f"{now}{gap}{word}" if now else f"{indent}{word}"
+    return [*made, now] if now.strip() else made
+
+
+_GAPS = re.compile(" {2,}")
+_WORDS = re.compile(r"( *)((?:\x1b\[[0-9;]*m)?holdfast [a-z].*?(?=   |$)|[^ ]+)")

@@ -18,7 +18,7 @@ from holdfast.cli.input.suggestions import command, entry_json, resume_command, 
 from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
-from holdfast.cli.show.style import clean
+from holdfast.cli.show.style import clean, held
 from holdfast.core.errors import BudgetExceeded, LeaseLost, TurnLimit
 from holdfast.core.events import ANNOUNCED, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
@@ -165,9 +165,19 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
         for line in failure_lines(state, environment.debug):
             environment.say(line, "bad")
         late = state.deadline is not None and state.updated_at >= state.deadline
-        if resume:
+        if was_undone(state):
+            environment.say(f"  {UNDONE}")
+        elif resume:
             first = _first(environment, state, state.failure)
             environment.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
+
+
+UNDONE = "what it did was undone, so it can't be resumed; start it anew under another --id"
+
+
+def was_undone(state: TaskState) -> bool:
+    """Return whether a task that failed or was cancelled has undone what it did: then it stays ended."""
+    return any(key.startswith("~undo/") for key in state.steps)
 
 
 def _first(environment: Environment, state: TaskState, failure: Failure) -> str:
@@ -200,7 +210,7 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
         here = os.getcwd() + os.sep
     except OSError:  # it was removed
         here = os.sep * 2
-    told += [f"    {frame.removeprefix(here)}" for frame in dict.fromkeys(frames)]
+    told += [f"    {held(frame.removeprefix(here))}" for frame in dict.fromkeys(frames)]
     return [clean(line) for one in told for line in one.split("\n")]
 
 

@@ -106,6 +106,7 @@ from holdfast.core.codec.strict import (
 )
 from holdfast.core.codec.values import (
     Restore as Restore,
+    exact_text as exact_text,
     messages_value as messages_value,
     nests_deeper as nests_deeper,
     pack as pack,

@@ -38,6 +38,7 @@ encode = msgspec.json.Encoder(order="deterministic", enc_hook=plain).encode
 
 
 encode_struct = msgspec.json.Encoder().encode
+"""Keeps the order of keys."""
 
 
 decode_plain = msgspec.json.Decoder().decode

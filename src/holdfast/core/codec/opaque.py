@@ -38,6 +38,7 @@ class RecordHeader(Struct, frozen=True, omit_defaults=True):
     nonce: str
     user: str | None = None
     blobs: dict[str, RecordBlob] = {}
+    expire_us: int = 0
 
 
 class RecordsErased(Struct, frozen=True):

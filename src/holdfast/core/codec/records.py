@@ -103,11 +103,19 @@ class Summary(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     claims: int = 0
     doubts: tuple[str, ...] = ()
     """The calls that are in doubt, by their keys."""
+    expire_us: int | None = None
+    """How long the task may wait, or be pending, with nothing happening to it, before `gc` cancels it."""
 
     @property
     def created_at(self) -> datetime:
         """When the task was created."""
         return moment(self.created_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` cancels it, unless something happens before; None if it does not wait, or never expires."""
+        waits = self.expire_us is not None and self.status in ("pending", "waiting")
+        return moment(self.changed_us + (self.expire_us or 0)) if waits else None
 
     @property
     def changed_at(self) -> datetime:

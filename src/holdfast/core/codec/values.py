@@ -192,6 +192,31 @@ def messages_value(ref: MessagesRef) -> Raw:
     return Raw(b'{"$messages":' + encode_struct(ref) + b"}")
 
 
+def exact_text(value: Any, path: str) -> str:
+    """A value as JSON text that reads back as the very same: each type, the order of keys, every digit.
+
+    >>> exact_text({"b": 1.0, "a": [True, None]}, "item")
+    '{"b":1.0,"a":[true,null]}'
+    """
+    pack(value, path)
+    text = encode_struct(value).decode()
+    if not _same_exactly(value, decode_plain(text)):
+        raise NotSerializable(path, "would not come back as it is", hint="give plain dicts, lists, texts and numbers")
+    return text
+
+
+def _same_exactly(one: Any, two: Any) -> bool:
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, dict):
+        first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", two)
+        return list(first) == list(second) and all(_same_exactly(first[key], second[key]) for key in first)
+    if isinstance(one, list):
+        items, others = cast("list[Any]", one), cast("list[Any]", two)
+        return len(items) == len(others) and all(map(_same_exactly, items, others))
+    return bool(one == two)
+
+
 def text(value: Any) -> str:
     """A value as JSON text."""
     pack(value)

@@ -8,6 +8,8 @@ HoldfastError
 ├── TaskFinished          the task has ended and takes no further work
 ├── TaskBusy              another live holder has the task
 ├── QueueFull             as many tasks wait in a queue as may
+├── ThreadBusy            another task of the thread has not ended
+├── ThreadNotFound        no thread has this id
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
 │   └── ApprovalDenied    a person refused the call, or no answer came in time
@@ -127,6 +129,8 @@ from holdfast.core.errors.tasks import (
     TaskFailed as TaskFailed,
     TaskFinished as TaskFinished,
     TaskNotFound as TaskNotFound,
+    ThreadBusy as ThreadBusy,
+    ThreadNotFound as ThreadNotFound,
 )
 from holdfast.core.errors.values import (
     BudgetExceeded as BudgetExceeded,

@@ -69,8 +69,11 @@ class PatchConflict(HoldfastError):
         by: str = "",
         user: str = "",
         required: bool = False,
+        thread: str = "",
     ) -> None:
         whose, read = (f"user {user!r}", "the user") if user else (f"task {id!r}", "the task")
+        if thread:
+            whose, read = f"thread {thread!r}", "the thread"
         written = f" by {by!r}" if by else ""
         told = f"was {base!r}; you: {mine}; others meanwhile: {theirs}{written}"
         hint = f"read {read} again and decide anew"
@@ -88,6 +91,7 @@ class PatchConflict(HoldfastError):
             theirs=theirs,
             by=by,
             user=user or None,
+            thread=thread or None,
         )
 
 

@@ -82,6 +82,30 @@ class TaskFinished(HoldfastError):
         )
 
 
+class ThreadBusy(HoldfastError):
+    """Another task of the thread has not ended, and this one was to begin only if none is under way."""
+
+    code = "thread-busy"
+
+    def __init__(self, thread: str, task: str, status: str) -> None:
+        super().__init__(
+            f"thread {thread!r} is busy: task {task!r} is {status}; nothing was written",
+            hint=f'app.wait({task!r}) waits for it, app.cancel({task!r}) ends it; when_busy="queue" lets this one wait',
+            thread=thread,
+            id=task,
+            status=status,
+        )
+
+
+class ThreadNotFound(HoldfastError):
+    """No thread has this id, or it was deleted."""
+
+    code = "thread-not-found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no thread {id!r}", hint="app.threads() shows the threads of this store", id=id)
+
+
 class QueueFull(HoldfastError):
     """A queue has as many tasks waiting to be taken as it may; nothing was written."""
 

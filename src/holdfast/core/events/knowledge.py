@@ -26,7 +26,10 @@ class FactLearned(Event, frozen=True):
 
 
 class PlanSet(Event, frozen=True):
+    """A plan in place of the one before. `done` are those of its steps that were done already."""
+
     steps: tuple[str, ...]
+    done: tuple[str, ...] = ()
 
 
 class PlanStepDone(Event, frozen=True):
@@ -68,7 +71,8 @@ class MessageAdded(Event, frozen=True):
     """A message of the conversation: its own value, or the result of the step that made it.
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
-    or it is `by` another actor.
+    or it is `by` another actor. A `raw` one is the JSON text of an item, kept as it was given.
+    `said_us` is when an agent said it, which may be long before it was written.
     """
 
     message: Value | UnsetType = UNSET
@@ -77,6 +81,16 @@ class MessageAdded(Event, frozen=True):
     index: int = 0
     by: str = ""
     user: str = ""
+    raw: bool = False
+    said_us: int = 0
+
+
+class MessagesRemoved(Event, frozen=True):
+    """Messages were taken out of a thread: those at these seqs, and all up to and with one. Their events stay."""
+
+    seqs: tuple[int, ...] = ()
+    upto: int = 0
+    by: str = ""
 
 
 class MessagesSummarised(Event, frozen=True):
@@ -146,20 +160,24 @@ class StateUpdated(Event, frozen=True):
 
 
 class StatePatched(Event, frozen=True):
-    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by."""
+    """Several changes at once, from inside or outside, all or nothing. In a user's log, `task` is the one it is by.
+
+    `plan_done` are those steps of a new plan that were done already.
+    """
 
     patch: Changes
     by: str = ""
     why: str = ""
     state_version: int = 0
     task: str = ""
+    plan_done: tuple[str, ...] = ()
 
 
 class PatchRefused(Event, frozen=True):
     """A change that an agent asked for was not made: others had changed the same, or what it requires was not so.
 
-    The agent gets it as PatchConflict, on replay too. If it was of its user's state, `seen` is how far the task sees
-    the user's log from then on.
+    The agent gets it as PatchConflict, on replay too. If it was of its user's or its thread's state, `seen` is how far
+    the task sees that log from then on.
     """
 
     patch: Changes
@@ -171,6 +189,7 @@ class PatchRefused(Event, frozen=True):
     required: bool = False
     user: bool = False
     seen: int = 0
+    thread: bool = False
 
 
 class StateMigrated(Event, frozen=True):
@@ -196,10 +215,42 @@ class ThreadCreated(Event, frozen=True):
     user: str | None = None
 
 
+class TaskJoined(Event, frozen=True):
+    """A task began on a thread on which no other was under way; in the same group as its first event."""
+
+    task: str
+
+
+class MetadataSet(Event, frozen=True):
+    """What a program notes about a thread, by name; those in `delete` go."""
+
+    set: Fields = {}
+    delete: tuple[str, ...] = ()
+    by: str = ""
+
+
+class ExpirySet(Event, frozen=True):
+    """How long after its last event the log of a thread or a user may be removed; 0: never."""
+
+    expire_us: int = 0
+    by: str = ""
+
+
 class UserPatched(Event, frozen=True):
     """A task changed its user's state; the change itself stands in the user's log too, in the same group.
 
     A read-modify-write has the `key` of its verb; `seen` is how far the task sees the user's log from then on.
+    """
+
+    patch: Changes
+    key: str = ""
+    seen: int = 0
+
+
+class ThreadPatched(Event, frozen=True):
+    """A task changed the state of its thread; the change itself stands in the thread's log too, in the same group.
+
+    `key` and `seen` are as in UserPatched: from then on the task sees its thread up to `seen`.
     """
 
     patch: Changes

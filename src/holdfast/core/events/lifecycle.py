@@ -25,7 +25,8 @@ class TaskCreated(Event, frozen=True):
     time; no worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
     budget, and the identity of all of it. `key_space` tells the store and the tenant it began in: idempotency keys
-    cover it. Older tasks have none. `by` is who started it, where that was told.
+    cover it. Older tasks have none. `by` is who started it, where that was told. One that is `alone` began when no
+    other task of its thread was under way. It expires when it waited for `expire_us`, and nothing happened to it.
     """
 
     agent: str
@@ -55,6 +56,8 @@ class TaskCreated(Event, frozen=True):
     mock: bool = False
     key_space: str = ""
     by: str = ""
+    alone: bool = False
+    expire_us: int = 0
 
 
 class TaskForked(Event, frozen=True):
@@ -130,23 +133,34 @@ class TaskSuspended(Event, frozen=True):
 
 
 class TaskCompleted(Event, frozen=True):
+    """The task's result. `phase` is the phase that follows from it; in older logs the phase stayed as it was."""
+
     result: Value
+    phase: str = ""
 
 
 class TaskFailed(Event, frozen=True):
-    """How a task failed, the seq of the state it failed in (what was known then), and the failed step that ended it."""
+    """How a task failed, the seq of the state it failed in (what was known then), and the failed step that ended it.
+
+    `phase` is the phase that follows from it; in older logs the phase stayed as it was.
+    """
 
     failure: Failure
     state_seq: int = 0
     step: str = ""
+    phase: str = ""
 
 
 class CancelRequested(Event, frozen=True):
-    """The task is asked to stop. With `failure` it ends failed, not cancelled: its parent has failed of that."""
+    """The task is asked to stop. With `failure` it ends failed, not cancelled: its parent has failed of that.
+
+    One that `expired` waited for longer than it may.
+    """
 
     why: str = ""
     by: str = ""
     failure: Failure | None = None
+    expired: bool = False
 
 
 class TaskCancelled(Event, frozen=True):
@@ -155,12 +169,13 @@ class TaskCancelled(Event, frozen=True):
 
 
 class TaskReopened(Event, frozen=True):
-    """A failed task goes on; the uncaught failed step that ended it is void."""
+    """A failed task goes on; the uncaught failed step that ended it is void. `phase` is the one it failed in."""
 
     void: str = ""
     by: str = ""
     why: str = ""
     deadline_us: int | None = None
+    phase: str = ""
 
 
 class UndoStarted(Event, frozen=True):

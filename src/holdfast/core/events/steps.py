@@ -159,11 +159,14 @@ class ChildSpent(Event, frozen=True):
 
 
 class WaitStarted(Event, frozen=True):
+    """A task begins to wait. `phase` is the one it is in meanwhile; in older logs the phase stayed as it was."""
+
     key: str
     wait: WaitKind
     name: str = ""
     prompt: Value | UnsetType = UNSET
     wake_us: int | None = None
+    phase: str = ""
 
 
 class WaitEnded(Event, frozen=True):

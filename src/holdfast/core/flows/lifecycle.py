@@ -24,6 +24,7 @@ from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import step
 from holdfast.core.flows.stops import in_time, is_limited, may_begin
 from holdfast.core.flows.writers import settle_all as settle_all_writes, write_all_held
+from holdfast.core.phases import DONE, ERROR, following
 from holdfast.core.state.shapes import State, Undo
 
 
@@ -72,7 +73,7 @@ def _let_go(work: Work, why: str) -> Subflow:
         unfinished = unfinished or any(one.unsettled for one in state.steps.values())
         last: Event = ev.TaskReleased(why=why)
         if state.cancel is not None and not unfinished:
-            last = _cancelled(state, []) if state.failure is None else ev.TaskFailed(failure=state.failure)
+            last = _cancelled(state, []) if state.failure is None else _failed(state, state.failure)
         if (yield Append((last,), decided=True)):
             return
 
@@ -89,7 +90,7 @@ def life(work: Work, agent: Rules) -> Subflow:
         if is_limited(work.state):
             yield from in_time(work)  # what comes after the deadline is no result
         packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result, must_fit=True)
-        ending: Event = ev.TaskCompleted(result=packed)
+        ending: Event = ev.TaskCompleted(result=packed, phase=following(work.state.phases, work.state.phase, DONE))
     except Cancelled:
         ending = yield from unwind(work, work.state.failure)
     except StoreError:
@@ -168,7 +169,12 @@ def unwind(work: Work, failure: Failure | None, step_key: str = "") -> Subflow:
     unable += [f"{one.key} may have happened: {one.failure.message if one.failure else ''}" for one in unsure]
     if failure is None:
         return _cancelled(work.state, unable)
-    return ev.TaskFailed(failure=failures.noted(failure, unable), state_seq=state_seq, step=step_key)
+    return _failed(work.state, failures.noted(failure, unable), state_seq=state_seq, step=step_key)
+
+
+def _failed(state: State, failure: Failure, *, state_seq: int = 0, step: str = "") -> Event:
+    phase = following(state.phases, state.phase, ERROR)
+    return ev.TaskFailed(failure=failure, state_seq=state_seq, step=step, phase=phase)
 
 
 def _cancelled(state: State, unable: list[str]) -> Event:

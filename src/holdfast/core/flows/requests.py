@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, Raw, Struct
 
@@ -13,6 +13,9 @@ from holdfast.core.events import Effect, Event, Fields, Usage
 from holdfast.core.retries import Retry
 from holdfast.core.state.paths import Path
 from holdfast.core.state.shapes import Refusal, State, Step
+
+Linked = Literal["user", "thread"]
+"""Whose log a task changes beside its own: the person's whose task it is, or that of its conversation."""
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -24,7 +27,7 @@ class Append(Struct, frozen=True, gc=False):
 
     A `decided` one is answered with False if the log had moved on: decide again. A taken key is answered with KeyTaken.
     A `deferred` one may be written later, when the agent's checkpoint strategy says. With `reads` it is answered with
-    False, too, if any of that was changed since; with `user_head`, if the log of the task's user has another head.
+    False, too, if any of that was changed since; with `heads`, if the log of the task's user or thread has another one.
     """
 
     events: tuple[Event, ...] = ()
@@ -33,7 +36,7 @@ class Append(Struct, frozen=True, gc=False):
     freed_keys: tuple[str, ...] = ()
     deferred: bool = False
     reads: Reads | None = None
-    user_head: Head | None = None
+    heads: tuple[tuple[Linked, Head], ...] = ()
 
 
 class Reads(Struct, frozen=True, gc=False):
@@ -178,15 +181,16 @@ class PinLinked(Struct, frozen=True, gc=False):
     """How far the logs of the task's user and thread have come; they are read up to there."""
 
 
-class ReadUser(Struct, frozen=True, gc=False):
-    """The state of the task's user now, and what was written to their log after a seq; answered with UserNow."""
+class ReadLinked(Struct, frozen=True, gc=False):
+    """The state of the task's user, or thread, now, and what was written to its log after a seq: LinkedNow."""
 
+    of: Linked
     after: int | None = None
     """Without it, nothing that was written is asked for."""
 
 
-class UserNow(Struct, frozen=True, gc=False):
-    """A user's state and its head; no head if what the task changes of it stays with the task."""
+class LinkedNow(Struct, frozen=True, gc=False):
+    """A user's or a thread's state and its head; no head if what the task changes of it stays with the task."""
 
     state: State
     head: Head | None
@@ -225,7 +229,7 @@ Request = (
     | AwaitIdle
     | ReadPayers
     | PinLinked
-    | ReadUser
+    | ReadLinked
     | Revise
 )
 Flow = Generator[Request, Any, Raw]
@@ -326,8 +330,8 @@ class StepRequest(Struct, frozen=True, kw_only=True, gc=False):
 class Condition(Struct, frozen=True, gc=False):
     """Under which a change is made, beside what its patch requires.
 
-    `since` has the fields of the user's state that it sets and that the branch had read, each with the seq at which it
-    read them. `base` is what the first of them was then.
+    `since` has the fields of the user's or thread's state that it sets and that the branch had read, each with the seq
+    at which it read them. `base` is what the first of them was then.
     """
 
     since: dict[Path, int]
@@ -348,7 +352,10 @@ class Held(Struct, frozen=True, gc=False):
 
 
 class Unsettled:
-    """What a branch has read of its user's state, what it holds back until its next waiting verb, what was refused."""
+    """What a branch has read of linked states, what it holds back until its next waiting verb, what was refused.
+
+    A path in `reads` begins with whose state it is: the user's or the thread's.
+    """
 
     __slots__ = ("held", "reads", "refused")
 

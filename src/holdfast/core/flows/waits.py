@@ -13,6 +13,7 @@ from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChi
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import after_others, person_answers, recorded_result
 from holdfast.core.flows.stops import earliest, ends_us, in_time, may_begin
+from holdfast.core.phases import FEEDBACK, following
 from holdfast.core.state.fold import address
 from holdfast.core.state.shapes import Wait
 
@@ -33,7 +34,10 @@ def wait(
         if waiting is None:
             wake_us = None if seconds is None else now_us + int(seconds * 1_000_000)
             asked = UNSET if prompt is None else prompt
-            yield Append((ev.WaitStarted(key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us),), decided=True)
+            state = surroundings.state
+            phase = following(state.phases, state.phase, FEEDBACK) if kind == "person" else ""
+            begun = ev.WaitStarted(key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us, phase=phase)
+            yield Append((begun,), decided=True)
         else:
             yield from _end_or_park(surroundings, waiting, now_us, looked)
 

@@ -6,13 +6,13 @@ written, or the refusal in its place; and that verb raises PatchConflict, on rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
-from holdfast.core.codec import failures
+from holdfast.core.codec import Head, failures
 from holdfast.core.errors import Conflict, InvalidEvent, PatchConflict, StoreError
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import (
@@ -20,23 +20,34 @@ from holdfast.core.flows.requests import (
     Branch,
     Flow,
     Held,
+    Linked,
+    LinkedNow,
+    ReadLinked,
     Reads,
-    ReadUser,
     Revise,
     Subflow,
     Surroundings,
     Unsettled,
-    UserNow,
 )
 from holdfast.core.flows.step import recorded_result
 from holdfast.core.flows.stops import may_begin
-from holdfast.core.names import own_name, user_log
+from holdfast.core.names import own_name, thread_log, user_log
 from holdfast.core.state import merge, paths, rules
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.paths import Path
 from holdfast.core.state.shapes import State
 
-_USER: Path = ("user",)
+LINKED = (ev.UserPatched, ev.ThreadPatched)
+"""Changes of a log beside the task's own."""
+
+_WHOSE: tuple[Linked, ...] = ("user", "thread")
+
+
+def linked_by(event: Event) -> Linked | None:
+    """Whose state an event changes: the user's, the thread's, or none but the task's own."""
+    if isinstance(event, ev.UserPatched):
+        return "user"
+    return "thread" if isinstance(event, ev.ThreadPatched) else None
 
 
 def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callable[[State, str], Event]) -> Flow:
@@ -45,6 +56,7 @@ def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callabl
     What it raises is recorded, as a step's failure is: a replay must not find that it has a value by now.
     """
     key = branch.key(f"update {'.'.join(path)}")
+    of: Linked | None = next((one for one in _WHOSE if one == path[0]), None)
     for _ in range(limits.MAX_UPDATE_TRIES):
         known = surroundings.state.steps_of(branch.turn).get(key)
         if known is not None:
@@ -53,21 +65,22 @@ def update(surroundings: Surroundings, branch: Branch, path: Path, make: Callabl
         if surroundings.unwritten:
             yield Append()
         looked = surroundings.state.seq
-        user: UserNow | None = (yield ReadUser()) if path[0] == "user" else None
-        head = None if user is None else user.head
+        linked: LinkedNow | None = (yield ReadLinked(of)) if of is not None else None
+        head = None if linked is None else linked.head
         try:
             event = yield Revise(
-                lambda state: make(state, key), surroundings.state if user is None else user.state, key
+                lambda state: make(state, key), surroundings.state if linked is None else linked.state, key
             )
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 — whatever a user's function raises is how the verb ends
             event = _failed(key, error, surroundings)
-        if isinstance(event, ev.UserPatched) and head is not None:
+        if isinstance(event, LINKED) and head is not None:
             event = replace(event, seen=head.seq + 1)
-        reads = Reads(looked, (_USER if user is not None else path,))
-        yield Append((event,), decided=True, reads=reads, user_head=head)
-    raise _overtaken(surroundings.state, of_user=path[0] == "user")
+        reads = Reads(looked, (path if of is None else (of,),))
+        heads: tuple[tuple[Linked, Head], ...] = ((of, head),) if of is not None and head is not None else ()
+        yield Append((event,), decided=True, reads=reads, heads=heads)
+    raise _overtaken(surroundings.state, of)
 
 
 def _failed(key: str, error: Exception, surroundings: Surroundings) -> ev.StepFailed:
@@ -75,10 +88,13 @@ def _failed(key: str, error: Exception, surroundings: Surroundings) -> ev.StepFa
     return ev.StepFailed(key=key, name=own_name(key), failure=failure, attempts=1, effect="read")
 
 
-def _overtaken(state: State, *, of_user: bool) -> Conflict:
+def _overtaken(state: State, of: Linked | None) -> Conflict:
     """The error about a write that others were faster than every time."""
-    log = user_log(state.summary.user or "") if of_user else state.summary.id
-    return Conflict(log, state.pins.user if of_user else state.seq, None)
+    if of == "user":
+        return Conflict(user_log(state.summary.user or ""), state.pins.user, None)
+    if of == "thread":
+        return Conflict(thread_log(state.summary.thread or ""), state.pins.thread, None)
+    return Conflict(state.summary.id, state.seq, None)
 
 
 def unsettled(surroundings: Surroundings, branch: Branch) -> Unsettled:
@@ -103,7 +119,9 @@ def settle(surroundings: Surroundings, branch: Branch) -> Subflow:
         summary = surroundings.state.summary
         shown = {name: getattr(first, name) for name in ("mine", "theirs", "by", "required")}
         user = (summary.user or "") if first.user else ""
-        raise PatchConflict(summary.id, first.path, **shown, base=surroundings.value(first.base), user=user)
+        thread = (summary.thread or "") if first.thread else ""
+        base = surroundings.value(first.base)
+        raise PatchConflict(summary.id, first.path, **shown, base=base, user=user, thread=thread)
 
 
 def settle_all(surroundings: Surroundings) -> Subflow:
@@ -122,22 +140,31 @@ def write_all_held(surroundings: Surroundings) -> Subflow:
 
 def _write_held(surroundings: Surroundings, unsettled: Unsettled) -> Subflow:
     held = tuple(unsettled.held)
+    of: list[Linked] = [one for one in _WHOSE if any(linked_by(each.event) == one for each in held)]
     for _ in range(limits.MAX_UPDATE_TRIES):
         if surroundings.unwritten:
             yield Append()
         looked = surroundings.state.seq
-        user: UserNow | None = None
-        if any(isinstance(one.event, ev.UserPatched) for one in held):
-            since = [seq for one in held if one.condition is not None for seq in one.condition.since.values()]
-            user = yield ReadUser(min(since, default=None))
-        events = _decided(surroundings, held, user)
-        reads = Reads(looked, (_USER, *_required(held)))
-        if (yield Append(events, decided=True, reads=reads, user_head=None if user is None else user.head)):
+        now: dict[Linked, LinkedNow] = {}
+        for one in of:
+            now[one] = yield ReadLinked(one, min(_since(held, one), default=None))
+        events = _decided(surroundings, held, now)
+        reads = Reads(looked, (*((one,) for one in _WHOSE), *_required(held)))
+        heads: tuple[tuple[Linked, Head], ...] = tuple(
+            (one, found.head) for one, found in now.items() if found.head is not None
+        )
+        if (yield Append(events, decided=True, reads=reads, heads=heads)):
             del unsettled.held[: len(held)]
             refused = surroundings.state.refused
             unsettled.refused += [(refused[one.key], one.said) for one in held if one.key in refused]
             return
-    raise _overtaken(surroundings.state, of_user=any(isinstance(one.event, ev.UserPatched) for one in held))
+    raise _overtaken(surroundings.state, of[0] if of else None)
+
+
+def _since(held: Sequence[Held], of: Linked) -> list[int]:
+    """The seqs at which fields were read that these changes of a linked state count on."""
+    found = (one.condition for one in held if linked_by(one.event) == of)
+    return [seq for condition in found if condition is not None for seq in condition.since.values()]
 
 
 def _required(held: Sequence[Held]) -> list[Path]:
@@ -146,22 +173,23 @@ def _required(held: Sequence[Held]) -> list[Path]:
     return [("state", *paths.parts_of((), name)) for patch in patches for name in patch.require]
 
 
-def _decided(surroundings: Surroundings, held: Sequence[Held], user: UserNow | None) -> tuple[Event, ...]:
-    """Return the events to write: each change that holds, and a refusal for each that does not."""
-    state, theirs = surroundings.state.sketch(), None if user is None else user.state.copy()
+def _decided(surroundings: Surroundings, held: Sequence[Held], now: Mapping[Linked, LinkedNow]) -> tuple[Event, ...]:
+    """What is written: each change that holds, and a refusal for each that does not."""
+    state = surroundings.state.sketch()
+    theirs: dict[Linked, State] = {of: found.state.copy() for of, found in now.items()}
     events: list[Event] = []
-    changed = 0
+    changed: dict[Linked, int] = dict.fromkeys(now, 0)
     for one in held:
-        event = one.event
-        refusal = _refusal(surroundings, one, state, user, theirs)
+        event, of = one.event, linked_by(one.event)
+        refusal = _refusal(surroundings, one, state, now, theirs)
         if refusal is not None:
-            seen = 0 if user is None or user.head is None or not refusal.user else user.head.seq + changed
+            head = None if of is None else now[of].head
+            seen = 0 if of is None or head is None else head.seq + changed[of]
             event = replace(refusal, branch=event.branch, seen=seen)
-        elif isinstance(event, ev.UserPatched) and theirs is not None:
-            changed += 1
-            theirs = evolve(
-                theirs, theirs.summary.id, theirs.seq, theirs.updated_us, ev.StatePatched(patch=event.patch)
-            )
+        elif isinstance(event, LINKED) and of is not None:
+            changed[of] += 1
+            other, patched = theirs[of], ev.StatePatched(patch=event.patch)
+            theirs[of] = evolve(other, other.summary.id, other.seq, other.updated_us, patched)
         else:
             state = evolve(state, state.summary.id, state.seq, state.updated_us, replace(event, branch=""))
         events.append(event)
@@ -169,39 +197,44 @@ def _decided(surroundings: Surroundings, held: Sequence[Held], user: UserNow | N
 
 
 def _refusal(
-    surroundings: Surroundings, one: Held, state: State, user: UserNow | None, theirs: State | None
+    surroundings: Surroundings,
+    one: Held,
+    state: State,
+    now: Mapping[Linked, LinkedNow],
+    theirs: Mapping[Linked, State],
 ) -> ev.PatchRefused | None:
-    event = one.event
-    if not isinstance(event, ev.StatePatched | ev.UserPatched):
+    event, of = one.event, linked_by(one.event)
+    if not isinstance(event, ev.StatePatched | ev.UserPatched | ev.ThreadPatched):
         return None
-    of_user = isinstance(event, ev.UserPatched)
+    whose: dict[str, Any] = {"user": of == "user", "thread": of == "thread"}
     for name, raw in event.patch.require.items():
         wanted = surroundings.value(raw)
-        bag = {} if theirs is None else theirs.bag
-        found = paths.plain_lookup(bag, name, surroundings.value) if of_user else surroundings.field(state, name)
+        if of is None:
+            found = surroundings.field(state, name)
+        else:
+            found = paths.plain_lookup(theirs[of].bag, name, surroundings.value)
         if not codec.same_json(wanted, found):
             shown: dict[str, Any] = {"mine": codec.text(wanted)[:80], "theirs": codec.text(found)[:80]}
             shown["base"] = codec.pack(found)
-            return ev.PatchRefused(patch=event.patch, path=f"state.{name}", **shown, required=True, user=of_user)
+            return ev.PatchRefused(patch=event.patch, path=f"state.{name}", **shown, required=True, **whose)
     if one.condition is None:
         return None
     touched, own = list(merge.patch_touches(event.patch)), surroundings.state.summary.id
-    clash = None if user is None else merge.stale_read(touched, one.condition.since, user.later, own)
+    clash = None if of is None else merge.stale_read(touched, one.condition.since, now[of].later, own)
     if clash is not None:
         told: dict[str, Any] = {"mine": str(clash.mine), "theirs": str(clash.theirs), "by": clash.by}
         where = ".".join(clash.mine.path)
-        return ev.PatchRefused(patch=event.patch, path=where, **told, base=one.condition.base, user=of_user)
-    return _unfit(event.patch, touched, theirs if of_user else state, of_user)
+        return ev.PatchRefused(patch=event.patch, path=where, **told, base=one.condition.base, **whose)
+    unfit = _unfit(event.patch, touched, state if of is None else theirs[of])
+    return None if unfit is None else replace(unfit, **whose)
 
 
-def _unfit(
-    patch: ev.Changes, touched: Sequence[merge.Touch], state: State | None, of_user: bool
-) -> ev.PatchRefused | None:
+def _unfit(patch: ev.Changes, touched: Sequence[merge.Touch], state: State) -> ev.PatchRefused | None:
     """A refusal if a change can't be made any more: what it adds to, or leads into, is another kind of thing by now."""
     try:
         rules.check(state, ev.StatePatched(patch=patch))
     except InvalidEvent as error:
         first = touched[0] if touched else merge.Touch(("state",), "change")
-        told = {"path": ".".join(first.path), "mine": str(first), "theirs": error.message}
-        return ev.PatchRefused(patch=patch, **told, base=codec.JSON_NULL, user=of_user)  # pyright: ignore[reportArgumentType]
+        told: dict[str, Any] = {"path": ".".join(first.path), "mine": str(first), "theirs": error.message}
+        return ev.PatchRefused(patch=patch, **told, base=codec.JSON_NULL)
     return None

@@ -56,6 +56,20 @@ def read(value: Any, path: str = "message") -> Message:
     return conversation.parse(_sendable(value), path=path)[0]
 
 
+def of_item(item: Any) -> list[Mapping[str, Any]]:
+    """What an item that was kept as it was given says, as messages; nothing if no form here can read it."""
+    for form in _ITEM_FORMS:
+        try:
+            parsed = conversation.parse(_sendable(item), form)
+        except InvalidMessage:
+            continue
+        return [item] if form == "chat" else [_kept(one) for one in parsed]
+    return []
+
+
+_ITEM_FORMS: tuple[Form, ...] = ("chat", "responses")
+
+
 def counted(value: Any) -> Count | None:
     """Return the provider's own count of a reply, if it is there and can be believed."""
     reply: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

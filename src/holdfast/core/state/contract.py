@@ -15,7 +15,7 @@ from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidValue
 from holdfast.core.events import KIND, Effect, Event, Failure, Limits
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.state.shapes import State, Step, StepStatus
+from holdfast.core.state.shapes import State, Step, StepStatus, goal_of
 
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -360,7 +360,7 @@ def document(
 ) -> dict[str, Any]:
     """A state as a contract: the sections everybody knows, and of the others those that have something to say."""
     known: dict[str, Any] = {
-        "goal": state.goal,
+        "goal": goal_of(state, value),
         "constraints": {} if state.constraints is UNSET else value(state.constraints),
         "budget": {} if state.budget is None else codec.as_json(_budget(state.budget)),
         "plan": [step.text for step in state.plan],
@@ -375,7 +375,7 @@ def document(
         "plan_done": list(dict.fromkeys(step.text for step in state.plan if step.done)),
         "notes": {key: value(raw) for key, raw in state.notes.items()},
         "stage": state.summary.stage,
-        "phase": "" if state.phases is None and state.phase == DEFAULT.start else state.phase,
+        "phase": "" if state.phases is None and state.own_phase == DEFAULT.start else state.own_phase,
         "turn": state.turn,
         "decisions": [dict(made) for made in decisions],
         "messages": list(messages),

@@ -107,6 +107,7 @@ def _forked(state: State, log: str, event: ev.TaskForked, at_us: int) -> State:
     last = max((step.last_seq for step in state.steps.values() if step.done), default=state.turn_seq or state.begun)
     fork.joint = (last, event.at + 1)
     fork.undoing = False
+    fork.phase, fork.phase_below = fork.own_phase, ""
     fork.payers, fork.held_since_us = (), 0
     for inherited_no_more in (fork.waits, fork.signals, fork.approvals, fork.undo):
         inherited_no_more.clear()
@@ -357,7 +358,7 @@ def _pin(state: State, pins: ev.Pins | None) -> None:
     if pins is not None:
         state.pins = pins
         if not state.forked_from and not state.mock:  # else they are in no log but its own
-            state.user_changes = ()
+            state.user_changes = state.thread_changes = ()
 
 
 def address(turn: int, key: str) -> str:
@@ -372,6 +373,22 @@ def address(turn: int, key: str) -> str:
 def _wait_started(state: State, event: ev.WaitStarted, seq: int, at_us: int) -> None:
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
     state.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
+    if event.phase:
+        _cover_phase(state, event.phase)
+
+
+def _cover_phase(state: State, phase: str) -> None:
+    """Set the phase by what became of the task; the one that the agent moved to lies below."""
+    state.phase_below, state.phase = state.own_phase, phase
+
+
+def _uncover_phase(state: State) -> None:
+    """Return to the phase that the agent moved to. Tasks of older logs are never in another."""
+    state.phase, state.phase_below = state.own_phase, ""
+
+
+def _phase_set(state: State, event: ev.PhaseSet, seq: int, at_us: int) -> None:
+    state.phase, state.phase_below = event.phase, ""
 
 
 def _wait_ended(state: State, event: ev.WaitEnded, seq: int, at_us: int) -> None:
@@ -387,6 +404,8 @@ def _wait_ended(state: State, event: ev.WaitEnded, seq: int, at_us: int) -> None
     status = "completed" if event.failure is None else "failed"
     ended: dict[str, Any] = {"result": value, "failure": event.failure, "effect": "read"}
     state.steps[event.key] = Step(event.key, wait.name, status, seq, seq, wait.since_us, at_us, **ended)
+    if state.phase_below and not any(one.kind == "person" for one in state.waits.values()):
+        _uncover_phase(state)
 
 
 def _approval_asked(state: State, event: ev.ApprovalAsked, seq: int, at_us: int) -> None:
@@ -421,13 +440,28 @@ def _approval_answered(state: State, asked: Approval, answer: Raw, seq: int, at_
         state.steps[asked.key] = Step(asked.key, asked.name, "completed", *times, result=answer, effect="read")
 
 
+def _task_completed(state: State, event: ev.TaskCompleted, seq: int, at_us: int) -> None:
+    state.result = event.result
+    _end_in(state, event.phase)
+
+
+def _end_in(state: State, phase: str) -> None:
+    """End in a phase, or in the agent's own: a task that has ended asks no person any more."""
+    if phase:
+        _cover_phase(state, phase)
+    else:
+        _uncover_phase(state)
+
+
 def _task_failed(state: State, event: ev.TaskFailed, seq: int, at_us: int) -> None:
+    _end_in(state, event.phase)
     state.failure = event.failure
     state.failed_at, state.failed_step = event.state_seq or seq - 1, event.step
 
 
 def _cancel_requested(state: State, event: ev.CancelRequested, seq: int, at_us: int) -> None:
     state.cancel = event.by, event.why
+    state.expired = event.expired
     if not state.undoing:
         state.failure = event.failure
 
@@ -446,6 +480,8 @@ def _task_reopened(state: State, event: ev.TaskReopened, seq: int, at_us: int) -
         state.deaths, state.wait_note, state.blockers = 0, "", ()
         return
     state.result, state.failure, state.cancel, state.blockers = UNSET, None, None, ()
+    if event.phase:
+        state.phase, state.phase_below = event.phase, ""
     ended_it = state.steps.pop(event.void, None)
     approval = state.approvals.get(event.void)
     if approval is not None and approval.status == "used":
@@ -521,9 +557,10 @@ _CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.ThreadCreated: _set("salt", "salt"),
     ev.SignalReceived: _signal_received,
     ev.CheckpointMade: _checkpoint_made,
-    ev.PhaseSet: _set("phase", "phase"),
-    ev.TaskCompleted: _set("result", "result"),
+    ev.PhaseSet: _phase_set,
+    ev.TaskCompleted: _task_completed,
     ev.TaskFailed: _task_failed,
+    ev.TaskCancelled: lambda state, e, seq, at: _uncover_phase(state),
     ev.CancelRequested: _cancel_requested,
     ev.TaskReopened: _task_reopened,
     ev.TaskDiverged: _task_diverged,

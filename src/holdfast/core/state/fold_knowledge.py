@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET, Raw
@@ -28,6 +28,16 @@ def _messages_summarised(state: State, event: ev.MessagesSummarised, seq: int, a
     if text is not None:  # else its step was erased
         told = {name: getattr(event, name) for name in ("covers", "model", "tokens_in", "tokens_out", "basis")}
         state.summarised = Summarised(text, **told, seq=seq)
+
+
+def _plan(state: State, steps: Sequence[str], done: Collection[str]) -> None:
+    state.plan = [PlanStep(text, text in done) for text in steps]
+
+
+def kept_done(state: State, steps: Iterable[str] | None) -> tuple[str, ...]:
+    """Return those of these steps that are done in the present plan: a new plan that names them keeps them so."""
+    known = {one.text for one in state.plan if one.done}
+    return tuple(dict.fromkeys(step for step in steps or () if step in known))
 
 
 def _plan_step_done(state: State, step: str) -> None:
@@ -128,7 +138,7 @@ def _state_patched(state: State, event: ev.StatePatched, seq: int, at_us: int) -
     for fact in patch.append_facts:
         _learn(state, fact.key, Fact(fact.value, fact.source, at_us))
     if patch.replace_plan is not None:
-        state.plan = [PlanStep(text) for text in patch.replace_plan]
+        _plan(state, patch.replace_plan, event.plan_done)
     if patch.complete_plan_step is not None:
         _plan_step_done(state, patch.complete_plan_step)
     for question in patch.add_questions:
@@ -175,6 +185,19 @@ def _user_patched(state: State, event: ev.UserPatched, seq: int, at_us: int) -> 
         _see_user(state, event.seen)
     else:
         state.user_changes = (*state.user_changes, event.patch)
+    _updated_linked(state, event, seq, at_us)
+
+
+def _thread_patched(state: State, event: ev.ThreadPatched, seq: int, at_us: int) -> None:
+    if event.seen:
+        _see_thread(state, event.seen)
+    else:
+        state.thread_changes = (*state.thread_changes, event.patch)
+    _updated_linked(state, event, seq, at_us)
+
+
+def _updated_linked(state: State, event: ev.UserPatched | ev.ThreadPatched, seq: int, at_us: int) -> None:
+    """A read-modify-write is a verb that was done, with the new value as its result."""
     if event.key:
         result = next(iter(event.patch.set.values()), codec.JSON_NULL)
         _verb_done(state, event.key, result, seq, at_us)
@@ -184,16 +207,31 @@ def _patch_refused(state: State, event: ev.PatchRefused, seq: int, at_us: int) -
     """Kept until the turn is over: a replay that comes to it again gets the same answer."""
     identity = identity_of(event.branch, event)
     key = refusal_key(state.turn, identity, state.immediates.get(identity, 0) + 1)
-    told = {name: getattr(event, name) for name in ("path", "mine", "theirs", "by", "required", "user")}
+    told = {name: getattr(event, name) for name in ("path", "mine", "theirs", "by", "required", "user", "thread")}
     refusal = Refusal(**told, base=codec.JSON_NULL if event.base is UNSET else event.base, seq=seq)
     state.refused = {**state.refused, key: refusal}
     if event.seen:
-        _see_user(state, event.seen)
+        (_see_thread if event.thread else _see_user)(state, event.seen)
 
 
 def _see_user(state: State, seq: int) -> None:
     """From here on the task sees its user's log up to there, with what it wrote to it itself."""
     state.pins, state.user_changes = replace(state.pins, user=seq), ()
+
+
+def _see_thread(state: State, seq: int) -> None:
+    """The same for its thread: what was said there up to that seq is seen, too."""
+    state.pins, state.thread_changes = replace(state.pins, thread=seq), ()
+
+
+def _messages_removed(state: State, event: ev.MessagesRemoved, seq: int, at_us: int) -> None:
+    state.cleared = max(state.cleared, event.upto)
+    state.popped = tuple(one for one in (*state.popped, *event.seqs) if one > state.cleared)
+
+
+def _metadata_set(state: State, event: ev.MetadataSet, seq: int, at_us: int) -> None:
+    kept = {name: raw for name, raw in state.metadata.items() if name not in event.delete}
+    state.metadata = {**kept, **event.set}
 
 
 def identity_of(branch: str, event: Event) -> str:
@@ -206,7 +244,9 @@ def identity_of(branch: str, event: Event) -> str:
     """
     kind = type(event)
     if kind is ev.PatchRefused:
-        return f"{branch} {'UserPatched' if cast('ev.PatchRefused', event).user else 'StatePatched'} "
+        refused = cast("ev.PatchRefused", event)
+        kind_said = "UserPatched" if refused.user else "ThreadPatched" if refused.thread else "StatePatched"
+        return f"{branch} {kind_said} "
     return f"{branch} {kind.__name__} {getattr(event, _SUBJECTS.get(kind, ''), '')}"
 
 
@@ -242,9 +282,13 @@ CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.StatePatched: _state_patched,
     ev.StateMigrated: _state_migrated,
     ev.UserPatched: _user_patched,
+    ev.ThreadPatched: _thread_patched,
+    ev.MessagesRemoved: _messages_removed,
+    ev.MetadataSet: _metadata_set,
+    ev.ExpirySet: lambda state, e, seq, at: setattr(state, "expire_us", e.expire_us),
     ev.PatchRefused: _patch_refused,
     ev.FactLearned: lambda state, e, seq, at: _learn(state, e.key, Fact(e.value, e.source, at)),
-    ev.PlanSet: lambda state, e, seq, at: setattr(state, "plan", [PlanStep(text) for text in e.steps]),
+    ev.PlanSet: lambda state, e, seq, at: _plan(state, e.steps, e.done),
     ev.PlanStepDone: lambda state, e, seq, at: _plan_step_done(state, e.step),
     ev.QuestionOpened: lambda state, e, seq, at: _open_question(state, e.question),
     ev.QuestionClosed: lambda state, e, seq, at: setattr(state, "questions", _without(state.questions, e.question)),

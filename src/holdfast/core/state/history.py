@@ -31,10 +31,15 @@ from holdfast.core.state.fold import evolve
 from holdfast.core.state.shapes import State, Step
 
 _OTHER_LOGS = {
-    "@user/": {"user_created", "state_patched"},
-    "@thread/": {"thread_created", "message_added"},
+    "@user/": {"user_created", "state_patched", "state_migrated", "expiry_set"},
+    "@thread/": {
+        *("thread_created", "message_added", "messages_removed", "state_patched", "metadata_set", "expiry_set"),
+        "task_joined",
+    },
 }
 """What is written to logs that are no task's."""
+
+_ONLY_BESIDE = {"user_created", "thread_created", "messages_removed", "metadata_set", "expiry_set", "task_joined"}
 
 _ENDINGS = {"task_completed", "task_failed", "task_cancelled"}
 _REOPENING = {"task_reopened", "rolled_back", "task_forked"}
@@ -114,7 +119,7 @@ def _is_of_a_view(log: str, event: Event) -> bool:
 
     A number may be a text by then, and a flag cleared. The fold takes such events as they are.
     """
-    said = bool(event.branch) or (log.startswith("@user/") and isinstance(event, StatePatched))
+    said = bool(event.branch) or (log.startswith(("@user/", "@thread/")) and isinstance(event, StatePatched))
     return said and type(event) in _SHARED
 
 
@@ -127,7 +132,7 @@ _SHARED = {
 def _check_place(log: str, kind: str) -> None:
     """Tasks, people and threads have logs of their own, and what is written to one is never written to another."""
     kinds = next((kinds for start, kinds in _OTHER_LOGS.items() if log.startswith(start)), None)
-    beside = kind in ("user_created", "thread_created") or log.startswith("@")
+    beside = kind in _ONLY_BESIDE or log.startswith("@")
     if beside if kinds is None else kind not in kinds:
         raise InvalidEvent(f"{kind} does not belong into such a log")
 

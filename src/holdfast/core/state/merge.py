@@ -121,6 +121,8 @@ def touches(event: Event) -> Iterator[Touch]:
             yield from patch_touches(event.patch)
         case ev.UserPatched():
             yield from (touch._replace(path=("user", *touch.path)) for touch in patch_touches(event.patch))
+        case ev.ThreadPatched():
+            yield from (touch._replace(path=("thread", *touch.path)) for touch in patch_touches(event.patch))
         case ev.StateMigrated():
             yield Touch(("state",), "migrate")
         case ev.RolledBack():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self, cast
 
 from msgspec import Struct
@@ -73,10 +73,22 @@ class StatePatch(
                 yield name, value
 
 
-def changes_of(patch: StatePatch) -> Changes:
+Patch = StatePatch | Mapping[str, Any] | str | bytes
+"""A patch: a StatePatch, or the same as a mapping or as JSON text."""
+
+
+def as_patch(given: Patch) -> StatePatch:
+    """Return a patch that was given in any form."""
+    if isinstance(given, StatePatch):
+        return given
+    if not isinstance(given, Mapping | str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{given!r} is not a StatePatch", hint="write StatePatch(set={…}), or the same as a dict")
+    return StatePatch.from_json(dict(given) if isinstance(given, Mapping) else given)
+
+
+def changes_of(patch: Patch) -> Changes:
     """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
-    if not isinstance(patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"{patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
+    patch = as_patch(patch)
     document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
     document["append_facts"] = [
         {

@@ -90,6 +90,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
     back.effects, back.divergence = now.effects, now.divergence
     back.result, back.failure, back.cancel = UNSET, None, None
     back.waits, back.approvals = {}, {}
+    back.phase, back.phase_below = back.own_phase, ""
     back.undo = list(now.undo)
     budget.carried(back, now, now.updated_us)
     back.kept = dict(now.kept)
@@ -221,7 +222,7 @@ def _stage_set(state: State, event: ev.StageSet) -> None:
 
 
 def _phase_set(state: State, event: ev.PhaseSet) -> None:
-    phases.check_move(state.phases, state.phase, event.phase, event.on)
+    phases.check_move(state.phases, state.own_phase, event.phase, event.on)
 
 
 def _message_added(state: State, event: ev.MessageAdded) -> None:
@@ -231,6 +232,15 @@ def _message_added(state: State, event: ev.MessageAdded) -> None:
         bool(event.step) and (step is None or step.status != "completed"),
         f"step {event.step!r} has no result that could be a message",
     )
+
+
+def _messages_removed(state: State, event: ev.MessagesRemoved) -> None:
+    last = max((event.upto, *event.seqs))
+    _refuse(min((0, *event.seqs)) < 0 or event.upto < 0 or last > state.seq, f"there is no message {last} to remove")
+
+
+def _expiry_set(state: State, event: ev.ExpirySet) -> None:
+    _refuse(event.expire_us < 0, f"{event.expire_us} is not a length of time")
 
 
 def _messages_summarised(state: State, event: ev.MessagesSummarised) -> None:
@@ -463,6 +473,8 @@ _RULES: dict[type[Event], Callable[[State, Any], None]] = {
     ev.PhaseSet: _phase_set,
     ev.MessageAdded: _message_added,
     ev.MessagesSummarised: _messages_summarised,
+    ev.MessagesRemoved: _messages_removed,
+    ev.ExpirySet: _expiry_set,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

@@ -5,7 +5,8 @@ The bag, plan, facts, open things, the steps of this turn, totals. Values stay e
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
@@ -195,6 +196,7 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     required: bool = False
     user: bool = False
     seq: int = 0
+    thread: bool = False
 
 
 class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -220,6 +222,8 @@ class State(Struct, omit_defaults=True, kw_only=True):
     stages: tuple[str, ...] = ()
     goal: str = ""
     phase: str = "idle"
+    phase_below: str = ""
+    """The phase the agent itself is in, while its task asks, is completed or has failed."""
     phases: Moves | None = None
     constraints: Raw | UnsetType = UNSET
     risks: tuple[str, ...] = ()
@@ -272,6 +276,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     pressed: tuple[str, ...] = ()
     pins: Pins = Pins()
     user_changes: tuple[Changes, ...] = ()
+    thread_changes: tuple[Changes, ...] = ()
     deaths: int = 0
     died_at: int = -1
     silent_seq: int = 0
@@ -285,11 +290,22 @@ class State(Struct, omit_defaults=True, kw_only=True):
     looked: bool = False
     actors: tuple[str, ...] = ()
     """Who started, forked or patched the task through MCP: none of them may approve its calls."""
+    metadata: dict[str, Raw] = {}
+    expire_us: int = 0
+    expired: bool = False
+    cleared: int = 0
+    popped: tuple[int, ...] = ()
+    """Of a thread: up to which seq no message counts any more, and which of those after it do not."""
 
     @property
     def mock(self) -> bool:
         """True if every call of a tool is answered by its mock."""
         return self.summary.mock
+
+    @property
+    def own_phase(self) -> str:
+        """The phase that the agent itself moved to."""
+        return self.phase_below or self.phase
 
     def copy(self) -> State:
         """A state of its own: containers are copied, the frozen things in them are shared."""
@@ -311,6 +327,12 @@ class State(Struct, omit_defaults=True, kw_only=True):
     def ended(self) -> bool:
         """Completed, failed or cancelled."""
         return self.summary.status in ENDED
+
+
+def goal_of(state: State, value: Callable[[Raw], Any]) -> str:
+    """Return what a task is to reach: as a verb, its start or its contract says; or as its input does."""
+    given: Any = state.goal or (value(state.input["goal"]) if "goal" in state.input else "")
+    return given if isinstance(given, str) else codec.text(given)
 
 
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")

@@ -30,6 +30,7 @@ def first_summary(log: str, event: Event, at_us: int) -> Summary:
     given: dict[str, Any] = {"agent": ""}
     if isinstance(event, ev.TaskCreated):
         given = {name: getattr(event, name) for name in same} | {"wake_us": event.start_us, "key": event.queue_key}
+        given["expire_us"] = event.expire_us or None
     return Summary(id=log, created_us=at_us, changed_us=at_us, **given)
 
 

@@ -8,6 +8,7 @@ from holdfast.core import events as ev, limits
 from holdfast.core.codec import UniqueKey, Write
 from holdfast.core.errors import Conflict, InvalidValue, TaskCollected
 from holdfast.core.events import Event, Failure
+from holdfast.core.phases import ERROR, following
 from holdfast.core.state import budget
 from holdfast.core.state.shapes import State
 from holdfast.engine.logs.log import Log
@@ -61,7 +62,8 @@ def stopped(state: State, asked: ev.CancelRequested, *, alone: bool) -> tuple[Ev
     if not at_rest:
         return (asked,)
     if asked.failure is not None:
-        return asked, ev.TaskFailed(failure=asked.failure, state_seq=state.seq)
+        phase = following(state.phases, state.phase, ERROR)
+        return asked, ev.TaskFailed(failure=asked.failure, state_seq=state.seq, phase=phase)
     return asked, ev.TaskCancelled(by=asked.by, why=asked.why)
 
 

@@ -112,6 +112,6 @@ def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
     def decide(state: State) -> Sequence[Event]:
         failed = [step for step in state.steps.values() if step.status == "failed"]
         void = state.failed_step if any(step.key == state.failed_step for step in failed) else ""
-        return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us),)
+        return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us, phase=state.phase_below),)
 
     return decide

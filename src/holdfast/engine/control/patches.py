@@ -9,6 +9,7 @@ from holdfast.core import codec, events as ev, names
 from holdfast.core.errors import InvalidValue, PatchConflict, SeqOutOfRange, StateNotMigrated
 from holdfast.core.events import Changes, Event
 from holdfast.core.state import merge, paths
+from holdfast.core.state.fold_knowledge import kept_done
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import Decide
 from holdfast.engine.definitions.agent import Agent
@@ -31,7 +32,9 @@ def patch(
         if expect is not None:
             _refuse_clash(logs, id, state, changes, expect)
         refuse_unmet(logs, id, state, changes, states_of(state, agents))
-        events = check_against_model(logs, state, ev.StatePatched(patch=changes, by=by, why=why), agents)
+        done = kept_done(state, changes.replace_plan)
+        patched = ev.StatePatched(patch=changes, by=by, why=why, plan_done=done)
+        events = check_against_model(logs, state, patched, agents)
         _refuse_migrating(logs, state, events)
         return events
 
@@ -79,8 +82,8 @@ def refuse_unmet(logs: Logs, id: str, state: State, changes: Changes, states: St
     for name, raw in changes.require.items():
         wanted, found = codec.unpack(raw, logs.blob), field_of(states, state, name, logs.blob)
         if not codec.same_json(wanted, found):
-            shown = {"mine": codec.text(wanted)[:80], "theirs": codec.text(found)[:80], "base": found}
-            raise PatchConflict(id, f"state.{name}", **shown, required=True, user=names.user_of(id))
+            shown: dict[str, Any] = {"mine": codec.text(wanted)[:80], "theirs": codec.text(found)[:80], "base": found}
+            raise PatchConflict(id, f"state.{name}", **shown, required=True, **_whose(id))
 
 
 def _refuse_clash(logs: Logs, id: str, state: State, changes: Changes, expect: int) -> None:
@@ -103,4 +106,8 @@ def _patch_conflict(logs: Logs, id: str, expect: int, clash: merge.Clash) -> Pat
     elif known is not None and section == "plan":
         base = [step.text for step in known.plan]
     sides: dict[str, Any] = {"mine": str(clash.mine), "theirs": str(clash.theirs), "by": clash.by}
-    return PatchConflict(id, ".".join(clash.mine.path), base=base, **sides, user=names.user_of(id))
+    return PatchConflict(id, ".".join(clash.mine.path), base=base, **sides, **_whose(id))
+
+
+def _whose(log: str) -> dict[str, Any]:
+    return {"user": names.user_of(log), "thread": names.thread_of(log)}

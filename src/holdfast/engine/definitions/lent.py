@@ -24,7 +24,8 @@ class Lent:
     The whole state, as an instance of its model, has the empty name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: str = "task.state") -> None:
+        self._place = place
         self._loans: dict[str, _Loan] = {}
         self._read_only: list[codec.HandedOut] = []
 
@@ -63,7 +64,7 @@ class Lent:
             now = _encoded(loan.value)
             if now != loan.encoded and (now is None or _differ(loan.encoded, now)):
                 del self._loans[name]
-                raise _mutated(name, loan.encoded, now)
+                raise _mutated(self._place, name, loan.encoded, now)
 
     def ordinary(self, value: Any) -> Any:
         """Arguments for a step's function, which may change them: copies of what was handed out."""
@@ -87,11 +88,17 @@ def _differ(before: bytes, now: bytes) -> bool:
     return bool(codec.parse(before.decode()) != codec.parse(now.decode()))
 
 
-def _mutated(name: str, before: bytes, now: bytes | None) -> StateMutated:
+USER = "user."
+"""What names begin with that belong to the state of a task's user."""
+
+
+def _mutated(place: str, name: str, before: bytes, now: bytes | None) -> StateMutated:
     made = None if now is None else codec.parse(now.decode())
-    path = f"task.state.{name}" if name else "task.state.model"
+    if name.startswith(USER):
+        place, name = "task.user.state", name.removeprefix(USER)
+    path = f"{place}.{name}" if name else f"{place}.model"
     where = path + ("" if now is None else _first_difference(codec.parse(before.decode()), made))
-    set_it = f"set it: task.state.{name} = …, or task.state.update({name!r}, fn)" if name else "set its fields"
+    set_it = f"set it: {place}.{name} = …, or {place}.update({name!r}, fn)" if name else "set its fields"
     return StateMutated(where, "was changed in place, and that is not written", hint=f"change a copy, and {set_it}")
 
 

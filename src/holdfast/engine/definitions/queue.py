@@ -102,8 +102,13 @@ class DeclaredQueues:
             hint=f"did you mean {close[0]!r}?" if close else "declare it: open(…, queues=[Queue(…)])",
         )
 
-    def admit(self, store: Store, namespace: str, name: str) -> None:
-        """Refuse a task for a queue that has as many as it may."""
+    def admit(self, store: Store, namespace: str, name: str, *, one_at_a_time: bool = False) -> None:
+        """Refuse a task for a queue that has as many as it may; or that works on several of a thread at a time."""
+        if one_at_a_time and self[name].per_key != 1:
+            raise InvalidValue(
+                f'when_busy="queue" needs a queue that works on one task of a thread at a time; {name!r} does not',
+                hint=f"declare it where the app is opened: open(…, queues=[Queue({name!r}, per_key=1)])",
+            )
         most = self[name].max_ready
         if most is not None and store.queues.ready(namespace, name, most) >= most:
             raise QueueFull(name, most)

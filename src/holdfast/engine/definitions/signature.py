@@ -92,6 +92,10 @@ class Parameters:
         required = [name for name, one in known.items() if _is_required(one)]
         return frozenset(known), required, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
 
+    def needs(self, name: str) -> bool:
+        """Tell whether it has a parameter of that name without a default."""
+        return name in self._wanted[1]
+
     @property
     def names(self) -> set[str] | None:
         """The names it takes; None if it takes any."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names
+from holdfast.core.codec import Write
 from holdfast.core.durations import Duration, seconds
-from holdfast.core.errors import Conflict, InvalidValue, TaskExists
+from holdfast.core.errors import Conflict, InvalidValue, StoreBusy, TaskExists, ThreadBusy
 from holdfast.core.events import Event, Fields
 from holdfast.core.phases import Machine
 from holdfast.core.state.budget import Budget
@@ -20,6 +22,10 @@ from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import contracts
 from holdfast.engine.system.entropy import random_hex
+from holdfast.store.protocol import Query
+
+WhenBusy = Literal["allow", "refuse", "queue"]
+"""What is done if another task of the thread has not ended: both work, ThreadBusy, or this one waits for its turn."""
 
 
 class TaskOptions(Struct, frozen=True, kw_only=True):
@@ -40,6 +46,8 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
     block: bool = False
     by: str = ""
+    when_busy: WhenBusy = "allow"
+    expire: Duration | None = None
 
 
 def first_events(
@@ -57,18 +65,22 @@ def first_events(
     names.whole(options.priority, "priority", least=-limits.MAX_SEQ)
     for what, given in (("by", options.by), ("goal", options.goal)):
         names.text(given, what)
-    fields = _fields({} if input is None else input, agent.parameters if isinstance(agent, Agent) else None)
     declared, then = contracts.declared(options.contract, options.phases, options.budget, options.goal)
+    input = _with_goal(agent, {} if input is None else input, declared.get("goal", ""))
+    fields = _fields(input, agent.parameters if isinstance(agent, Agent) else None)
     own_deadline = None
     if isinstance(agent, Agent):
-        agent.parameters.check(input or {})
+        agent.parameters.check(input)
         own_deadline = agent.deadline
     if options.stages:
         declared["stages"] = stages_of(options.stages)
     if options.after is not None:
         declared["start_us"] = deadline_us(now_us, seconds(options.after, "after"))
-    if options.key is not None:
-        declared["queue_key"] = names.column_name(options.key, "key")
+    key = _key_of(options)
+    if key is not None:
+        declared["queue_key"] = names.column_name(key, "key")
+    if options.expire is not None:
+        declared["expire_us"] = int(seconds(options.expire, "expire", above_zero=True) * 1_000_000)
     length = own_deadline if options.deadline is None else seconds(options.deadline, "deadline", above_zero=True)
     first = created(
         agent,
@@ -81,10 +93,32 @@ def first_events(
         mock=mock,
         key_space=key_space,
         by=options.by,
+        alone=options.when_busy == "refuse",
         deadline_us=deadline_us(now_us, length),
         **declared,
     )
     return first, then
+
+
+def _key_of(options: TaskOptions) -> str | None:
+    """The key whose limit in its queue holds for a task: its own, or its thread's if it is to wait for its turn."""
+    if options.when_busy not in ("allow", "refuse", "queue"):
+        raise InvalidValue(
+            f"when_busy={options.when_busy!r} is not known", hint='use "allow", "refuse" or "queue"; "allow" is usual'
+        )
+    if options.when_busy != "allow" and options.thread is None:
+        raise InvalidValue(
+            f"when_busy={options.when_busy!r} is about a thread, and none is given", hint="give thread= too"
+        )
+    if options.when_busy == "queue" and options.key is not None:
+        raise InvalidValue('when_busy="queue" takes the thread as its key', hint="leave out key=, or when_busy=")
+    return f"thread/{options.thread}" if options.when_busy == "queue" else options.key
+
+
+def _with_goal(agent: Agent | str, input: Mapping[str, Any], goal: str) -> Mapping[str, Any]:
+    """Return the input with the task's goal in it, if the agent needs a goal and was given none."""
+    wanted = goal and isinstance(agent, Agent) and isinstance(input, Mapping) and agent.parameters.needs("goal")  # pyright: ignore[reportUnnecessaryIsInstance]
+    return {**input, "goal": goal} if wanted and "goal" not in input else input
 
 
 def _fields(values: Mapping[str, Any], parameters: Parameters | None) -> ev.Fields:
@@ -108,14 +142,35 @@ def begin(logs: Logs, name: str, events: list[Event], parent: Log | None = None)
     if parent is not None:
         log.folded, log.head = parent.folded, parent.head
     log.check(events)
-    try:
-        return logs.create(name, events) if parent is None else logs.fork(parent, name, events)
-    except Conflict:
-        if parent is not None and logs.store.origin(parent.name) is None:
-            raise logs.missing(parent.name) from None
-        if logs.store.tombstone(name) is not None:
-            raise logs.missing(name) from None
-        raise TaskExists(name) from None
+    for _ in range(limits.MAX_APPEND_TRIES):
+        joins = _join(logs, name, events[0]) if parent is None else ()
+        try:
+            return logs.create(name, events, also=joins) if parent is None else logs.fork(parent, name, events)
+        except Conflict:
+            if parent is not None and logs.store.origin(parent.name) is None:
+                raise logs.missing(parent.name) from None
+            if logs.store.tombstone(name) is not None:
+                raise logs.missing(name) from None
+            if not joins or logs.store.origin(name) is not None:
+                raise TaskExists(name) from None
+    raise StoreBusy(f"others kept writing to the thread of {name!r}; nothing was written", hint="try again")
+
+
+def _join(logs: Logs, task: str, first: Event) -> tuple[Write, ...]:
+    """What to write to the thread of a task that begins alone; ThreadBusy if another one is under way.
+
+    Two that begin at once write after the same head of the thread's log, so one of them looks again.
+    """
+    if not isinstance(first, ev.TaskCreated) or not first.alone or first.thread is None:
+        return ()
+    name = names.thread_log(first.thread)
+    logs.ensure(name, ev.ThreadCreated(salt=first.salt, user=first.user))
+    head = logs.head(name)
+    for status in ("running", "pending", "waiting"):
+        for row in logs.store.list(Query(status=status, thread=first.thread, limit=1)):
+            raise ThreadBusy(first.thread, row.id, row.status)
+    joined = logs.write_at_head(name, [ev.TaskJoined(task=task)], logs.salt(name))
+    return (replace(joined, expect=head),)
 
 
 def created(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import events as ev, limits
@@ -18,6 +19,7 @@ from holdfast.core.errors import (
     TaskExists,
     TaskFinished,
     TaskNotFound,
+    ThreadBusy,
 )
 from holdfast.core.events import Event
 from holdfast.core.flows.requests import RunChild
@@ -105,6 +107,12 @@ class Dispatcher:
         self.agents[agent.name] = agent
         self.services.tools.update({one.name: one for one in agent.tools if is_tool(one)})
         return agent
+
+    def register_all(self, agents: Sequence[Agent]) -> list[Agent]:
+        """Remember agents; refuse what is not a list of them."""
+        if isinstance(agents, Agent) or not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
+        return [self.register(one) for one in agents]
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
         """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
@@ -201,13 +209,15 @@ class Dispatcher:
         while True:
             try:
                 return self.work(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
 
-    def _busy(self, busy: TaskBusy) -> TaskBusy:
+    def _busy(self, busy: TaskBusy | ThreadBusy) -> TaskBusy | ThreadBusy:
         """The same, if the task was cancelled: then cancelling it is no remedy."""
+        if isinstance(busy, ThreadBusy):
+            return busy
         id, holder = str(busy.details["id"]), str(busy.details["holder"])
         with contextlib.suppress(TaskNotFound, TaskCollected):  # it is just being created, or removed
             return TaskBusy(id, holder, is_cancelled=self.logs.load(id).state.cancel is not None)
@@ -221,7 +231,7 @@ class Dispatcher:
         while True:
             try:
                 return await self.work_async(assignment)
-            except TaskBusy as busy:
+            except (TaskBusy, ThreadBusy) as busy:
                 if time.monotonic() >= until:
                     raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)
@@ -403,10 +413,15 @@ class Dispatcher:
         if log.state.ended:
             log = change(self.logs, log.name, reopen(by, why, deadline_us))
 
+        tries = itertools.count()
+
         def prepare() -> tuple[Log, bool]:
-            if summary.waiting == "quarantined":
+            if next(tries):  # another process had the task, and may have ended it meanwhile
+                log.refresh()
+            if summary.waiting == "quarantined" and log.state.summary.waiting == "quarantined":
                 claim.claim(log)
-            return log, summary.waiting == "quarantined"
+                return log, True
+            return log, False
 
         return Assignment(log.name, known, prepare, hold)
 

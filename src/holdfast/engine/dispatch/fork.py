@@ -10,7 +10,8 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import InvalidValue, TaskExists
 from holdfast.core.events import Event
 from holdfast.core.state import rules
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.fold_knowledge import kept_done
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.engine.control import patches
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.dispatch.begin import begin
@@ -23,7 +24,7 @@ class ForkRequest(Struct, frozen=True):
 
     id: str
     at: int | None
-    patch: StatePatch | None
+    patch: Patch | None
     effects: str
     by: str
     seed: str
@@ -31,8 +32,7 @@ class ForkRequest(Struct, frozen=True):
 
 def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agent]) -> Log:
     """Begin a fork, or find the one that was begun in the same way under this id."""
-    if wanted.patch is not None and not isinstance(wanted.patch, StatePatch):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"{wanted.patch!r} is not a StatePatch", hint="write StatePatch(set={…})")
+    changes = None if wanted.patch is None else changes_of(wanted.patch)
     if wanted.effects not in ("ask", "live", "recorded"):
         raise InvalidValue(f"effects={wanted.effects!r} is not known", hint="use 'ask', 'live' or 'recorded'")
     if parent.state.undo and wanted.effects != "recorded":
@@ -42,8 +42,9 @@ def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agen
         parent=parent.name, at=parent.head.seq, seed=wanted.seed, effects=wanted.effects, by=wanted.by
     )
     events: list[Event] = [forked]
-    if wanted.patch is not None:
-        patched = ev.StatePatched(patch=changes_of(wanted.patch), by=wanted.by)
+    if changes is not None:
+        done = kept_done(parent.state, changes.replace_plan)
+        patched = ev.StatePatched(patch=changes, by=wanted.by, plan_done=done)
         patches.refuse_unmet(logs, parent.name, parent.state, patched.patch, patches.states_of(parent.state, agents))
         events += patches.check_against_model(logs, parent.state, patched, agents)
     try:

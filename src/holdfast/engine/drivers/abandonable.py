@@ -162,7 +162,7 @@ ABANDONED = AbandonedThreads()
 """All of them, whatever store they belong to: what a process can bear does not depend on that."""
 
 
-class Threads:
+class BodyThreads:
     """Daemon threads that wait a while for the next function."""
 
     def __init__(self) -> None:

@@ -25,8 +25,8 @@ from holdfast.core.flows.requests import (
     Outcome,
     Park,
     PinLinked,
+    ReadLinked,
     ReadPayers,
-    ReadUser,
     Recall,
     Reconcile,
     Reserve,
@@ -42,11 +42,11 @@ from holdfast.core.flows.stops import earliest
 from holdfast.core.flows.waits import suspended, together
 from holdfast.engine.definitions.call import CALLER, Asking, Call
 from holdfast.engine.drivers import invocation
-from holdfast.engine.drivers.abandonable import ThreadCall, Threads
+from holdfast.engine.drivers.abandonable import BodyThreads, ThreadCall
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.execution.execution import Execution
 
-THREADS = Threads()
+THREADS = BodyThreads()
 """Where functions run that may have to be left behind."""
 
 
@@ -274,6 +274,6 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     AwaitIdle: lambda asked, execution: execution.idle(),
     ReadPayers: lambda asked, execution: invocation.payers(asked.ids, execution),
     PinLinked: lambda asked, execution: execution.linked_logs.pin(),
-    ReadUser: lambda asked, execution: execution.linked_logs.user_now(asked.after),
+    ReadLinked: lambda asked, execution: execution.linked_logs.now(asked.of, asked.after),
     Revise: _revise,
 }

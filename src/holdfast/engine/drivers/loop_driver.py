@@ -20,8 +20,8 @@ from holdfast.core.flows.requests import (
     Outcome,
     Park,
     PinLinked,
+    ReadLinked,
     ReadPayers,
-    ReadUser,
     Recall,
     Reconcile,
     Reserve,
@@ -237,5 +237,5 @@ _ANSWERS: dict[type, Callable[[Any, LoopExecution], Any]] = {
     AwaitIdle: lambda asked, execution: execution.idle_async(),
     ReadPayers: lambda asked, execution: asyncio.to_thread(invocation.payers, asked.ids, execution),
     PinLinked: lambda asked, execution: asyncio.to_thread(execution.linked_logs.pin),
-    ReadUser: lambda asked, execution: asyncio.to_thread(execution.linked_logs.user_now, asked.after),
+    ReadLinked: lambda asked, execution: asyncio.to_thread(execution.linked_logs.now, asked.of, asked.after),
 }

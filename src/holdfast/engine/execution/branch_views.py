@@ -17,6 +17,7 @@ from holdfast.core.events import (
     StatePatched,
     StepCompleted,
     StepSettled,
+    ThreadPatched,
     UserPatched,
     WaitEnded,
 )
@@ -28,7 +29,7 @@ from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
 from holdfast.engine.logs.log import Log, PlacedEvent, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.task_state import message_values
+from holdfast.engine.reading.steps import message_values
 
 
 class Views:
@@ -225,4 +226,5 @@ def _as_said(event: Event) -> Event:
     """Show refused changes as if they were done, until the verb that raises."""
     if not isinstance(event, PatchRefused):
         return event
-    return UserPatched(patch=event.patch) if event.user else StatePatched(patch=event.patch)
+    said = UserPatched if event.user else ThreadPatched if event.thread else StatePatched
+    return said(patch=event.patch)

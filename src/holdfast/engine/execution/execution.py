@@ -31,7 +31,7 @@ from holdfast.core.errors import (
     UnnamedThread,
 )
 from holdfast.core.events import Event, Usage
-from holdfast.core.flows.requests import Append, Branch, Condition, Held, Park, RunChild, StepRequest
+from holdfast.core.flows.requests import Append, Branch, Condition, Held, Linked, Park, RunChild, StepRequest
 from holdfast.core.flows.stops import ends_us
 from holdfast.core.flows.writers import unsettled
 from holdfast.core.state import rules
@@ -274,7 +274,7 @@ class Execution:
                 raise self._failed
             if events:
                 events = self._ready(events)
-                also = (*self.linked_logs.writes(events, record.user_head), *batch[0].also)
+                also = (*self.linked_logs.writes(events, record.heads), *batch[0].also)
                 self.log.append(events, unique_keys=record.unique_keys, freed_keys=record.freed_keys, also=also)
         except Conflict as conflict:
             self._catch_up_after_conflict(batch, conflict)
@@ -460,7 +460,7 @@ class Execution:
         try:
             events = self._ready(events)
             write = self.log.draft(events, ours=True)
-            also = (*self.linked_logs.writes(events, record.user_head), *(batch[0].also if batch else ()))
+            also = (*self.linked_logs.writes(events, record.heads), *(batch[0].also if batch else ()))
             group = Group((write, *merge_writes(also)), record.unique_keys, record.freed_keys)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             self._broke(batch, error)
@@ -581,10 +581,10 @@ class Execution:
         with self.lock:
             return self.views.of(branch)
 
-    def user_state(self, branch: Branch) -> State:
-        """The user's state as a branch sees it."""
+    def linked_state(self, of: Linked, branch: Branch) -> State:
+        """The user's or the thread's state as a branch sees it."""
         with self.lock:
-            return self.linked_logs.user_state(self.views.of(branch))
+            return self.linked_logs.state(of, self.views.of(branch))
 
     def messages(self, branch: Branch) -> Conversation:
         """The conversation as far as a branch sees it: the task's own, or its thread's."""

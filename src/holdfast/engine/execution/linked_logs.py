@@ -1,8 +1,8 @@
 """What a task writes to other logs together with its own, and what it sees of them.
 
 Those who pay for a task are told what it spent. What it changes of its user's state stands in the user's log, what it
-says in its thread's. Of both it sees what was there when its turn began, and what it has added itself: so a replay
-sees the same.
+says, and changes of its thread's state, in the thread's. Of both it sees what was there when its turn began, and what
+it has added itself: so a replay sees the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Head, Write
-from holdfast.core.flows.requests import UserNow
+from holdfast.core.flows.requests import Linked, LinkedNow
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.state import budget
 from holdfast.core.state.fold import evolve
@@ -30,28 +30,23 @@ class LinkedLogs:
     def __init__(self, logs: Logs, log: Log) -> None:
         self._logs = logs
         self._log = log
-        self._user: tuple[int, State] | None = None
+        self._seen: dict[Linked, tuple[int, State]] = {}
         self._talk: ThreadView | None = None
         self._payers: list[str] | None = None
         summary = log.state.summary
         self.linked = bool(log.state.payers) or summary.user is not None or summary.thread is not None
         """Whether there are any."""
 
-    def writes(self, events: Sequence[ev.Event], user_head: Head | None = None) -> tuple[Write, ...]:
-        """Return the writes to other logs that go with these events; to the user's only after `user_head`."""
+    def writes(self, events: Sequence[ev.Event], heads: Sequence[tuple[Linked, Head]] = ()) -> tuple[Write, ...]:
+        """What goes to the heads of other logs when these events are written; to some only after the heads given."""
         if not self.linked:
             return ()
         state, found = self._log.state, list[Write]()
         told = list(budget.shares(state, events)) if state.payers else []
         if told:
             found += (self._logs.write_at_head(payer, told, state.salt) for payer in self._paying())
-        patches = [one.patch for one in events if isinstance(one, ev.UserPatched)]
-        if patches and state.summary.user is not None and not _apart(state):
-            by = f"{state.summary.agent} in task {state.summary.id}"
-            changed = [ev.StatePatched(patch=patch, by=by, task=state.summary.id) for patch in patches]
-            salt = self._user_at(state).salt
-            written = self._logs.write_at_head(user_log(state.summary.user), changed, salt)
-            found.append(written if user_head is None else replace(written, expect=user_head))
+        known = dict(heads)
+        found += (self._patched(state, of, patches, known.get(of)) for of, patches in _patches(events, state))
         said = spoken_messages(state, events, self._logs) if self.speaks else []
         if said and self.talk is not None:
             found.append(self._logs.write_at_head(self.talk.name, said, self.talk.salt))
@@ -82,6 +77,9 @@ class LinkedLogs:
 
     def load(self) -> None:
         """Read what will be looked at: an event loop must not wait for it."""
+        user = self._log.state.summary.user
+        if user is not None and self._logs.users is not None:
+            self._logs.users.migrate(self._logs, user_log(user))
         if self.linked:
             self._read(self._log.state.pins)
 
@@ -95,25 +93,35 @@ class LinkedLogs:
         if self._talk is not None:
             self._talk.grow()
 
-    def user_state(self, seen: State) -> State:
-        """The user's state as a branch sees it that sees that much of the task."""
-        state = self._user_at(seen)
-        if not seen.user_changes:
+    def state(self, of: Linked, seen: State) -> State:
+        """The user's or the thread's state as somebody sees it who sees that much of the task."""
+        state, changes = self._at(of, seen), seen.user_changes if of == "user" else seen.thread_changes
+        if not changes:
             return state
         state = state.copy()
-        for patch in seen.user_changes:
+        for patch in changes:
             state = evolve(state, state.summary.id, state.seq, state.updated_us, ev.StatePatched(patch=patch))
         return state
 
-    def user_now(self, after: int | None) -> UserNow:
-        """The user's state as it is now, and what was written to their log after a seq."""
+    def now(self, of: Linked, after: int | None) -> LinkedNow:
+        """The user's or the thread's state as it is now, and what was written to its log after a seq."""
         state = self._log.state
-        assert state.summary.user is not None
         if _apart(state):
-            return UserNow(self.user_state(state), None)
-        log = self._logs.load(user_log(state.summary.user))
+            return LinkedNow(self.state(of, state), None)
+        if of == "thread" and self._talk is not None:
+            self._talk.is_stale = True  # the task may see more of it after what it decides now
+        log = self._logs.load(_log_of(of, state))
         rows = () if after is None else self._logs.rows(log.name, after=after, upto=log.head.seq)
-        return UserNow(log.state, log.head, tuple((row.seq, decoded(name, row)) for name, row in rows))
+        return LinkedNow(log.state, log.head, tuple((row.seq, decoded(name, row)) for name, row in rows))
+
+    def _patched(self, state: State, of: Linked, patches: Sequence[ev.Changes], head: Head | None) -> Write:
+        """What a task changes of a log beside its own, as it stands there."""
+        by = f"{state.summary.agent} in task {state.summary.id}"
+        changed = [ev.StatePatched(patch=patch, by=by, task=state.summary.id) for patch in patches]
+        written = self._logs.write_at_head(_log_of(of, state), changed, self._at(of, state).salt)
+        if of == "thread" and self._talk is not None:
+            self._talk.is_stale = True
+        return written if head is None else replace(written, expect=head)
 
     def _paying(self) -> list[str]:
         """Those who pay for the task and are still there."""
@@ -125,21 +133,43 @@ class LinkedLogs:
         self._paying()
         summary = self._log.state.summary
         if summary.user is not None:
-            self._user = (pins.user, self._user_before(user_log(summary.user), pins.user))
+            self._seen["user"] = (pins.user, self._before(user_log(summary.user), pins.user))
         if self.talk is not None:
+            self._seen["thread"] = (pins.thread, self._before(self.talk.name, pins.thread))
             self.talk.load()
 
-    def _user_at(self, seen: State) -> State:
-        assert seen.summary.user is not None
-        if self._user is None or self._user[0] != seen.pins.user:
-            self._user = (seen.pins.user, self._user_before(user_log(seen.summary.user), seen.pins.user))
-        return self._user[1]
+    def _at(self, of: Linked, seen: State) -> State:
+        seq = seen.pins.user if of == "user" else seen.pins.thread
+        known = self._seen.get(of)
+        if known is None or known[0] != seq:
+            known = self._seen[of] = (seq, self._before(_log_of(of, seen), seq))
+        return known[1]
 
-    def _user_before(self, name: str, seq: int) -> State:
+    def _before(self, name: str, seq: int) -> State:
         """A task that began before tasks looked at their users sees nothing of them."""
         if not seq:
             return State(summary=first_summary(name, ev.UserCreated(), 0))
         return self._logs.load(name, upto=seq).state
+
+
+def _log_of(of: Linked, state: State) -> str:
+    id = state.summary.user if of == "user" else state.summary.thread
+    assert id is not None, "only tasks of a user, or in a thread, change one"
+    return user_log(id) if of == "user" else thread_log(id)
+
+
+def _patches(events: Sequence[ev.Event], state: State) -> list[tuple[Linked, list[ev.Changes]]]:
+    """What events change of other logs. What a fork or a mock task changes stays with itself."""
+    if _apart(state):
+        return []
+    user = [one.patch for one in events if isinstance(one, ev.UserPatched)]
+    thread = [one.patch for one in events if isinstance(one, ev.ThreadPatched)]
+    found: list[tuple[Linked, list[ev.Changes]]] = []
+    if user and state.summary.user is not None:
+        found.append(("user", user))
+    if thread and state.summary.thread is not None:
+        found.append(("thread", thread))
+    return found
 
 
 def _apart(state: State) -> bool:

@@ -77,7 +77,7 @@ class PendingWrite:
         """True if it may be refused for a reason of its own, which must not fail others with it."""
         record = self.record
         signals = record.decided and any(type(one) is ev.WaitEnded for one in record.events)
-        return bool(record.unique_keys or record.freed_keys or signals or self.also or record.user_head)
+        return bool(record.unique_keys or record.freed_keys or signals or self.also or record.heads)
 
     def overtaken(self, tail: Sequence[PlacedEvent], before: Sequence[ev.Event]) -> bool:
         """Return whether what it was decided on has changed since, in the log or by what would be written before it."""

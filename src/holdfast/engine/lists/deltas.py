@@ -13,21 +13,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import Stored
 from holdfast.core.errors import InvalidValue, SeqOutOfRange
 from holdfast.core.events import Event
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.task_state import (
-    ELEMENTS,
-    Subject,
-    TaskState,
-    checked_sections,
-    decision_made,
-    document,
-    message_added,
-)
+from holdfast.engine.reading.steps import message_added
+from holdfast.engine.reading.task_state import ELEMENTS, Subject, TaskState, checked_sections, decision_made, document
 
 Op = dict[str, Any]
 
@@ -137,7 +130,7 @@ def _deltas(logs: Logs, id: str, after: int, upto: int | None, wanted: Collectio
 
 def diff(logs: Logs, id: str, a: int, b: int) -> list[Op]:
     """Return the differences between two moments, from the parts that the events between them touched."""
-    first, last = min(a, b), max(a, b)
+    first, last = sorted((names.whole(a, "seq"), names.whole(b, "seq")))
     _refuse_beyond(logs, id, first - 1, last)
     log = logs.load(id, upto=first)
     return _patch_over(logs, log, logs.rows(id, after=first, upto=last), checked_sections(None), None, back=b < a)

@@ -49,10 +49,12 @@ class TaskQuery:
         *,
         interrupted: bool | None = None,
         include: Collection[str] = (),
+        state_version_below: int | None = None,
     ) -> None:
         self._logs = logs
         self._query = query
         self._interrupted = interrupted
+        self._below = state_version_below
         self._include = frozenset(include)
         self._alive: dict[str, bool] = {}
 
@@ -61,7 +63,7 @@ class TaskQuery:
         names.whole(limit, "limit", least=1)
         if limit > limits.MAX_PAGE_SIZE:
             raise InvalidValue(f"limit={limit} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE}")
-        if self._interrupted is None:
+        if self._interrupted is None and self._below is None:
             return [self._carrying(row) for row in list_tasks(self._logs.store, replace(self._query, limit=limit))]
         return [row for _, row in zip(range(limit), self.rows(), strict=False)]
 
@@ -70,9 +72,25 @@ class TaskQuery:
         query = replace(self._query, limit=limits.LIST_CHUNK)
         while page := list_tasks(self._logs.store, query):
             for row in page:
-                if self._interrupted is None or self._interrupted == self._is_interrupted(row):
+                if self._is_asked_for(row):
                     yield self._carrying(row)
             query = replace(query, after=page[-1].id, after_changed_us=page[-1].changed_us)
+
+    def _is_asked_for(self, row: Summary) -> bool:
+        """Tell whether a row passes the filters that no table can answer."""
+        if self._interrupted is not None and self._interrupted != self._is_interrupted(row):
+            return False
+        return self._below is None or self._has_older_state(row.id, self._below)
+
+    def _has_older_state(self, id: str, version: int) -> bool:
+        """Tell whether a task has a state of an earlier version. One that can't be read may have."""
+        try:
+            state = self._logs.load(id).state
+        except (TaskNotFound, TaskCollected):
+            return False  # it went away meanwhile
+        except DAMAGED:
+            return True
+        return bool(state.bag) and state.state_version < version
 
     def _is_interrupted(self, row: Summary) -> bool:
         """Return whether the worker of a running task is dead. Each worker is asked about once."""
@@ -126,17 +144,22 @@ def task_query(
     interrupted: bool | None,
     include: Collection[str],
     changed_since: datetime | Duration | None,
+    state_version_below: int | None = None,
     **asked: Any,
 ) -> TaskQuery:
     """Check what is asked for, and make it a query. Odd values are refused, each with what would do."""
     refuse_odd(asked)
     refuse_odd_flag("interrupted", interrupted)
+    below = state_version_below
+    if below is not None and (type(below) is not int or below < 1):
+        raise InvalidValue(f"state_version_below={below!r} is not a version", hint="versions are counted from 1")
     if interrupted and asked["status"] is None:
         asked["status"] = "running"
     if isinstance(include, str) or not isinstance(include, Collection) or not set(include) <= {*INCLUDED}:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"include={include!r} names what no row can carry", hint=f"use some of {INCLUDED}")
     since_us = since(changed_since, logs.clock.now_us, "changed_since")
-    return TaskQuery(logs, Query(**asked, changed_since_us=since_us), interrupted=interrupted, include=include)
+    query = Query(**asked, changed_since_us=since_us)
+    return TaskQuery(logs, query, interrupted=interrupted, include=include, state_version_below=below)
 
 
 def refuse_odd(asked: dict[str, Any]) -> None:
@@ -191,6 +214,7 @@ def row_json(row: Summary, *, interrupted: bool) -> dict[str, Any]:
         "doubts": list(row.doubts),
         "wake_at": None if row.wake_us is None else iso(row.wake_us),
         "deadline": None if row.deadline_us is None else iso(row.deadline_us),
+        **({} if row.expires_at is None else {"expires_at": iso(row.changed_us + (row.expire_us or 0))}),
         "created_at": iso(row.created_us),
         "changed_at": iso(row.changed_us),
     }

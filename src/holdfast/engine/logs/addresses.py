@@ -59,6 +59,8 @@ def open_store(
 
 def given(url: str | os.PathLike[str] | None) -> str:
     """The address that was given; without one, $HOLDFAST_URL or holdfast.db."""
+    if url is not None and not isinstance(url, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidUrl(f"{url!r} is not an address", hint="give a path, sqlite:///…, postgresql://… or memory:")
     return os.fspath(url) if url is not None else os.environ.get("HOLDFAST_URL") or DEFAULT_URL
 
 

@@ -57,6 +57,10 @@ class Kept(Struct, frozen=True):
         return limits.CACHE_STATE_BYTES + limits.CACHE_FACTOR * (sizes.size + sizes.since - sizes.sized_at)
 
 
+Removal = tuple[int, tuple[int, ...], int]
+"""Messages that were taken out of a thread: the seq of that event, the seqs it names, and up to which all go."""
+
+
 class Spoken(Struct, frozen=True):
     """What was said in a thread up to a seq, as `thread_view` reads it. Its lists are never changed."""
 
@@ -65,6 +69,7 @@ class Spoken(Struct, frozen=True):
     raws: list[Raw]
     digests: list[str]
     owners: list[tuple[str, int]]
+    removals: list[Removal]
     erased: int
     weight: int
 

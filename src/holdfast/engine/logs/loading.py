@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from holdfast.core import codec, limits
-from holdfast.core.codec import Snapshot, Stored
+from holdfast.core.codec import Head, Snapshot, Stored
 from holdfast.core.errors import SeqOutOfRange
 from holdfast.core.state.shapes import FOLD_VERSION
 from holdfast.engine.logs.cache import Ground, Kept
@@ -90,6 +90,8 @@ def _from_store(logs: Logs, log: Log, upto: int | None) -> None:
     """The newest snapshot that the log confirms, and the tail; without one, everything."""
     parts, ground = _parts(logs, log.name, upto)
     start = next((at for at in range(len(parts) - 1, -1, -1) if _restored(logs, log, parts[at])), -1)
+    if start < 0 and parts[0].after:
+        log.head = Head(parts[0].after, b"")  # it was removed once, and began again where it had ended
     for part in parts[start + 1 :]:
         log.follow(logs.store.read(part.log, after=max(part.after, log.head.seq), upto=part.upto), part.log)
     log.ground = ground

@@ -10,12 +10,12 @@ import functools
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Head, Origin, Stored, Write
 from holdfast.core.errors import (
     Conflict,
@@ -28,7 +28,7 @@ from holdfast.core.errors import (
     ValueDamaged,
 )
 from holdfast.core.events import Event, Pins, RolledBack, ThreadCreated, UserCreated
-from holdfast.core.names import is_record_log, namespaced, thread_log, user_log
+from holdfast.core.names import begins_again, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
@@ -64,6 +64,17 @@ class RefuseLost:
         raise Diverged(log.name, known.head.seq, log.head.seq, frozen=False)
 
 
+class OnUser(Protocol):
+    """What a program declares of its users' state."""
+
+    states: Any
+    """The model and its versions, as `definitions` has them."""
+
+    def migrate(self, logs: Logs, name: str) -> None:
+        """Write a user's state anew if it was written under an older version."""
+        ...
+
+
 class Segment(Struct, frozen=True):
     """A stretch of a fork's past: one log's own events, after one seq up to another."""
 
@@ -92,6 +103,8 @@ class Logs:
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
         self.record_heads = RecordHeads()
+        self.users: OnUser | None = None
+        """The model of users' state, if the program declares one."""
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
         self._blob_bytes = 0
 
@@ -157,8 +170,8 @@ class Logs:
         return found
 
     def missing(self, name: str) -> TaskNotFound | TaskCollected:
-        """Why there is no such log. Of records that were dropped, the name can be used again."""
-        gone = not is_record_log(name) and self.store.tombstone(name) is not None
+        """Why there is no such log. Of what is not a task, the name can be used again."""
+        gone = not begins_again(name) and self.store.tombstone(name) is not None
         return TaskCollected(name) if gone else TaskNotFound(name)
 
     @property
@@ -220,10 +233,13 @@ class Logs:
             for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
         ]
 
-    def create(self, name: str, events: Sequence[Event]) -> Log:
-        """Begin a log. Conflict if there is one of that name, or was."""
+    def create(self, name: str, events: Sequence[Event], also: tuple[Write, ...] = ()) -> Log:
+        """Begin a log. Conflict if there is one of that name; or was, unless it is one that may begin again."""
         log = Log(self, name)
-        log.append(events, origin=Origin())
+        stone = self.store.tombstone(name) if begins_again(name) else None
+        if stone is not None:
+            log.head = Head(stone.seq, stone.digest)
+        log.append(events, origin=Origin(None, log.head.seq), also=also)
         return log
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:
@@ -253,7 +269,7 @@ class Logs:
         data = self._blobs.get(hash)
         if data is not None:
             return data
-        data = self.store.blob(hash) if _HASH.fullmatch(hash) else None
+        data = self.store.blob(hash) if _HASH.fullmatch(names.text(hash, "hash")) else None
         if data is None:
             raise ValueDamaged(hash, "is missing")
         self.keep(hash, data)
@@ -280,6 +296,9 @@ class Logs:
         if user is None and thread is None:
             return None
         people = 0 if user is None else self.ensure(user_log(user), UserCreated(salt=random_hex(8)))
+        if user is not None and self.users is not None:
+            self.users.migrate(self, user_log(user))
+            people = self.head(user_log(user)).seq
         salt = "" if user is None else random_hex(8)
         talk = 0 if thread is None else self.ensure(thread_log(thread), ThreadCreated(salt=salt, user=user))
         return Pins(people, talk)
@@ -301,7 +320,7 @@ class Logs:
         return head.seq
 
     def salt(self, name: str) -> str:
-        """Return the salt of a user's or a thread's large values, from the first event of its log."""
-        rows = self.store.read(name, upto=1)
+        """What the large values of a user's or a thread's log are salted with: its first event says so."""
+        rows = self.store.read(name, limit=1)
         first = decoded(name, rows[0]) if rows else None
         return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt

@@ -66,7 +66,7 @@ def _copy_log(source: Store, target: Store, name: str) -> int:
         if one.is_records:
             return record_copies.bring(target, one.records, follows=True)
         history = replayed(name, one.rows, past_of(Logs(source, NoClock()), one.origin))
-        return adopt_log(target, one, summary_of(one, history))
+        return adopt_log(target, one, summary_of(one, history), follows=True)
     except TaskNotFound:
         return 0
 
@@ -80,12 +80,12 @@ def _copy_marks(source: Store, target: Store) -> None:
     """Remove in the copy what was removed here; keys that were taken stay taken."""
     name = key = ""
     while stones := source.tombstones(after=name):
-        tasks = [stone for stone in stones if not names.is_record_log(stone.log)]
+        tasks = [stone for stone in stones if not names.begins_again(stone.log)]
         target.remove(tasks)
         target.restore_marks(tasks, ())
         for stone in stones:
-            # A log of records that is there was copied with its tombstone, which covers its beginning only.
-            if names.is_record_log(stone.log) and source.head(stone.log) is None:
+            # A log that is there, and is not a task's, was copied with its tombstone: that covers its beginning only.
+            if names.begins_again(stone.log) and source.head(stone.log) is None:
                 record_copies.drop(target, stone)
         name = stones[-1].log
     while keys := source.unique_keys(after=key):

@@ -21,7 +21,7 @@ from holdfast.engine.logs.record_logs import RecordLog
 from holdfast.engine.maintenance import record_copies
 from holdfast.engine.reading.task_state import STATUSES
 from holdfast.engine.reading.verify import Past, check_values, past_of, replayed
-from holdfast.store.protocol import Erasure, Store
+from holdfast.store.protocol import Erasure, Store, Tombstone
 
 FORMAT = 1
 
@@ -321,10 +321,15 @@ def _already_there(store: Store, one: _Incoming) -> Head | None:
     return head
 
 
-def adopt_log(store: Store, one: _Incoming, summary: Summary | None) -> int:
-    """Append a log's rows after what is there of it. The store computes the digests; they come out the same."""
-    if store.tombstone(one.name) is not None:
+def adopt_log(store: Store, one: _Incoming, summary: Summary | None, *, follows: bool = False) -> int:
+    """Append a log's rows after what is there of it. The store computes the digests; they come out the same.
+
+    `follows`: as a copy does, what was removed at the source since goes here too.
+    """
+    if _is_gone(store, one):
         return 0
+    if names.begins_again(one.name) and one.start.seq > 0:
+        _begin_again(store, one, follows=follows)
     head = _already_there(store, one)
     rows = [row for row in one.rows if head is None or row.seq > head.seq]
     if rows:
@@ -340,6 +345,25 @@ def adopt_log(store: Store, one: _Incoming, summary: Summary | None) -> int:
     if missing:
         store.erase(missing)
     return len(rows)
+
+
+def _is_gone(store: Store, one: _Incoming) -> bool:
+    """Whether a log was removed here, and what is brought in is of before that."""
+    stone = store.tombstone(one.name)
+    if stone is None or not names.begins_again(one.name):
+        return stone is not None
+    return one.start.seq < stone.seq and store.head(one.name) is None
+
+
+def _begin_again(store: Store, one: _Incoming, *, follows: bool) -> None:
+    """Make room for the log of a user or a thread that was removed at its source, and begun again since."""
+    head, stone = store.head(one.name), store.tombstone(one.name)
+    if head is not None and head.seq <= one.start.seq and follows:
+        store.remove([Tombstone(one.name, head.seq, head.digest, one.rows[0].at_us, "removed at the source")])
+        head = None
+    if head is None and (stone is None or stone.seq < one.start.seq):
+        mark = Tombstone(one.name, one.start.seq, one.start.digest, one.rows[0].at_us, "removed at the source")
+        store.restore_marks([mark], ())
 
 
 def _check_past(logs: Logs, one: _Incoming, brought: dict[str, _Incoming]) -> None:
@@ -363,7 +387,7 @@ def _check_rows(one: _Incoming) -> None:
     if not one.rows:
         raise LogCorrupt(one.name, one.start.seq + 1, "the log has no events")
     genesis = Head(0, codec.genesis(one.name))
-    may_be_cut = one.is_records and one.origin.parent is None and one.start.seq > 0
+    may_be_cut = names.begins_again(one.name) and one.origin.parent is None and one.start.seq > 0
     if one.is_records and one.origin.parent is not None:
         raise LogCorrupt(one.name, one.start.seq, "records are never forked")
     if one.origin.parent is None and one.start != genesis and not may_be_cut:
@@ -455,7 +479,7 @@ def _start(store: Store, name: str, origin: Origin) -> Head:
         above = store.origin(origin.parent)
         assert above is not None
         origin = Origin(above.parent, origin.at)
-    return Head(0, codec.genesis(name))
+    return record_logs.start_of(store, name, origin) if names.begins_again(name) else Head(0, codec.genesis(name))
 
 
 def _own_rows(store: Store, name: str) -> Iterator[Stored]:

@@ -17,6 +17,12 @@ class Collected(Struct, frozen=True):
     tasks: int
     snapshots: int
     kept_for_forks: int
+    expired_tasks: int = 0
+    """Tasks that waited too long, and were cancelled."""
+    expired_threads: int = 0
+    expired_users: int = 0
+    expired_records: int = 0
+    """Keys of records."""
 
     def to_json(self) -> str:
         """Return it as a line of JSON."""

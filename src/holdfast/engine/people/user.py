@@ -7,29 +7,31 @@ same. What it changes is written to both logs in one group.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
-
-from msgspec import Raw
 
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import LoggedEvent, Summary
-from holdfast.core.errors import InvalidEvent
+from holdfast.core.durations import Duration, seconds
+from holdfast.core.errors import InvalidEvent, InvalidValue
 from holdfast.core.events import Changes
-from holdfast.core.state import paths, rules
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
-from holdfast.engine.control import patches
-from holdfast.engine.control.change import Decide, change
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.people import fields, rollback
 from holdfast.engine.people.erasure import erase_logs, threads_of
+from holdfast.engine.people.fields import OutsideFields
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.records.removal import erase_of_user
 from holdfast.engine.system.entropy import random_hex
-from holdfast.engine.verbs.bag import Update, updated
-from holdfast.engine.verbs.user import UserBag
+from holdfast.engine.verbs.user import linked_bag
 from holdfast.store.protocol import Query
+
+
+def _first() -> ev.UserCreated:
+    return ev.UserCreated(salt=random_hex(8))
 
 
 class UserState:
@@ -44,6 +46,17 @@ class UserState:
     def seq(self) -> int:
         """The position in the user's log; 0 if nothing was ever said."""
         return 0 if self._hot is None else self._hot.seq
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` may remove it, unless it changes before; None if it never expires."""
+        hot = self._hot
+        return None if hot is None or not hot.expire_us else codec.moment(hot.updated_us + hot.expire_us)
+
+    @property
+    def state_version(self) -> int:
+        """The version of the model that it was last written under; 0 if it has none."""
+        return 0 if self._hot is None else self._hot.state_version
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -75,11 +88,12 @@ class User:
         self._logs = logs
         self._name = names.user_log(id)
         self.id = id
-        self.state = UserBag(_Fields(logs, id))
+        self._fields = OutsideFields(logs, self._name, "user", id, _first)
+        self.state = linked_bag(self._fields)
 
     def get(self) -> UserState:
-        """Return the state now."""
-        return UserState(self.id, _known(self._logs, self._name), self._logs)
+        """What is known now."""
+        return UserState(self.id, fields.known(self._logs, self._name), self._logs)
 
     def at(self, seq: int) -> UserState:
         """Return the state just after an event of the user's log."""
@@ -91,7 +105,7 @@ class User:
             return iter(())
         return timeline.records(self._logs, self._name, after=after, limit=limit)
 
-    def patch(self, patch: StatePatch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
+    def patch(self, patch: Patch, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """Change several things at once, all or nothing.
 
         `expect` is the seq of the state you have looked at: PatchConflict if another writer has changed the same since.
@@ -100,9 +114,34 @@ class User:
 
     def change(self, changes: Changes, *, expect: int | None = None, by: str = "", why: str = "") -> UserState:
         """The same, for changes that are encoded already."""
-        decide = patches.patch(self._logs, self._name, changes, expect, by, why, {})
-        rules.check_text(ev.StatePatched(patch=changes, by=by, why=why))  # before the log is begun
-        return UserState(self.id, _changed(self._logs, self._name, decide), self._logs)
+        states = self._fields.states
+        decide = fields.patched(self._logs, self._name, changes, states, expect=expect, by=by, why=why)
+        fields.check(ev.StatePatched(patch=changes, by=by, why=why))
+        return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
+
+    def rollback(self, *, to: int | None = None, versions: int | None = None, by: str = "", why: str = "") -> UserState:
+        """Set the user's state back to what it was at a seq, or before its last so many changes. The history stays.
+
+        `versions` beyond the first change goes back to no state at all. Facts stay: they were learned.
+        """
+        if (to is None) == (versions is None):
+            raise InvalidValue("rollback goes to a seq, or back by versions", hint="give to=seq, or versions=1")
+        found = fields.known(self._logs, self._name)
+        if found is None:
+            raise InvalidValue(
+                f"nothing is known of user {self.id!r}, so nothing can be rolled back", hint="app.user(id)"
+            )
+        target = to if to is not None else rollback.before(self._logs, self._name, versions)
+        reason = why or f"rolled back to {target}"
+        decide = rollback.restoring(self._logs, self._name, target, self._fields.states, by, reason)
+        return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
+
+    def update(self, *, expire: Duration, by: str = "") -> User:
+        """Set how long after the last change of their state `gc` removes what is kept of the user; 0: never."""
+        event = ev.ExpirySet(expire_us=int(seconds(expire, "expire") * 1_000_000), by=by)
+        fields.check(event)
+        fields.changed(self._logs, self._name, _first, lambda state: (event,))
+        return self
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""
@@ -126,8 +165,11 @@ class User:
         own = {one.id for one in tasks}
 
         def theirs(event: ev.Event) -> bool:
-            said = isinstance(event, ev.MessageAdded)
-            return said and (event.user == self.id or event.by == self.id or event.task in own)
+            if isinstance(event, ev.MessageAdded):
+                return event.user == self.id or event.by == self.id or event.task in own
+            if isinstance(event, ev.StatePatched):
+                return event.by == self.id or event.task in own
+            return isinstance(event, ev.MetadataSet) and event.by == self.id
 
         erased = erase_logs(self._logs, [self._name, *(one.id for one in tasks)], by=by, why=why)
         erased += erase_logs(self._logs, threads_of(self._logs), by=by, why=why, only=theirs)
@@ -141,48 +183,3 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
-
-
-def _known(logs: Logs, name: str) -> State | None:
-    """A user's state now; None if nothing was ever said of them."""
-    return None if logs.store.origin(name) is None else logs.load(name).state
-
-
-def _changed(logs: Logs, name: str, decide: Decide) -> State:
-    """A user's state as a decision about the present one makes it."""
-    logs.ensure(name, ev.UserCreated(salt=random_hex(8)))
-    return change(logs, name, decide, tries=limits.MAX_UPDATE_TRIES).state
-
-
-class _Fields:
-    """A user's state from outside: every change is durable when it returns."""
-
-    def __init__(self, logs: Logs, id: str) -> None:
-        self._logs = logs
-        self._name = names.user_log(id)
-        self._handed_out = codec.HandedOut(f"app.user({id!r}).state", logs.blob)
-
-    def bag(self) -> Mapping[str, Raw]:
-        known = _known(self._logs, self._name)
-        return {} if known is None else known.bag
-
-    def note(self, name: str | None) -> None:
-        """Return without a note: reading here binds no writer, `expect=` does."""
-
-    def value(self, name: str, raw: Raw) -> Any:
-        return self._handed_out.value(name, raw)
-
-    def default(self, name: str, value: Any) -> Any:
-        return self._handed_out.default(name, value)
-
-    def change(self, changes: Changes) -> Mapping[str, Raw]:
-        rules.check_text(ev.StatePatched(patch=changes))  # before the log is begun
-        return self._decided(patches.patch(self._logs, self._name, changes, None, "", "", {}))
-
-    def update(self, name: str, fn: Update) -> Any:
-        rules.check_text(ev.StateDeleted(name=name))  # before the log is begun
-        decide = patches.update(self._logs, self._name, name, lambda found: updated(fn, found, name))
-        return paths.lookup(self._decided(decide), name, self.value)
-
-    def _decided(self, decide: Decide) -> Mapping[str, Raw]:
-        return _changed(self._logs, self._name, decide).bag

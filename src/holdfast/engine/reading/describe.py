@@ -246,6 +246,24 @@ def _anything(record: LoggedEvent, fetch: Fetch) -> EventLine:
     event: Any = record.event
     about = next((getattr(event, name) for name in ("key", "name", "step") if hasattr(event, name)), "")
     value = next((getattr(event, name) for name in ("value", "message") if hasattr(event, name)), None)
-    return EventLine(
-        verb=record.kind.replace("_", " "), about=str(about), value=_value(value, fetch), tone="dim", dull=True
-    )
+    told = event.by if isinstance(event, ev.StateIncremented) else _value(value, fetch)
+    verb = _SMALL.get(record.kind) or record.kind.replace("_", " ")
+    return EventLine(verb=verb, about=str(about), value=told, tone="dim", dull=True)
+
+
+_SMALL = {
+    "compensation_added": "can undo",
+    "goal_set": "goal",
+    "message_added": "message",
+    "messages_summarised": "summarised",
+    "note_set": "note",
+    "plan_step_done": "plan done",
+    "state_appended": "append",
+    "state_deleted": "delete",
+    "state_incremented": "increment",
+    "state_migrated": "migrated",
+    "thread_created": "thread",
+    "user_created": "user",
+    "user_patched": "user patch",
+}
+"""Short words for kinds that no case above describes: a timeline has eleven characters for them."""

@@ -7,6 +7,7 @@ needs no person and is not in it.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -17,13 +18,17 @@ from msgspec.structs import replace
 from holdfast.core import codec, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
+from holdfast.core.errors.values import share
 from holdfast.core.events import WaitKind
 from holdfast.core.state.shapes import Divergence, State
+from holdfast.engine.definitions.call import acting
+from holdfast.engine.logs.addresses import given, path_of
 from holdfast.engine.logs.listing import list_tasks
 from holdfast.engine.logs.log import DAMAGED, Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving
 from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.reading.values import shown, shown_arguments
 from holdfast.engine.reading.waiting import Waiting
 from holdfast.store.protocol import Query
 
@@ -72,10 +77,14 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     until_us: int | None = None
 
     @property
+    def asks(self) -> str:
+        """The question to a person, as a sentence: `approval requested: book(city=bern)`."""
+        return f"{LABELS[self.kind]}: {asked(self)}"
+
+    @property
     def command(self) -> str:
         """The one command that helps; `FILE`, `VALUE`, `JSON` and `YOU` stand for yours."""
-        first = remedies(self)[0]
-        return " ".join(filter(None, ("holdfast", first.verb, shlex.join(first.words), first.given("YOU"))))
+        return _typed(remedies(self)[0])
 
     def to_json(self) -> str:
         """Return it as a line of JSON."""
@@ -149,17 +158,19 @@ def items_of(logs: Logs, id: str) -> list[InboxItem]:
 
 def items_of_log(logs: Logs, log: Log) -> list[InboxItem]:
     """The same, of a log that is loaded already."""
-    view, state = TaskState(log, logs), log.state
-    waiting = view.waiting
-    if waiting is None:
-        return []
+    waiting = TaskState(log, logs).waiting
+    return [] if waiting is None else items_of_wait(logs, log.state, waiting)
+
+
+def items_of_wait(logs: Logs, state: State, waiting: Waiting) -> list[InboxItem]:
+    """The same, of a task that is known to wait."""
     lost = state.divergence if state.summary.waiting == "diverged" else None
     own = [] if lost is None else [_diverged(state, lost)]
     if waiting.kind == "quarantined":
         own.append(_plain(state, "quarantined", waiting.why))
     deadline_us = state.summary.deadline_us
     kinds = _SETTLED if deadline_us is not None and deadline_us <= logs.clock.now_us() else _KINDS
-    own += [_item(view, state, one) for one in waiting.on if one["kind"] in kinds]
+    own += [_item(state, one) for one in waiting.on if one["kind"] in kinds]
     unserved = "" if own else _unserved(logs, state, waiting)
     return [_plain(state, "no_worker", unserved, name=state.summary.queue)] if unserved else own
 
@@ -204,12 +215,12 @@ _SETTLED = ("doubt", "blocked")
 _COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner")
 
 
-def _item(view: TaskState, state: State, one: dict[str, Any]) -> InboxItem:
+def _item(state: State, one: dict[str, Any]) -> InboxItem:
     since_us, until_us = _times(state, one["kind"], one["key"])
     more = {name: one[name] for name in _COPIED if name in one}
     return InboxItem(
-        task=view.id,
-        agent=view.agent,
+        task=state.summary.id,
+        agent=state.summary.agent,
         kind=_KINDS[one["kind"]],
         key=one["key"],
         name=one["name"],
@@ -231,7 +242,58 @@ def _times(state: State, kind: str, key: str) -> tuple[int, int | None]:
     return state.updated_us, None
 
 
-# What to type
+# What is asked, and what to type
+
+LABELS: dict[Kind, str] = {
+    "question": "question",
+    "approval": "approval requested",
+    "doubt": "call in doubt",
+    "budget": "budget used up",
+    "quarantined": "quarantined",
+    "damaged": "damaged",
+    "diverged": "events lost",
+    "blocked": "blocked by another task",
+    "no_worker": "no worker",
+}
+"""Names of the entries of the inbox."""
+
+
+def asked(item: InboxItem) -> str:
+    """Return the question to a person, in one line."""
+    match item.kind:
+        case "question":
+            return f"{item.name}: {shown(item.prompt)}" if item.prompt is not None else item.name
+        case "approval":
+            return _call(item) if item.tool or item.prompt is None else shown(item.prompt)
+        case "doubt":
+            why = f" ({shown(item.prompt)})" if item.prompt is not None else ""
+            return f"did {_call(item)} happen?{why}"
+        case "budget":
+            return _budget(item)
+        case "blocked":
+            return f"did it happen? {shown(item.prompt)}"
+        case "no_worker":
+            return shown(item.prompt)
+        case "diverged":
+            return f"{item.prompt}: may the task continue from what is left?"
+        case "damaged":
+            return f"the task can't be read: {item.prompt}"
+        case "quarantined":
+            return f"no worker takes it until you resume it: {shown(item.prompt)}"
+
+
+def _budget(item: InboxItem) -> str:
+    """Describe how much of a limit is used, and how much more is wanted."""
+    if not item.key:
+        return shown(item.prompt)
+    more = f"; the next step is estimated at {item.ahead:,.6g}" if item.ahead else ""
+    whose = f", in the budget of {item.owner}" if item.owner else ""
+    return f"{share(item.name, item.used or 0, item.of or 0)}{more}{whose}"
+
+
+def _call(item: InboxItem) -> str:
+    """A call as it is written, with its arguments."""
+    return f"{item.tool or item.name}({shown_arguments(item.arguments)})"
 
 
 def remedies(item: InboxItem) -> list[Remedy]:
@@ -270,3 +332,38 @@ def _raise(item: InboxItem) -> Remedy:
     amount = f"{most:.0f}" if most == int(most) else f"{most:g}"
     owner = item.owner or item.task
     return Remedy("budget", (owner, f"{item.key}={amount}"), signed=True) if item.key else Remedy("budget", (owner,))
+
+
+def _typed(one: Remedy, store: str = "") -> str:
+    """A command as it is typed. `store` is an option that names the store, where it is not the usual one."""
+    who = shlex.quote(acting("") or "YOU")
+    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(who, store))))
+
+
+def explained(logs: Logs, state: State, waiting: Waiting) -> str:
+    """Why a task waits: the question or the call, and the command that comes next, a line each."""
+    store, lines = _store_option(logs.store.url), list[str]()
+    for item in items_of_wait(logs, state, waiting):
+        lines += [item.asks, f"  {_typed(remedies(item)[0], store)}"]
+    for one in waiting.on:
+        if one["kind"] == "signal":
+            signal = Remedy("signal", (state.summary.id, one["name"], "VALUE"))
+            lines += [f"waits for the signal {one['name']!r}", f"  {_typed(signal, store)}"]
+        elif one["kind"] == "child":
+            child = Remedy("show", (one["name"],))
+            lines += [f"waits for its child {one['name']}", f"  {_typed(child, store)}"]
+    if waiting.wake_at is not None:
+        timed = any(one["kind"] in ("person", "approval", "signal") for one in waiting.on)
+        lines.append(f"{'at most' if timed else 'sleeps'} until {waiting.wake_at:%Y-%m-%d %H:%M:%S} UTC")
+    return "\n".join(lines) or f"waits for {waiting.kind}{': ' + waiting.why if waiting.why else ''}"
+
+
+def _store_option(url: str) -> str:
+    """Return the option that names this store to the command line; empty if it opens that anyway, or can't."""
+    path = path_of(url)
+    if path is None:
+        return "" if url == "memory:" or os.environ.get("HOLDFAST_URL") else f"--store {shlex.quote(url)}"
+    if os.path.realpath(path_of(given(None)) or "") == path:
+        return ""
+    here = os.path.relpath(path)
+    return f"--store {shlex.quote(path if here.startswith(os.pardir) else here)}"

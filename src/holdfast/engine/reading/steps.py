@@ -1,21 +1,22 @@
-"""Steps of any turn as people read them, found by key, by turn or by unique key."""
+"""Steps of any turn, and messages, as people read them; steps are found by key, by turn or by unique key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from holdfast.core import codec, names
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import Stored, Summary, moment
-from holdfast.core.codec.read_only import outside, read_only, refused
+from holdfast.core.codec.read_only import ReadOnlyDict, outside, read_only, refused
 from holdfast.core.errors import HoldfastError, StepNotFound, TaskCollected, TaskNotFound
 from holdfast.core.state import shapes
 from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import State, Step
-from holdfast.engine.logs.log import decoded
+from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Values(Mapping[str, T], Generic[T]):
 
 
 class StateValues(Values[Any]):
-    """The state of a task, as it is read from outside. What would be changed here, and lost, is refused."""
+    """The state of a task of which something is damaged: each value is read when it is looked at."""
 
     def __init__(self, id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> None:
         super().__init__(bag, show)
@@ -60,16 +61,33 @@ class StateValues(Values[Any]):
     def __getitem__(self, key: str) -> Any:
         return read_only(super().__getitem__(key), (self._verbs, key))
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        raise refused((self._verbs, key), "set", value)
 
-    def __delitem__(self, key: str) -> None:
-        raise refused((self._verbs, key), "del")
+class StateDict(ReadOnlyDict):
+    """The state of a task, as it is read from outside. What would be changed here, and lost, is refused."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):
-            raise refused((self._verbs, name), "set", value)
-        super().__setattr__(name, value)
+    __slots__ = ()
+
+    def __init__(self, id: str, bag: Mapping[str, Any]) -> None:
+        verbs: Any = outside(id)
+        super().__init__({name: read_only(value, (verbs, name)) for name, value in bag.items()})
+        object.__setattr__(self, "place", verbs)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise refused((self.place, name), "set", value)
+
+    def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+        raise refused((self.place, next(iter(self), "field")), "update")
+
+    pop = popitem = clear = __ior__ = _refuse
+    update = setdefault = _refuse
+
+
+def state_values(id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) -> Mapping[str, Any]:
+    """Return the state of a task: a dict, of which JSON can be made. One that is damaged in part is read in parts."""
+    try:
+        return StateDict(id, {name: show(raw) for name, raw in bag.items()})
+    except DAMAGED:
+        return StateValues(id, bag, show)
 
 
 class StepState:
@@ -107,6 +125,16 @@ class StepState:
         return moment(self.raw.ended_us) if self.raw.ended_us else None
 
     @property
+    def duration_ms(self) -> float | None:
+        """The time it took, all attempts and the waits between them; None until its outcome is known."""
+        return (self.raw.ended_us - self.raw.started_us) / 1000 if self.raw.ended_us else None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has a result."""
+        return self.status == "completed"
+
+    @property
     def before(self) -> int:
         """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
         return self.raw.first_seq - 1
@@ -138,7 +166,7 @@ class StepState:
 def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
     """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""
     starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
-    if turn is not None and not 0 <= turn <= starts[-1][0]:
+    if turn is not None and names.whole(turn, "turn") > starts[-1][0]:
         raise StepNotFound(id, f"{turn}/…")
     ends = [seq - 1 for _, seq in starts[1:]] + [upto]
     return [
@@ -247,3 +275,63 @@ def is_in_doubt(logs: Logs, id: str, key: str) -> bool:
 def kept_step(logs: Logs, id: str, unique: str) -> Step | None:
     """A call that a rollback voided, by its unique key: the world has seen it."""
     return next((one for one in logs.load(id).state.kept.values() if one.unique == unique), None)
+
+
+# Messages
+
+
+def message_added(logs: Logs, id: str, seq: int, event: ev.MessageAdded) -> Any:
+    """The message that an event added. One made from a step's result is looked up there."""
+    raw = _result_before(logs, id, seq, event.step) if event.message is UNSET else event.message
+    return codec.unpack(raw, logs.blob)
+
+
+def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
+    """The messages of a log, encoded, with their seqs. One made from a step's result is looked up there."""
+    return [(row.seq, raw) for row, _, raw in _messages(logs, id, upto)]
+
+
+def messages(logs: Logs, id: str, upto: int) -> list[Any]:
+    """Return the messages of a log as people read them, each with its time and seq."""
+    read = ((row, event, codec.unpack(raw, logs.blob)) for row, event, raw in _messages(logs, id, upto))
+    return [_timed(value, row.seq, event.said_us or row.at_us) for row, event, value in read]
+
+
+def _timed(value: Any, seq: int, at_us: int) -> Any:
+    return LoggedMessage(value, seq, at_us) if isinstance(value, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _messages(logs: Logs, id: str, upto: int) -> Iterator[tuple[Stored, ev.MessageAdded, Raw]]:
+    for row in logs.rows_of_kind(id, "message_added", upto=upto):
+        event = decoded(id, row)
+        if isinstance(event, ev.MessageAdded):
+            stored = event.message
+            yield row, event, _result_before(logs, id, row.seq, event.step) if stored is UNSET else stored
+
+
+class LoggedMessage(dict[str, Any]):
+    """A message as it was given, which also knows when it came: `.at`, and `.seq`, its place in the log."""
+
+    __slots__ = ("at", "seq")
+
+    def __init__(self, message: Mapping[str, Any], seq: int, at_us: int) -> None:
+        super().__init__(message)
+        self.seq = seq
+        self.at = moment(at_us)
+
+    def __reduce_ex__(self, protocol: Any, /) -> tuple[type, tuple[dict[str, Any]]]:
+        return dict, (dict(self),)  # how copy, deepcopy and pickle make another: an ordinary one
+
+
+def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
+    """The result of the step that a message was made of. It stands shortly before the message, so look backwards."""
+    width, upto = 16, seq - 1
+    while upto > 0:
+        after = max(0, upto - width)
+        for _, row in reversed(list(logs.live_rows(id, after=after, upto=upto))):
+            event = decoded(id, row) if row.kind in ("step_completed", "step_settled", "wait_ended") else None
+            if event is not None and getattr(event, "key", "") == key:
+                result = event.value if isinstance(event, ev.WaitEnded) else getattr(event, "result", UNSET)
+                return result if isinstance(result, Raw) else codec.JSON_NULL
+        width, upto = width * 4, after
+    return codec.JSON_NULL

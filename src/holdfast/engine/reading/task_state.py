@@ -6,23 +6,27 @@ import itertools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import LoggedEvent, moment
-from holdfast.core.context import template
+from holdfast.core.context import state_template
 from holdfast.core.errors import InvalidValue, TaskFailed
 from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
 from holdfast.core.state import budget, shapes
-from holdfast.core.state.shapes import Lost, Spent, State
+from holdfast.core.state.shapes import Lost, Spent, State, goal_of
 from holdfast.engine.definitions.types import R_co
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
-from holdfast.engine.reading.steps import StateValues, StepState, Values, iso, steps as steps_of
+from holdfast.engine.reading.steps import StepState, Values, iso, messages, state_values, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
+
+if TYPE_CHECKING:
+    from holdfast.core.context.slices import ContextSlice
+    from holdfast.core.messages.tokens import Counter
 
 STATUSES = ("pending", "running", "waiting", "completed", "failed", "cancelled")
 
@@ -57,6 +61,15 @@ class ArtifactState:
         return f"<artifact {self.id} {self.type} {self.bytes} bytes>"
 
 
+def one_artifact(task: TaskState, id: str) -> ArtifactState:
+    """Return one of the things a task made; refuses an id that it has not."""
+    found = task.artifacts.get(id)
+    if found is None:
+        known = ", ".join([*task.artifacts][-10:]) or "none"
+        raise InvalidValue(f"task {task.id!r} has no artifact {id!r}", hint=f"it has: {known}")
+    return found
+
+
 class TaskState(Generic[R_co]):
     """A task at one moment. Reading it never changes anything. `TaskState[R]` is one whose agent returns `R`."""
 
@@ -85,6 +98,21 @@ class TaskState(Generic[R_co]):
         holder = self._state.summary.holder
         lease = self._state.summary.lease_seconds
         return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether it was asked to stop, and has not ended yet."""
+        return self._state.cancel is not None and not self._state.ended
+
+    @property
+    def expired(self) -> bool:
+        """Whether it was cancelled because nothing happened to it for longer than its `expire`."""
+        return self._state.expired
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` cancels it, unless something happens before; None if it does not wait, or never expires."""
+        return self._state.summary.expires_at
 
     @property
     def stage(self) -> str | None:
@@ -176,7 +204,8 @@ class TaskState(Generic[R_co]):
 
     @property
     def goal(self) -> str:
-        return self._state.goal
+        """What it is to reach, as a verb, its start, its contract or its input says."""
+        return goal_of(self._state, lambda raw: codec.unpack(raw, self._logs.blob))
 
     @property
     def constraints(self) -> dict[str, Any]:
@@ -193,6 +222,41 @@ class TaskState(Generic[R_co]):
     def pending(self) -> list[str]:
         """The steps of the plan that are not done yet."""
         return [step.text for step in self._state.plan if not step.done]
+
+    @property
+    def steps_completed(self) -> int:
+        """How many steps of the plan are done."""
+        return len(self._state.plan) - self.steps_remaining
+
+    @property
+    def steps_remaining(self) -> int:
+        """How many steps of the plan are not done yet."""
+        return len(self.pending)
+
+    @property
+    def current_step(self) -> str | None:
+        """The first step of the plan that is not done yet; None if there is none."""
+        return next(iter(self.pending), None)
+
+    def context(
+        self,
+        step: str,
+        *,
+        max_bytes: int | None = None,
+        max_tokens: int | None = None,
+        counter: Counter | None = None,
+    ) -> ContextSlice:
+        """Return the context of a step in this state, within a limit: what `task.context` gives an agent in it.
+
+        `app.at(id, seq).context(…)` is what a model was shown then. Without a limit, it is the budget's.
+        """
+        from holdfast.core.context.task_slice import context_of
+        from holdfast.engine.system.token_counter import installed
+
+        state, blob, limit = self._state, self._logs.blob, {"max_bytes": max_bytes, "max_tokens": max_tokens}
+        return context_of(
+            state, step, lambda raw: codec.unpack(raw, blob), **limit, counter=counter or installed()
+        ).slice
 
     @property
     def facts(self) -> Mapping[str, FactState]:
@@ -219,7 +283,7 @@ class TaskState(Generic[R_co]):
     @property
     def state(self) -> Mapping[str, Any]:
         """The state bag, as it is in the log. It is read-only: `app.patch` changes it."""
-        return StateValues(self.id, self._state.bag, lambda one: codec.unpack(one, self._logs.blob))
+        return state_values(self.id, self._state.bag, lambda one: codec.unpack(one, self._logs.blob))
 
     @property
     def state_version(self) -> int:
@@ -232,8 +296,8 @@ class TaskState(Generic[R_co]):
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
-
-        return render(template, self._state, lambda raw: codec.unpack(raw, self._logs.blob), lambda: self.state)
+        blob = self._logs.blob
+        return state_template.render(template, self._state, lambda raw: codec.unpack(raw, blob), lambda: self.state)
 
     @property
     def steps(self) -> Mapping[str, StepState]:
@@ -278,8 +342,8 @@ class TaskState(Generic[R_co]):
 
     @property
     def messages(self) -> list[Any]:
-        """The conversation up to here."""
-        return [codec.unpack(raw, self._logs.blob) for _, raw in message_values(self._logs, self.id, self.seq)]
+        """The conversation up to here: messages as they were given. Each also has `.at`, its time, and `.seq`."""
+        return messages(self._logs, self.id, self.seq)
 
     @property
     def summarised(self) -> dict[str, Any] | None:
@@ -339,37 +403,6 @@ def decision_made(logs: Logs, event: ev.DecisionMade) -> dict[str, Any]:
     options: Any = [] if event.options is UNSET else codec.unpack(event.options, logs.blob)
     choice = codec.unpack(event.choice, logs.blob)
     return {"question": event.question, "choice": choice, "why": event.why, "options": options}
-
-
-def message_added(logs: Logs, id: str, seq: int, event: ev.MessageAdded) -> Any:
-    """The message that an event added. One made from a step's result is looked up there."""
-    raw = _result_before(logs, id, seq, event.step) if event.message is UNSET else event.message
-    return codec.unpack(raw, logs.blob)
-
-
-def message_values(logs: Logs, id: str, upto: int) -> list[tuple[int, Raw]]:
-    """The messages of a log, encoded, with their seqs. One made from a step's result is looked up there."""
-    found: list[tuple[int, Raw]] = []
-    for row in logs.rows_of_kind(id, "message_added", upto=upto):
-        event = decoded(id, row)
-        if isinstance(event, ev.MessageAdded):
-            stored = event.message
-            found.append((row.seq, _result_before(logs, id, row.seq, event.step) if stored is UNSET else stored))
-    return found
-
-
-def _result_before(logs: Logs, id: str, seq: int, key: str) -> Raw:
-    """The result of the step that a message was made of. It stands shortly before the message, so look backwards."""
-    width, upto = 16, seq - 1
-    while upto > 0:
-        after = max(0, upto - width)
-        for _, row in reversed(list(logs.live_rows(id, after=after, upto=upto))):
-            event = decoded(id, row) if row.kind in ("step_completed", "step_settled", "wait_ended") else None
-            if event is not None and getattr(event, "key", "") == key:
-                result = event.value if isinstance(event, ev.WaitEnded) else getattr(event, "result", UNSET)
-                return result if isinstance(result, Raw) else codec.JSON_NULL
-        width, upto = width * 4, after
-    return codec.JSON_NULL
 
 
 class BudgetState:
@@ -560,33 +593,3 @@ def document(task: Subject, sections: Collection[str], page: StepPage = StepPage
         keys = page.keys(held) if name == "steps" else held
         found[name] = {key: ELEMENTS[name].shown(task, held[key]) for key in keys}
     return found
-
-
-# Templates
-
-Value = Callable[[Raw], Any]
-
-
-def render(text: str, state: State, value: Value, bag: Callable[[], Any], also: template.Roots | None = None) -> str:
-    """Fill in a template with what a state knows. `also` has further names to begin with."""
-    return template.render(text, {**_roots(state, value, bag), **(also or {})})
-
-
-def _roots(state: State, value: Value, bag: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
-    return {
-        "state": lambda: codec.parse(codec.text(dict(bag()))),
-        "facts": lambda: {key: value(fact.value) for key, fact in state.facts.items()},
-        "notes": lambda: _values(state.notes, value),
-        "input": lambda: _values(state.input, value),
-        "goal": lambda: state.goal or None,
-        "stage": lambda: state.summary.stage,
-        "phase": lambda: state.phase,
-        "turn": lambda: state.turn,
-        "plan": lambda: [step.text for step in state.plan],
-        "questions": lambda: list(state.questions),
-        "id": lambda: state.summary.id,
-    }
-
-
-def _values(fields: Mapping[str, Raw], value: Value) -> dict[str, Any]:
-    return {name: value(raw) for name, raw in fields.items()}

@@ -50,8 +50,19 @@ def difference(before: Any, after: Any) -> list[dict[str, Any]]:
 # Verification
 
 
-def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> int:
-    """The seq to go back to: before so many steps, or at a seq, or at a checkpoint."""
+def rollback_target(logs: Logs, log: Log, back: int, versions: int | None, to: int | str | None) -> int:
+    """The seq to go back to: before so many steps or changes of the state, or at a seq, or at a checkpoint.
+
+    Who asks for more steps or changes than there are goes back to before the first.
+    """
+    for name, count in (("steps", back), ("versions", versions)):
+        if count is not None and (type(count) is not int or count < 1):
+            raise InvalidValue(f"{name}={count!r} is not a way back", hint="give a whole number of at least 1")
+    given = [back != 1, versions is not None, to is not None]
+    if sum(given) > 1:
+        raise InvalidValue(
+            f"steps={back}, versions={versions!r} and to={to!r} name different places", hint="give one of them"
+        )
     if isinstance(to, str):
         if to not in log.state.checkpoints:
             raise InvalidValue(
@@ -61,10 +72,27 @@ def rollback_target(logs: Logs, log: Log, back: int, to: int | str | None) -> in
         return log.state.checkpoints[to]
     if to is not None:
         return to
+    if versions is not None:
+        changes = [row.seq - 1 for _, row in logs.live_rows(log.name) if row.kind in CHANGING_STATE]
+        return _before(changes, versions, f"the state of task {log.name!r} never changed", "give steps=…, or to=…")
     done = sorted((step.after, step.before) for step in steps(logs, log.name) if step.status in ("completed", "failed"))
-    if not 1 <= back <= len(done):
-        raise InvalidEvent(f"cannot roll back {back} steps of {log.name!r}", hint=f"it has done {len(done)}")
-    return done[-back][1]
+    nothing = f"task {log.name!r} has done no step that could be taken back"
+    return _before([before for _, before in done], back, nothing, "give to=…, or versions=1: by changes of its state")
+
+
+CHANGING_STATE = frozenset(
+    (
+        *("state_set", "state_incremented", "state_appended", "state_deleted", "state_updated", "state_patched"),
+        "state_migrated",
+    )
+)
+"""Events that change a task's state: each makes a version of it."""
+
+
+def _before(places: list[int], back: int, nothing: str, hint: str) -> int:
+    if not places:
+        raise InvalidEvent(nothing, hint=hint)
+    return places[-back] if back <= len(places) else min(places)
 
 
 class Polling(Generic[T]):

@@ -82,7 +82,7 @@ def _verify(logs: Logs, name: str) -> tuple[int, int]:
     origin = logs.store.origin(name)
     if origin is None:
         raise logs.missing(name)
-    head = Head(0, codec.genesis(name))
+    head = record_logs.start_of(logs.store, name, origin) if origin.parent is None else Head(0, b"")
     if origin.parent is not None:
         parent = [row for _, row in logs.rows(origin.parent, after=origin.at - 1, upto=origin.at)]
         if not parent:

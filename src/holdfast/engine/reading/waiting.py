@@ -94,6 +94,12 @@ class Waiting:
     def _values(self, fields: Mapping[str, Raw]) -> dict[str, Any]:
         return {name: self._value(raw) for name, raw in fields.items()}
 
+    def __str__(self) -> str:
+        """Return the question or the call, and the command that comes next: for `print(done.waiting)`."""
+        from holdfast.engine.reading.inbox import explained
+
+        return explained(self._logs, self._state, self)
+
     def __repr__(self) -> str:
         return f"<waiting for {self.kind}{': ' + self.why if self.why else ''}>"
 

@@ -8,8 +8,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast, overload
 
+from msgspec.structs import replace
+
 from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, RecordBlob, RecordHeader, Stored
+from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, LogCorrupt, TaskNotFound, ValueDamaged
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance import export as exporting
@@ -49,6 +52,7 @@ class Records:
         blobs: Mapping[str, Data] | None = None,
         expect: int | None = None,
         user: str | None = None,
+        expire: Duration | None = None,
     ) -> int: ...
     @overload
     def append(
@@ -59,6 +63,7 @@ class Records:
         blobs: Mapping[str, Data] | None = None,
         expect: int | None = None,
         user: str | None = None,
+        expire: Duration | None = None,
     ) -> list[int]: ...
     def append(
         self,
@@ -68,15 +73,17 @@ class Records:
         blobs: Mapping[str, Data] | None = None,
         expect: int | None = None,
         user: str | None = None,
+        expire: Duration | None = None,
     ) -> int | list[int]:
         """Append a record, or a list of them, all or nothing; returns its seq, or theirs. Durable when it returns.
 
         `blobs`: large values of the record by name, kept beside it, and once however often they occur.
         `expect`: the seq of the key's last event (see `head`), 0 if there must be none. If another writer was first,
         Conflict is raised and nothing is written. Default: append after whatever is there.
-        `user`: whose data it is; `app.user(id).erase()` erases it.
+        `user`: whose data it is; `app.user(id).erase()` erases it. `expire`: how long after this record `gc` drops the
+        key, unless others have been appended by then. Default: never.
         """
-        write = RecordWrite(key=key, data=data, blobs=blobs, expect=expect, user=user)
+        write = RecordWrite(key=key, data=data, blobs=blobs, expect=expect, user=user, expire=expire)
         one = self._addition(write, self._logs.clock.now_us())
         _refuse_too_much(_size(one))
         (first,) = self._writer.append((one,))
@@ -123,7 +130,8 @@ class Records:
                 hint="give each as a RecordWrite of its own: records.write([…]); a key may be there several times",
             )
         user = None if write.user is None else names.user_log(write.user).removeprefix("@user/")
-        headers = (RecordHeader(random_hex(8), user, refs) for _ in items)
+        expire_us = 0 if write.expire is None else int(seconds(write.expire, "expire", above_zero=True) * 1_000_000)
+        headers = (RecordHeader(random_hex(8), user, refs, expire_us) for _ in items)
         drafts = tuple(codec.draft_record(data, header, at_us) for data, header in zip(items, headers, strict=True))
         return Addition(log, drafts, blobs, None if write.expect is None else _seq(write.expect, "expect"))
 
@@ -222,7 +230,7 @@ class Records:
             log = names.record_log(self.space, key)
             raise LogCorrupt(log, row.seq, f"its body cannot be read: {error}") from error
         blobs = RecordBlobs(header.blobs, self._blob) if header.blobs else _NO_BLOBS
-        return Record(key, row.seq, row.at_us, data, blobs, header.user)
+        return Record(key, row.seq, row.at_us, data, blobs, header.user, header.expire_us)
 
     def _blob(self, ref: RecordBlob) -> bytes:
         try:
@@ -240,7 +248,7 @@ class Records:
 
         def read(row: Stored) -> Record:
             record = self._record(key, row)  # its blobs are read now: they may go with it
-            return Record(key, record.seq, record.at_us, record.data, dict(record.blobs), record.user)
+            return replace(record, blobs=dict(record.blobs))
 
         wanted = None if expect is None else _seq(expect, "expect")
         return self._remover.pop(names.record_log(self.space, key), wanted, read)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from holdfast.core import codec
 from holdfast.core.codec import RecordBlob
+from holdfast.core.durations import Duration
 
 Data = bytes | bytearray | memoryview
 """What a record holds, as it is given."""
@@ -52,11 +53,17 @@ class Record(Struct, frozen=True):
     data: bytes
     blobs: Mapping[str, bytes]
     user: str | None = None
+    expire_us: int = 0
 
     @property
     def at(self) -> datetime:
         """When it was appended, in UTC."""
         return codec.moment(self.at_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When `gc` drops its key, if no other record is appended before; None if never."""
+        return codec.moment(self.at_us + self.expire_us) if self.expire_us else None
 
     def to_json(self) -> str:
         """Return it as JSON text: the data in base64, of its blobs the names."""
@@ -72,6 +79,7 @@ class RecordWrite(Struct, frozen=True, kw_only=True):
     blobs: Mapping[str, Data] | None = None
     expect: int | None = None
     user: str | None = None
+    expire: Duration | None = None
 
 
 class RecordChanges(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Time, random bytes and the end of the process: what the engine takes from the operating system. Imports core.
+"""Time, random bytes, the end of the process, an installed token counter: what the engine finds around it.
 
-Used from outside: `Clock`, `SystemClock`, `entropy.random_hex` and `exits.run`.
+Imports core. Used from outside: `Clock`, `SystemClock`, `entropy.random_hex`, `exits.run` and `installed`.
 """

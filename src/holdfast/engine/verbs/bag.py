@@ -251,7 +251,7 @@ class TypedBag(Bag):
         loans, source = lend(self._verbs.execution), model.made_of(known.bag, top)
         handed = loans.known(top, source)
         value = handed[0] if handed is not None else loans.lend(top, source, model.value(plain, top))
-        return functools.reduce(_inside, inside, value)
+        return functools.reduce(inside_of, inside, value)
 
     def __setitem__(self, name: str, value: Any) -> None:
         packed = codec.pack_typed(value, f"state.{name}")
@@ -318,7 +318,7 @@ class TypedBag(Bag):
         states.model.refuse_unknown(path[:1])
         plain = Values(states.seen(state, execution.logs.blob).bag, execution.value)
         try:
-            found = functools.reduce(_inside, path[1:], states.model.value(plain, path[0]))
+            found = functools.reduce(inside_of, path[1:], states.model.value(plain, path[0]))
         except KeyError:
             found = None
         value = codec.pack_typed(updated(fn, found, name), f"state.{name}")
@@ -385,7 +385,7 @@ class TypedBag(Bag):
         self._states.model.fits(plain, touched)
 
 
-def _inside(value: Any, part: str) -> Any:
+def inside_of(value: Any, part: str) -> Any:
     """A part of a typed value: an item of a mapping, or a field of an object. KeyError if there is none."""
     if isinstance(value, Mapping):
         return value[part]  # pyright: ignore[reportUnknownVariableType]

@@ -18,12 +18,13 @@ from holdfast.core.flows.requests import Branch, StepRequest, Subflow
 from holdfast.core.messages.tokens import Basis, Counter, estimate
 from holdfast.core.retries import Retry
 from holdfast.core.usage import reported_tokens
-from holdfast.engine.conversations.conversation import Conversation, Stretch, WindowLimits, installed
+from holdfast.engine.conversations.conversation import Conversation, Stretch, WindowLimits
 from holdfast.engine.definitions.call import report_usage
 from holdfast.engine.definitions.signature import parameters_of
 from holdfast.engine.drivers.invocation import is_awaitable
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import step_request
+from holdfast.engine.system.token_counter import installed
 
 Summarises = Callable[[list[dict[str, Any]]], Any]
 """A model: messages in chat form in; a text, or a chat message, out. It may be async."""

@@ -22,15 +22,17 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names
 from holdfast.core.codec import moment
+from holdfast.core.context.state_template import render as render_template
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Cancelled, InvalidValue, Stopped, UnnamedThread
 from holdfast.core.events import Usage
 from holdfast.core.flows import step as flows, waits, writers
 from holdfast.core.flows.requests import Branch, Condition, StepRequest, Subflow
-from holdfast.core.phases import moved
+from holdfast.core.phases import DEFAULT, PLANNING, moved
 from holdfast.core.retries import Retry
 from holdfast.core.state import budget
-from holdfast.core.state.patch import StatePatch, changes_of
+from holdfast.core.state.fold_knowledge import kept_done
+from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent, is_agent
@@ -43,10 +45,10 @@ from holdfast.engine.drivers.driver import drive, drive_in_thread, suspend_for_t
 from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.step_request import as_usage, call_request, step_request
-from holdfast.engine.reading.task_state import render as render_template
 from holdfast.engine.streams.draining import streamed
 from holdfast.engine.system.unwinding import STOPPED, Refusals
 from holdfast.engine.verbs.bag import Verbs, bag_of, fitting
+from holdfast.engine.verbs.task_tools import TaskTool
 
 if TYPE_CHECKING:
     from random import Random
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from holdfast.core.messages.tokens import Counter
     from holdfast.engine.conversations.conversation import Conversation
     from holdfast.engine.verbs.current import CurrentState
-    from holdfast.engine.verbs.user import TaskUser
+    from holdfast.engine.verbs.user import TaskThread, TaskUser
 
     class MapOptions(TypedDict, total=False):
         """What `task.map` takes besides a function and items."""
@@ -82,6 +84,7 @@ class Task:
         self._execution = execution
         self.refusals = Refusals()
         self._user: TaskUser | None = None
+        self._thread: TaskThread | None = None
         self.state = bag_of(self._verbs)
 
     # Waiting verbs
@@ -279,7 +282,12 @@ class Task:
         """
         from holdfast.engine.verbs import tool_calls  # only agents that talk need it
 
-        calls = tool_calls.of_reply(reply, tools, self._call_request)
+        def work_of(tool: Tool, arguments: Mapping[str, Any]) -> parallel.Work:
+            if isinstance(tool, TaskTool):
+                return tool_calls.answered_by_task(tool, arguments, self.current, self._execution.agent)
+            return self._call_request(tool, arguments)
+
+        calls = tool_calls.of_reply(reply, tools, work_of)
         tool_calls.refuse_unsaid(calls, self.messages.calls().open)
         requests = [call.request for call in calls if call.request is not None]
 
@@ -413,7 +421,7 @@ class Task:
     def phase(self, name: str = "", *, on: str = "") -> None:
         """Move to another phase of the agent's life: by its name, or by the event that leads there from here."""
         seen = self._seen
-        self._say(ev.PhaseSet(phase=moved(seen.phases, seen.phase, name, on), on=on))
+        self._say(ev.PhaseSet(phase=moved(seen.phases, seen.own_phase, name, on), on=on))
 
     def goal(self, text: str) -> None:
         """Say what the task is to reach, in place of what it was started with."""
@@ -429,8 +437,8 @@ class Task:
         self._say(ev.FactLearned(key=key, value=pack(value, f"fact {key!r}"), source=source))
 
     def plan(self, steps: Sequence[str]) -> None:
-        """Replace the plan."""
-        self._say(ev.PlanSet(steps=tuple(steps)))
+        """Replace the plan. Steps that it names again, and that are done, stay done."""
+        self._say(ev.PlanSet(steps=tuple(steps), done=kept_done(self._seen, steps)))
 
     def done(self, plan_step: str) -> None:
         """Tick off a step of the plan."""
@@ -468,13 +476,13 @@ class Task:
             self._add_message(pack(one, "message"))
 
     def _add_message(self, raw: Raw) -> None:
-        branch = self._here("message")
+        branch, now_us = self._here("message"), self._execution.logs.clock.now_us()
         last = branch.last
         step = None if last is None else self._execution.state.steps_of(branch.turn).get(last[0])
         if last is not None and step is not None and step.done and not step.deferred and bytes(last[1]) == bytes(raw):
-            self._say(ev.MessageAdded(step=last[0]))  # stored once, with the step it came from
+            self._say(ev.MessageAdded(step=last[0], said_us=now_us))  # stored once, with the step it came from
         else:
-            self._say(ev.MessageAdded(message=raw))
+            self._say(ev.MessageAdded(message=raw, said_us=now_us))
 
     def compensate(self, undo: Callable[..., Any] | Tool, **arguments: Any) -> None:
         """Should the task fail or be cancelled, this is called, last things first."""
@@ -485,14 +493,33 @@ class Task:
         input = {key: pack(value, f"{name}({key})") for key, value in arguments.items()}
         self._say(ev.CompensationAdded(name=name, input=input))
 
-    def patch(self, patch: StatePatch, *, why: str = "") -> None:
-        """Change several things at once, all or nothing.
+    def patch(self, patch: Patch, *, why: str = "") -> None:
+        """Change several things at once, all or nothing: a StatePatch, or the same as a dict or JSON text.
 
         If a field is not what the patch requires when it is written, the next waiting verb raises PatchConflict.
         """
-        said = ev.StatePatched(patch=changes_of(patch), by=self._execution.agent.name, why=why)
+        changes = changes_of(patch)
+        done = kept_done(self._seen, changes.replace_plan)
+        said = ev.StatePatched(patch=changes, by=self._execution.agent.name, why=why, plan_done=done)
         condition = Condition({}, codec.JSON_NULL) if said.patch.require else None
         self._say(fitting(self._execution, self._seen, said), condition)
+
+    def begin(self, text: str) -> None:
+        """Begin with what a user says: it is the first message and the goal, and the phase is planning.
+
+        A goal that was given otherwise, and a phase that the agent has moved on to, stay as they are.
+        """
+        self.message({"role": "user", "content": names.encodable(text, "what the user says")})
+        if not self.current.goal:
+            self.goal(text)
+        seen = self._seen
+        if seen.own_phase == (seen.phases or DEFAULT).start and PLANNING in (seen.phases or DEFAULT).moves:
+            self.phase(PLANNING)
+
+    def reply(self, text: str) -> str:
+        """Add the assistant's message, and give it back, to be returned: `return task.reply("It is done.")`."""
+        self.message({"role": "assistant", "content": names.encodable(text, "reply")})
+        return text
 
     def render(self, template: str) -> str:
         """Fill in a template such as `Hello {state.name}`; a name that is not there is UnknownName."""
@@ -543,6 +570,18 @@ class Task:
         return self._user
 
     @property
+    def thread(self) -> TaskThread:
+        """The conversation it takes part in: `task.thread.state` is shared by all tasks of the thread."""
+        from holdfast.engine.verbs.user import TaskThread  # few tasks have one
+
+        id = self._execution.state.summary.thread
+        if id is None:
+            raise InvalidValue(f"task {self.id!r} has no thread", hint="start it with one: app.run(…, thread=…)")
+        if self._thread is None:
+            self._thread = TaskThread(id, self._verbs)
+        return self._thread
+
+    @property
     def current(self) -> CurrentState:
         """The task's own state, as this branch sees it: `task.current.facts["service"].value`.
 
@@ -571,12 +610,16 @@ class Task:
         max_tokens: int | None = None,
         counter: Counter | None = None,
     ) -> ContextSlice:
-        """Return the context of a step within a limit: goal, step, open questions; then artifacts and facts."""
-        from holdfast.engine.verbs.context import context_of
+        """Return the context of a step within a limit: goal, step, open questions; then artifacts and facts.
+
+        Without a limit, it is the budget's `artifact_bytes`.
+        """
+        from holdfast.core.context.task_slice import context_of
+        from holdfast.engine.system.token_counter import installed
 
         seen = self._seen
         given = {"max_bytes": max_bytes, "max_tokens": max_tokens}
-        found = context_of(seen, step, self._execution.value, **given, counter=counter)
+        found = context_of(seen, step, self._execution.value, **given, counter=counter or installed())
         if found.pressed and budget.FLAG not in seen.flags:
             self._say(ev.FlagRaised(flag=budget.FLAG))
         return found.slice
@@ -632,6 +675,8 @@ class Task:
     def _call_request(self, tool: Tool, arguments: Mapping[str, Any]) -> StepRequest:
         if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{tool!r} is not a tool", hint="declare it with @tool, or use task.step")
+        if isinstance(tool, TaskTool):
+            raise tool.refused()
         execution = self._execution
         if execution.lent is not None:
             arguments = execution.lent.ordinary(arguments)

@@ -30,9 +30,7 @@ def worker(
     name: str,
 ) -> Worker:
     """A worker over the store of `dispatcher`, whose own tenant is `namespace`."""
-    if isinstance(agents, Agent):
-        raise InvalidValue(f"agents={agents!r} is one agent", hint="give a list: app.worker([agent])")
-    known = tuple(dispatcher.agents.values()) if agents is None else tuple(map(dispatcher.register, agents))
+    known = tuple(dispatcher.agents.values()) if agents is None else tuple(dispatcher.register_all(agents))
     plan = Plan(
         agents=known,
         queues=tuple(known_queues.named(queues)),

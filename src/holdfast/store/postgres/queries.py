@@ -69,14 +69,14 @@ APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS 
 # A task's row, as its fold now has it.
 _TASKS = """
 insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
-  priority, wake, deadline, created, changed, mock, namespace, key, version, claims, doubts)
+  priority, wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts)
 select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
+  wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
 from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
   %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s,
-  %(namespace)s, %(key)s, %(version)s, %(claims)s, %(doubts)s)
+  %(namespace)s, %(key)s, %(version)s, %(claims)s, %(expire)s, %(doubts)s)
   as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-    wake, deadline, created, changed, mock, namespace, key, version, claims, doubts)
+    wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts)
 left join known using (name) order by known.log
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
@@ -84,7 +84,7 @@ on conflict (log) do update set
   lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock,
   namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
-  doubts = excluded.doubts
+  expire = excluded.expire, doubts = excluded.doubts
 """
 
 # The same with the rows of their tasks.
@@ -243,7 +243,7 @@ where (%(name)s::text is null or log = (select log from {s}.logs where name = %(
 
 COLUMNS = """
 logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
+wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
 """
 _TASK = "select " + COLUMNS + " from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
 
@@ -259,6 +259,8 @@ where namespace = %(namespace)s
   and (%(in_doubt)s::boolean is null or (doubts is not null) = %(in_doubt)s)
   and (%(prefix)s::text is null or starts_with(logs.name, %(prefix)s))
   and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status = 'waiting'))
+  and (%(expired_us)s::bigint is null
+    or (expire is not null and status in ('pending', 'waiting') and changed + expire <= %(expired_us)s))
   and (%(changed_since_us)s::bigint is null or changed >= %(changed_since_us)s)
 """
 
@@ -279,6 +281,7 @@ _LEADS: dict[str, LiteralString] = {
     "in_doubt": " and doubts is not null",
     "prefix": " and logs.name >= %(first)s and logs.name < %(end)s",
     "due_us": " and wake <= %(due_us)s and wake is not null and status = 'waiting'",
+    "expired_us": " and expire is not null and status in ('pending', 'waiting')",
     "changed_since_us": " and changed >= %(changed_since_us)s",
 }
 _ORDERS: dict[str, LiteralString] = {

@@ -28,7 +28,7 @@ _TASKS: Columns = (
     *(("id", Texts), ("agent", Texts), ("status", Texts), ("stage", Texts), ("user", Texts), ("thread", Texts)),
     *(("parent", Texts), ("waiting", Texts), ("holder", Texts), ("lease_seconds", Floats), ("queue", Texts)),
     *(("priority", Ints), ("wake", Ints), ("deadline", Ints), ("created", Ints), ("changed", Ints), ("mock", Bools)),
-    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints), ("doubts", Texts)),
+    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints), ("expire", Ints), ("doubts", Texts)),
 )
 _MOVES: Columns = (
     *(("names", Texts), ("old_seqs", Ints), ("old_digests", Bytes), ("new_seqs", Ints), ("new_digests", Bytes)),
@@ -47,7 +47,7 @@ _TAKES: Columns = (("keys", Texts), ("take_logs", Texts), ("steps", Texts), ("in
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims", "doubts"),
+    *("namespace", "key", "version", "claims", "expire_us", "doubts"),
 )
 
 

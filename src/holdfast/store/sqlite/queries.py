@@ -54,10 +54,11 @@ BASE = "select base from logs where log = ?"
 # A task's row, as its fold now has it, with the head it was written at.
 PUT_TASK = """
 insert into tasks (log, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims, doubts, change)
+  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims, expire, doubts,
+  change)
 values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
   :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock, :namespace, :key, :version, :claims,
-  :doubts, 1 + max((select coalesce(max(change), 0) from tasks), (select highest from task_feed)))
+  :expire, :doubts, 1 + max((select coalesce(max(change), 0) from tasks), (select highest from task_feed)))
 on conflict (log) do update set
   agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
   thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
@@ -65,7 +66,7 @@ on conflict (log) do update set
   deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
   anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock,
   namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
-  doubts = excluded.doubts, change = excluded.change
+  expire = excluded.expire, doubts = excluded.doubts, change = excluded.change
 """
 
 PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
@@ -158,7 +159,7 @@ where (:name is null or log = (select log from logs where name = :name)) and (:b
 
 _COLUMNS = """
 logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims, doubts
+wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
 """
 _TASK = "select " + _COLUMNS
 
@@ -173,6 +174,8 @@ where namespace = :namespace
   and (:in_doubt is null or (doubts is not null) = :in_doubt)
   and (:prefix is null or substr(logs.name, 1, length(:prefix)) = :prefix)
   and (:due_us is null or (wake is not null and wake <= :due_us and status = 'waiting'))
+  and (:expired_us is null
+    or (expire is not null and status in ('pending', 'waiting') and changed + expire <= :expired_us))
   and (:changed_since_us is null or changed >= :changed_since_us)
 """
 
@@ -192,6 +195,7 @@ _LEADS = {
     "waiting": ("tasks_by_wait", "and waiting = :waiting"),
     "in_doubt": ("tasks_in_doubt", "and doubts is not null"),
     "due_us": ("tasks_due", "and wake is not null and wake <= :due_us and status = 'waiting'"),
+    "expired_us": ("tasks_expiring", "and expire is not null and status in ('pending', 'waiting')"),
     "changed_since_us": ("tasks_by_changed", "and changed >= :changed_since_us"),
 }
 _ORDERS = {

@@ -165,7 +165,7 @@ def read_changes(reader: apsw.Connection, after: str | None, limit: int) -> list
 _SUMMARY_FIELDS = (
     *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims", "doubts"),
+    *("namespace", "key", "version", "claims", "expire_us", "doubts"),
 )
 
 

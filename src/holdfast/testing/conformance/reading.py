@@ -61,6 +61,26 @@ class ReadingConformance:
         assert ids(changed_since_us=AT + 5) == ["visit-4", "order-2"]
         assert summary_of(store, "order-2").doubts == ("pay#1", "~2/pay#1")
 
+    def test_tasks_that_waited_for_longer_than_they_may_are_found(self, store: Store) -> None:
+        start(store, "pending", AT, expire_us=10)
+        start(store, "running", AT, expire_us=10)
+        then(store, "running", AT, ev.TaskClaimed(holder="x"))
+        start(store, "waiting", AT, expire_us=30)
+        then(store, "waiting", AT + 1, ev.TaskClaimed(holder="x"))
+        then(store, "waiting", AT + 5, ev.TaskSuspended(why="person"))
+        start(store, "for ever", AT)
+
+        def found(at_us: int) -> list[str]:
+            return [row.id for row in store.list(Query(expired_us=at_us))]
+
+        assert found(AT + 9) == [] and found(AT + 10) == ["pending"] and found(AT + 34) == ["pending"]
+        assert found(AT + 35) == ["waiting", "pending"]
+        assert [row.id for row in store.list(Query(expired_us=AT + 35, limit=1))] == ["waiting"]
+        assert [row.id for row in store.list(Query(expired_us=AT + 35, after="waiting"))] == ["pending"]
+        assert summary_of(store, "waiting").expire_us == 30 and summary_of(store, "for ever").expire_us is None
+        then(store, "waiting", AT + 40, ev.SignalReceived(name="go", value=codec.pack(1)))
+        assert found(AT + 69) == ["pending"] and found(AT + 70) == ["waiting", "pending"]
+
     def test_lists_have_three_orders_and_each_goes_on_where_it_was(self, store: Store) -> None:
         for number in range(6):
             start(store, f"t{number}", AT + number, user="ana" if number % 2 else None)

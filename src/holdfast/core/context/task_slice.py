@@ -1,4 +1,4 @@
-"""What one step needs to know of a task, out of what a branch sees."""
+"""What one step needs to know of a task, cut out of any state of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from holdfast.core.context.slices import ContextSlice, SliceArtifact, SliceFact,
 from holdfast.core.errors import InvalidValue
 from holdfast.core.messages.tokens import Counter
 from holdfast.core.state import budget
-from holdfast.core.state.shapes import State
-from holdfast.engine.conversations.conversation import installed
+from holdfast.core.state.shapes import State, goal_of
 
 
 class Found(NamedTuple):
@@ -34,15 +33,23 @@ def context_of(
 ) -> Found:
     """Goal, step and open questions; then the step's artifacts, the newest facts and other artifacts that fit.
 
-    A budget of artifact bytes limits how much of artifacts is shown whole; the others go by reference.
+    A budget of artifact bytes limits how much of artifacts is shown whole; the others go by reference. Without another
+    limit it is that of the whole slice.
     """
     if not isinstance(step, str) or not step:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"{step!r} is no step", hint='name it: task.context("draft", max_bytes=2_000)')
+        raise InvalidValue(f"{step!r} is no step", hint='name it: .context("draft", max_bytes=2_000)')
     for name, limit in (("max_bytes", max_bytes), ("max_tokens", max_tokens)):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidValue(f"{name} is {limit!r}", hint="give a whole number of at least 1", path=name)
-    most = max_bytes if max_bytes is not None else 4 * (max_tokens or 0)
     share = None if state.budget is None else state.budget.artifact_bytes
+    if max_bytes is None and max_tokens is None:
+        max_bytes = share
+    if max_bytes is None and max_tokens is None:
+        raise InvalidValue(
+            "a slice needs a limit, and the task's budget has none",
+            hint="give max_bytes or max_tokens, or start the task with Budget(artifact_bytes=…)",
+        )
+    most = max_bytes if max_bytes is not None else 4 * (max_tokens or 0)
     room = most if share is None else share
     artifacts: list[SliceArtifact] = []
     for id, one in state.artifacts.items():
@@ -50,14 +57,14 @@ def context_of(
         room -= len(artifacts[-1].text.encode()) if share is not None else 0
     facts = [SliceFact(key, value(one.value), one.source) for key, one in state.facts.items()]
     chosen = slice_context(
-        state.goal or _goal(state, value),
+        goal_of(state, value),
         step,
         state.questions,
         artifacts,
         facts,
         max_bytes=max_bytes,
         max_tokens=max_tokens,
-        counter=counter or installed(),
+        counter=counter,
     )
     return Found(chosen, share is not None and share - room >= budget.PRESSURE * share)
 
@@ -70,9 +77,3 @@ def _artifact(id: str, one: Any, step: str, most: int, value: Callable[[Raw], An
         data = value(one.data)
         text = data if isinstance(data, str) else codec.text(data)
     return SliceArtifact(id, one.type, one.summary, one.bytes, step if ours else one.step, text)
-
-
-def _goal(state: State, value: Callable[[Raw], Any]) -> str:
-    """A task without a set goal may have one in its input."""
-    given = value(state.input["goal"]) if "goal" in state.input else ""
-    return given if isinstance(given, str) else codec.text(given)

@@ -1,0 +1,165 @@
+"""Every command that the command line tells people to type works when it is pasted into a shell."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast.cli.failures.refusal import NOT_FOUND, STORE, USAGE
+from holdfast.cli.main import cli
+from tests.cli import cli_agents
+
+YOURS = {"FILE": "agents.py", "VALUE": "aisle", "WHY": "because", "JSON": "'\"r\"'", "SEQ": "2", "TIME": "10m"}
+"""What people put in the place of words in capitals."""
+
+MORE = """
+
+def recall(call):
+    pass
+
+
+@tool(effect="once", compensate=recall)
+def charge() -> str:
+    return "charged"
+
+
+@tool(effect="once", definite=[ValueError])
+def ship() -> str:
+    raise ValueError("no truck")
+
+
+@agent
+def undoes(task: Task) -> str:
+    return charge() + ship()
+
+
+@agent(example={"name": "Ana"}, check=lambda done: done.result == "HELLO ANA")
+def polite(task: Task, name: str) -> str:
+    return task.step(shout, f"hello {name}", name="shout")
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store with a task in every state that has a hint."""
+    folder = tmp_path_factory.mktemp("hints")
+    with open(cli_agents.__file__, encoding="utf-8") as file:
+        (folder / "agents.py").write_text(file.read() + MORE, "utf-8")
+    with holdfast.open(folder / "holdfast.db") as app:
+        for one, id in ((cli_agents.failer, "bad"), (cli_agents.asker, "odd#1~2"), (cli_agents.payer, "pays")):
+            app.run(one, id=id)
+        for one, id in ((cli_agents.doubter, "lost"), (cli_agents.thrifty, "poor"), (cli_agents.listener, "ears")):
+            app.run(one, id=id)
+        app.run(cli_agents.parent, id="family")
+        app.start(cli_agents.flaky, id="later")
+        app.run(cli_agents.greet, {"name": "Ana"}, id="hi")
+    shutil.copy(folder / "holdfast.db", folder / "other.db")
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path, monkeypatch):
+    shutil.copytree(made, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_BY", "ana")
+    yield tmp_path / "here"
+    sys.modules.pop("agents", None)
+
+
+def typed(*words, **environment):
+    return CliRunner().invoke(cli, list(words), env=environment)
+
+
+def pasted(hint):
+    """The words a shell makes of a hint, with yours in the place of words in capitals."""
+    for word, value in YOURS.items():
+        hint = re.sub(rf"\b{word}\b", value, hint)
+    given = {"capture_output": True, "text": True, "check": True}
+    program, *words = subprocess.run(["bash", "-c", f"printf '%s\\0' {hint}"], **given).stdout.split("\0")[:-1]
+    assert program == "holdfast"
+    return words
+
+
+def hints(text):
+    """The commands of a text: from `holdfast` to the end of the line, or to what explains it."""
+    found = re.findall(r"holdfast [a-z]+(?:(?!   ) .*?)?(?=   |; |, then|,? which |$)", text, re.M)
+    return [hint.rstrip(".,") for hint in found if " | " not in hint]
+
+
+PRINTED = [
+    *("show bad", "show pays", "show lost", "show poor", "show ears", "show family", "show later", "show hi"),
+    *("inbox", "list", "reopen bad", "approve pays pay", "settle lost wobble#1 --happened", "budget poor"),
+    *("run agents.py:undoes --id gone", "run agents.py:failer --id fails", "run agents.py:asker --id asks"),
+    *("run agents.py:payer --id wants", "run agents.py:doubter --id doubts", "run agents.py:thrifty --id spends"),
+    *("fork bad", "rollback bad --yes", "workers", "reject pays pay"),
+]
+QUIET = ("show bad", "show hi", "budget poor", "run agents.py:undoes --id gone", "rollback bad --yes")
+"""Commands that have nothing to tell people to type."""
+
+
+@pytest.mark.parametrize("line", PRINTED)
+def test_what_a_command_tells_people_to_type_can_be_pasted(folder, line):
+    done = typed(*line.split())
+    assert "Traceback" not in done.output and done.exit_code in (0, 1, 6), done.output
+    told = hints(done.output)
+    assert told or line in QUIET, done.output
+    saved = folder.parent / "saved"
+    shutil.copytree(folder, saved)
+    for hint in told:
+        if hint.startswith("holdfast worker"):
+            hint += " --drain"  # or it would work until it is stopped
+        again = typed(*pasted(hint))
+        sys.modules.pop("agents", None)
+        assert again.exit_code not in (USAGE, NOT_FOUND, STORE), f"{hint}: {again.output}"
+        shutil.rmtree(folder)
+        shutil.copytree(saved, folder)
+        os.chdir(folder)
+
+
+def test_a_wait_that_is_printed_in_python_names_the_call_and_the_next_command(folder):
+    with holdfast.open("other.db") as app:
+        told = {id: str(app.get(id).waiting) for id in ("pays", "odd#1~2", "ears", "lost", "poor", "family")}
+    assert told["pays"].startswith("approval requested: pay(cents=4400)\n  holdfast approve pays 'pay#1' --bound ")
+    assert told["odd#1~2"].startswith("question: seat: Which seat?\n") and "--by ana" in told["odd#1~2"]
+    assert "waits for the signal 'paid'" in told["ears"] and "did wobble(to=ana) happen?" in told["lost"]
+    assert "2 of 2 steps" in told["poor"] and "waits for its child family/child#1" in told["family"]
+    for id, text in told.items():
+        (hint,) = hints(text)
+        assert "--store other.db" in hint
+        assert typed(*pasted(hint)).exit_code == 0, (id, hint)
+
+
+def test_a_compensated_task_is_not_to_be_tried_again(folder):
+    done = typed("run", "agents.py:undoes", "--id", "gone")
+    assert done.exit_code == 1 and "undone" in done.stderr and "to try again" not in done.stderr
+    assert "another --id" in done.stderr
+
+
+def test_a_reopened_task_has_a_hint_for_workers_and_one_for_this_shell(folder):
+    told = typed("reopen", "bad").stderr
+    assert "start a worker for it: holdfast worker FILE" in told and "holdfast resume bad FILE" in told
+
+
+def test_a_missing_store_names_the_ones_beside_it(folder):
+    (folder / "notes.db").write_text("not a store")
+    told = typed("list", "--store", "agents.db").stderr
+    assert "there is no store at 'agents.db'" in told and "--store other.db" in told and "notes.db" not in told
+    for path in ("holdfast.db", "other.db"):
+        (folder / path).unlink()
+    assert "holdfast run FILE" in typed("list").stderr
+    assert "holdfast run FILE" in typed("list", "--store", "no/such/folder/x.db").stderr
+
+
+def test_hints_are_found_in_what_is_printed():
+    text = "approval requested: pay(cents=1)\n  holdfast approve a pay#1 --by ana\nthen: holdfast resume a FILE\n"
+    assert hints(text) == ["holdfast approve a pay#1 --by ana", "holdfast resume a FILE"]
+    assert hints("holdfast list   shows the tasks") == ["holdfast list"]
+    assert pasted("holdfast answer 'it is' seat VALUE") == ["answer", "it is", "seat", "aisle"]

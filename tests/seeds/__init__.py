@@ -1,0 +1,1 @@
+"""The documents Holdfast is built from, item by item: one test an item."""
