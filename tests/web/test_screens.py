@@ -146,7 +146,7 @@ def test_a_difference_is_marked_with_its_sign_and_its_writer(page, browser):
         opened.locator(".slider").wait_for()
         opened.get_by_role("tab", name=re.compile("Events")).click()
         opened.locator("label", has_text="small write").click()
-        row = opened.locator("tr", has_text="fact").or_(opened.locator("tr", has_text="note set")).first
+        row = opened.locator("tr[data-seq]", has_text="note-0").first
         seq = int(row.get_attribute("data-seq"))
         opened.get_by_role("tab", name=re.compile("Timeline")).click()
         opened.locator("#seq").fill(str(seq))
