@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         QueueFull,
         ReplayDiverged,
         ResumeExpired,
+        RetriesExhausted,
         SelfApproval,
         SeqOutOfRange,
         StateMutated,
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from holdfast.engine.definitions.queue import Queue
     from holdfast.engine.definitions.step import Step, step
     from holdfast.engine.definitions.tool import Tool, tool
+    from holdfast.engine.drivers.retrying import retry
     from holdfast.engine.notices.webhook import Webhook
     from holdfast.engine.people.thread import Thread
     from holdfast.engine.people.thread_messages import ThreadMessage
@@ -109,7 +111,10 @@ if TYPE_CHECKING:
     from holdfast.engine.verbs.async_task import AsyncTask
     from holdfast.engine.verbs.task import Task
     from holdfast.engine.verbs.task_tools import ask_person, read_artifact
+    from holdfast.engine.views.attempts import StepAttempt
+    from holdfast.engine.views.failures import FailureContext, TaskFailure
     from holdfast.engine.workers.schedule import Schedule
+    from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
     from holdfast.store.protocol import Connection
 
@@ -132,6 +137,7 @@ _PLACES = {
     "engine.verbs.task_tools": ("ask_person", "read_artifact"),
     "engine.definitions.tool": ("Tool", "tool"),
     "engine.definitions.call": ("Call", "current_call", "report_usage", "sending", "streaming"),
+    "engine.drivers.retrying": ("retry",),
     "engine.notices.webhook": ("Webhook",),
     "engine.reading.task_state": ("TaskState",),
     "engine.people.thread": ("Thread",),
@@ -143,7 +149,10 @@ _PLACES = {
     "engine.streams.watching": ("Chunk", "ChunksCut", "ChunksDropped"),
     "engine.verbs.async_task": ("AsyncTask",),
     "engine.verbs.task": ("Task",),
+    "engine.views.attempts": ("StepAttempt",),
+    "engine.views.failures": ("FailureContext", "TaskFailure"),
     "engine.workers.schedule": ("Schedule",),
+    "engine.workers.upkeep": ("Retention",),
     "engine.workers.worker": ("Worker",),
     "store.protocol": ("Connection",),
 }
@@ -182,6 +191,7 @@ __all__ = [
     "Diverged",
     "EffectConflict",
     "Failure",
+    "FailureContext",
     "Happened",
     "HoldfastError",
     "InputConflict",
@@ -215,6 +225,8 @@ __all__ = [
     "Records",
     "ReplayDiverged",
     "ResumeExpired",
+    "Retention",
+    "RetriesExhausted",
     "Retry",
     "Schedule",
     "Secret",
@@ -224,6 +236,7 @@ __all__ = [
     "StateNotMigrated",
     "StatePatch",
     "Step",
+    "StepAttempt",
     "StepChanged",
     "StepFailed",
     "StepNotFound",
@@ -241,6 +254,7 @@ __all__ = [
     "TaskCollected",
     "TaskExists",
     "TaskFailed",
+    "TaskFailure",
     "TaskFinished",
     "TaskNotFound",
     "TaskState",
@@ -276,6 +290,7 @@ __all__ = [
     "pack",
     "read_artifact",
     "report_usage",
+    "retry",
     "sending",
     "step",
     "streaming",

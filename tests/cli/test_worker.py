@@ -343,6 +343,30 @@ def test_lines_fit_a_terminal_of_80_columns(folder, app, start):
     assert "\x1b[32mcompleted" in terminal.text, "colours at a terminal"
 
 
+def test_of_several_processes_one_removes_old_tasks_and_says_so(folder, app, start):
+    for number in range(5):
+        app.run(agents.failer, id=f"t{number}")
+    worker = start("worker", "agents.py", "--processes", "2", "--gc-every", "1h", "--gc-keep", "2", "--jsonl")
+    until(lambda: [one for one in worker.lines() if one["event"] == "gc"])
+    until(lambda: len([one for one in worker.lines() if one["event"] == "started"]) == 2)
+    app.start(agents.quick, id="q")
+    assert app.wait("q", timeout=LONG).status == "completed"
+    assert worker.ends() == 0
+    (found,) = [one for one in worker.lines() if one["event"] == "gc"]
+    assert (found["tasks"], found["kept_for_forks"]) == (3, 0)
+    assert {one.id for one in app.list(limit=None)} == {"t3", "t4", "q"}
+    again = start("worker", "agents.py", "--gc-every", "1h", "--gc-keep", "0", "--drain")
+    assert again.ends(None) == 0 and "removed" not in again.err, "the hour is not over"
+    assert "gc every" in again.err
+
+
+def test_a_worker_that_removes_tasks_tells_people(folder, app, start):
+    app.run(agents.failer, id="t")
+    worker = start("worker", "agents.py", "--gc-every", "1h", "--gc-older-than", "0s")
+    worker.says("removed 1 task")
+    assert worker.ends() == 0
+
+
 # What is refused
 
 
@@ -359,6 +383,11 @@ def test_lines_fit_a_terminal_of_80_columns(folder, app, start):
         ["agents.py", "--processes", "0"],
         ["agents.py", "--health", "70000"],
         ["agents.py", "--grace", "soon"],
+        ["agents.py", "--gc-every", "1h"],
+        ["agents.py", "--gc-older-than", "30d"],
+        ["agents.py", "--gc-every", "often", "--gc-keep", "1"],
+        ["agents.py", "--gc-every", "0s", "--gc-keep", "1"],
+        ["agents.py", "--gc-every", "1h", "--gc-keep", "-1"],
         ["agents.py", "--store", "memory:", "--processes", "2"],
         ["agents.py", "--namespace", "a", "--all-namespaces"],
     ],

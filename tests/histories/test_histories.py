@@ -18,8 +18,27 @@ def test_an_old_log_folds_to_what_it_did(path):
         app.import_(path)
         remembered = json.loads(path.with_suffix(".json").read_text("utf-8"))
         for id, state in remembered.items():
-            assert app.get(id).to_dict() == state
+            assert remembered_part(app.get(id).to_dict(), state) == state
         assert app.verify().ok
+
+
+def remembered_part(now, then):
+    """What a document of today has of one that was remembered: documents are added to, and never lose anything."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        return {key: remembered_part(now[key], value) for key, value in then.items() if key in now} | {
+            key: value for key, value in now.items() if key not in then and key not in ADDED
+        }
+    if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        return [remembered_part(*pair) for pair in zip(now, then, strict=True)]
+    return now
+
+
+ADDED = {
+    *("calls", "deadline", "digest", "failed_at", "holder", "phases", "state_version", "summarised"),
+    *("after", "before", "failures", "idempotency_key", "maybe_done", "retry_at", "turn"),
+    *("at", "seq", "step"),
+}
+"""Keys that documents have got since: of a task, of a step, of a decision."""
 
 
 def test_every_kind_of_event_stands_in_some_old_log():

@@ -8,7 +8,7 @@ ORDER = (
     "failpoints",
     *("store", "store/sqlite", "store/memory", "store/postgres"),
     *("engine/system", "engine/logs", "engine/definitions/declared", "engine/definitions"),
-    *("engine/reading", "engine/lists", "engine/streams"),
+    *("engine/views", "engine/reading", "engine/lists", "engine/streams"),
     *("engine/maintenance", "engine/records"),
     *("engine/control", "engine/notices"),
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),

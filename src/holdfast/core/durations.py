@@ -44,6 +44,15 @@ def seconds(value: Duration, what: str = "", *, above_zero: bool = False) -> flo
     return length
 
 
+def shown(length: float) -> str:
+    """A length of time in seconds, with as many digits as tell it from others like it.
+
+    >>> shown(0.5), shown(0.0004), shown(12.34), shown(86_400)
+    ('0.5 s', '0.0004 s', '12.3 s', '86,400 s')
+    """
+    return f"{length:,.0f} s" if length >= 100 else f"{float(f'{length:.3g}'):g} s"
+
+
 def _length(value: object) -> float | None:
     """Return a duration in seconds; None if it isn't one."""
     if isinstance(value, timedelta):

@@ -108,6 +108,15 @@ TRACEBACK_FRAMES = 40
 MAX_CAUSES = 16
 """How long a chain of causes a failure keeps."""
 
+FAILED_OUTPUT_BYTES = 16_384
+"""How much the record of a failure keeps of what the step had streamed: its last part."""
+
+FAILURE_LOGGER = "holdfast.failures"
+"""The logger of `logging` that is told of failed tasks. It hands on to `holdfast`, as all loggers do."""
+
+FAILURES_KEPT = 10_000
+"""How many failures of tasks an app remembers that it has told `on_failure`."""
+
 NOTICE_SECONDS = 0.5
 """How often a watcher of the inbox looks for new entries."""
 

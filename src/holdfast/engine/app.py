@@ -45,7 +45,7 @@ from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.lists.feed import Feed
-from holdfast.engine.lists.query import TaskRows, task_query
+from holdfast.engine.lists.query import TaskRows, since as us_since, task_query
 from holdfast.engine.logs import addresses
 from holdfast.engine.logs.cache import Cache
 from holdfast.engine.logs.committer import Observer, PlacedEvent
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.engine.lists.deltas import Delta
     from holdfast.engine.lists.watch import TaskWatch
     from holdfast.engine.maintenance.doctor import Finding
+    from holdfast.engine.notices.failures import OnFailure
     from holdfast.engine.notices.notices import OnWait
     from holdfast.engine.notices.watch import InboxFollow
     from holdfast.engine.notices.webhook import Webhook
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.records.records import Records
     from holdfast.engine.workers.schedule import Schedule
+    from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
 
 
@@ -96,6 +98,7 @@ def open(
     clock: Clock | None = None,
     agents: Sequence[Agent] = (),
     on_wait: OnWait | None = None,
+    on_failure: OnFailure | None = None,
     webhook: Webhook | None = None,
     prices: Mapping[str, Price] | None = None,
     queues: Sequence[Queue] = (),
@@ -110,14 +113,14 @@ def open(
 
     `durability="full"` (the default): what was acknowledged survives power loss. `"process"`: it survives the process.
     `agents` are those the app may resume by id alone. `on_wait` is called with each task that begins to wait for a
-    person, whichever process works on it; `webhook` sends that to another server. `prices` says what models cost, for
-    budgets of money. `queues` are those there are, with their limits; if none are given, any name will do. `namespace`
-    keeps tenants apart: what belongs to another cannot be reached from here. `cache` is a Redis server (redis://…, or
-    $HOLDFAST_CACHE) through which servers share states and wake-ups; `cache_bytes` is memory for cached states. Caches
-    are optional and never authoritative. `read_only` opens a SQLite file only to look, also on a read-only disk.
-    `key_space`: what idempotency keys of new tasks cover. Default: a random id. `users`: the model of users' state.
+    person, `on_failure` with each that fails, whichever process works on it; `webhook` sends waits to another server.
+    `prices` says what models cost. `queues` are those there are, with their limits; if none are given, any name will
+    do. `namespace` keeps tenants apart: what belongs to another cannot be reached from here. `cache` is a Redis server
+    (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups, `cache_bytes` memory for cached
+    states; both are optional and never authoritative. `read_only` opens a SQLite file only to look. `key_space` is what
+    idempotency keys of new tasks cover. Default: a random id. `users`: the model of users' state.
     """
-    declared = _checked(on_wait, webhook, users)
+    declared = _checked(on_wait, on_failure, webhook, users)
     costs, where, ticking = Prices(prices), addresses.cache_address(cache, cache_bytes), clock or SystemClock()
     given: dict[str, Any] = {"durability": durability, "snapshots_kept": snapshots_kept, "read_only": read_only}
     store = _tenant(addresses.open_store(url, at_us=ticking.now_us(), **given), namespace)
@@ -126,6 +129,7 @@ def open(
         ticking,
         agents=agents,
         on_wait=on_wait,
+        on_failure=on_failure,
         webhook=webhook,
         prices=costs,
         queues=queues,
@@ -144,12 +148,13 @@ def _tenant(store: Store, namespace: str) -> Store:
     return Tenant(store, namespace) if namespace else store
 
 
-def _checked(on_wait: object, webhook: object, users: Any) -> UserModel | None:
-    """Refuse what can't be told of waits, before anything is opened; gives the model of users, if there is one."""
-    if on_wait is not None and not callable(on_wait):
-        raise InvalidValue(f"on_wait={on_wait!r} cannot be called", hint="give a function of a task")
-    if any(inspect.iscoroutinefunction(one) for one in (on_wait, getattr(on_wait, "__call__", None))):  # noqa: B004
-        raise InvalidValue(f"on_wait={on_wait!r} is async, and nothing would await it", hint="give a `def` function")
+def _checked(on_wait: object, on_failure: object, webhook: object, users: Any) -> UserModel | None:
+    """Refuse odd hooks before anything is opened; return the model of users, if there is one."""
+    for name, given in (("on_wait", on_wait), ("on_failure", on_failure)):
+        if given is not None and not callable(given):
+            raise InvalidValue(f"{name}={given!r} cannot be called", hint="give a function of a task")
+        if any(inspect.iscoroutinefunction(one) for one in (given, getattr(given, "__call__", None))):  # noqa: B004
+            raise InvalidValue(f"{name}={given!r} is async, and nothing would await it", hint="give a `def` function")
     if webhook is not None:
         from holdfast.engine.notices.webhook import Webhook
 
@@ -195,6 +200,7 @@ class App:
         *,
         agents: Sequence[Agent] = (),
         on_wait: OnWait | None = None,
+        on_failure: OnFailure | None = None,
         webhook: Webhook | None = None,
         prices: Prices | None = None,
         queues: Sequence[Queue] = (),
@@ -217,6 +223,11 @@ class App:
             from holdfast.engine.notices.notices import Notices
 
             self._dispatcher.notices = Notices(self.logs, on_wait, webhook, self._dispatcher.is_at_work)
+        if on_failure is not None:
+            from holdfast.engine.notices.failures import FailureNotices
+
+            ours = self._dispatcher.is_at_work
+            self._dispatcher.failures = FailureNotices(self.logs, self.feed, on_failure, ours)
         self._dispatcher.register_all(agents)
 
     def __enter__(self) -> Self:
@@ -317,10 +328,9 @@ class App:
     ) -> TaskState[R]:
         """Start a task, or resume it, here and now, until it ends or waits. Running it twice is safe.
 
-        A task that fails is given back as it is, `status` "failed" and `failure` its reason; nothing is raised.
-        `hold`: how long to block while the task sleeps. `wait`: how long to wait while another process has the task,
-        before TaskBusy is raised; if that process dies, this one takes over. It also waits so long for a thread that is
-        busy, with `when_busy="refuse"`; with "queue", for as long as it takes. The other parameters are as for `start`.
+        A failed task is given back as it is, with its `failure`; nothing is raised. `hold`: how long to block while the
+        task sleeps (for timers only: a wait for a person or a signal ends the run at once). `wait`: how long to wait
+        while another process has the task, or another task its thread. The other parameters are as for `start`.
         """
         options = TaskOptions(
             user=user,
@@ -340,11 +350,15 @@ class App:
             when_busy="refuse" if when_busy == "queue" else when_busy,
             expire=expire,
         )
+        work, patience = self._assignment(id, agent, input, options, hold), _patience(wait, when_busy)
+        return TaskState(self._dispatcher.work_when_free(work, patience), self.logs, agent.typed_result)
+
+    def _assignment(
+        self, id: str | None, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: Duration
+    ) -> Assignment:
         if id is not None:
             refuse_own(self.logs, id, "run")
-        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
-        done = self._dispatcher.work_when_free(assignment, _patience(wait, when_busy))
-        return TaskState(done, self.logs, agent.typed_result)
+        return self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
 
     async def arun(
         self,
@@ -390,9 +404,7 @@ class App:
             when_busy="refuse" if when_busy == "queue" else when_busy,
             expire=expire,
         )
-        if id is not None:
-            refuse_own(self.logs, id, "run")
-        assignment = self._dispatcher.assignment(self._name(id), agent, input, options, seconds(hold, "hold"))
+        assignment = self._assignment(id, agent, input, options, hold)
         done = await self._dispatcher.work_async_when_free(assignment, _patience(wait, when_busy))
         return TaskState(done, self.logs, agent.typed_result)
 
@@ -559,13 +571,15 @@ class App:
         namespaces: Sequence[str] | Literal["*"] | None = None,
         schedules: Sequence[Schedule] = (),
         max_deaths: int = limits.MAX_DEATHS,
+        gc: Retention | None = None,
         name: str = "",
     ) -> Worker:
         """Something that takes tasks of these agents from queues and works on many at a time: `app.worker([…]).run()`.
 
         Without `agents`, those the app was opened with; without `queues`, those it was opened with and the default one.
         `namespaces` are the tenants it works for: its own, or, of an app without one, those named, or "*". A task that
-        cost `max_deaths` holders in a row without a step being done is set aside.
+        cost `max_deaths` holders in a row without a step being done is set aside. `gc`: when old tasks are removed,
+        `Retention(every="1h", older_than="30d")`; of several workers one does it each time. Default: never.
         """
         from holdfast.engine.workers import factory
 
@@ -579,6 +593,7 @@ class App:
             concurrency=concurrency,
             schedules=schedules,
             max_deaths=max_deaths,
+            gc=gc,
             name=name,
         )
 
@@ -965,6 +980,8 @@ class App:
         tool: str = "",
         by: str = "",
         decision: str | None = None,
+        since: datetime | Duration | None = None,
+        until: datetime | Duration | None = None,
         since_us: int | None = None,
         until_us: int | None = None,
         after: str | None = None,
@@ -973,16 +990,17 @@ class App:
     ) -> Iterator[AuditRow]:
         """Return who did what, newest first: tool calls, what people did, decisions. Found by index.
 
-        `decision` is part of a decision's question or choice. `after`: the cursor of the last row seen. `limit`: how
-        many. Default: all, read as you go through them. `progress` is told how many events were looked at.
+        `decision` is part of a decision's question or choice. `since`, `until`: a time, or how long ago. `after`: the
+        cursor of the last row seen. `limit`: how many. Default: all, read as you go through them. `progress` is told
+        how many events were looked at.
         """
         query = audit.AuditQuery(
             task=None if task is None else names.task_log(task),
             tool=tool,
             by=by,
             decision=decision,
-            since_us=since_us,
-            until_us=until_us,
+            since_us=since_us if since is None else us_since(since, self.clock.now_us, "since"),
+            until_us=until_us if until is None else us_since(until, self.clock.now_us, "until"),
             after=after,
             limit=limit,
         )
@@ -1166,8 +1184,7 @@ class App:
         Unique keys stay, so does the id (as TaskCollected), and so do the parents of living forks. `collectable` says
         beforehand which tasks would go.
         """
-        if keep is not None and not (isinstance(keep, int) and keep >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"keep={keep} is not a number of tasks", hint="give 0 or more")
+        retention.refuse_keep(keep)
         names.text(why, "why=")
         from holdfast.engine.people import expiry
 
@@ -1215,6 +1232,8 @@ class App:
         """
         if self._dispatcher.notices is not None:
             self._dispatcher.notices.close()
+        if self._dispatcher.failures is not None:
+            self._dispatcher.failures.close()
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self._dispatcher.stop_publishing()

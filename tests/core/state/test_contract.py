@@ -212,7 +212,8 @@ def test_every_section_is_read_and_shown_as_what_it_is():
     assert state.facts["service"].value == {"name": "checkout"} and state.facts["service"].source == "pager"
     assert (state.questions, state.flags) == (["since when?"], ["production"])
     assert state.artifacts["log-1"].summary == "last hour" and state.notes["tone"] == "calm"
-    assert state.decisions == FURTHER["decisions"] and state.messages == FURTHER["messages"]
+    told = [{name: made[name] for name in FURTHER["decisions"][0]} for made in state.decisions]
+    assert told == FURTHER["decisions"] and state.messages == FURTHER["messages"]
     assert state.calls["restart#1"].attempts == 3 and state.calls["restart#1"].failure.type == "OSError"
     assert (state.status, state.failure.cause.type, state.state["tries"]) == ("failed", "OSError", 3)
     assert state.contract() == KNOWN | FURTHER

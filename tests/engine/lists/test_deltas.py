@@ -83,9 +83,12 @@ def test_a_delta_of_a_step_holds_that_step_alone(app):
     app.start("a", id="t")
     app.append("t", ev.TaskClaimed(holder="h"), *steps(50))
     last = list(app.deltas("t", after=51))
-    assert len(last) == 1 and {op["path"] for op in last[0].ops} == {"/steps/s#50", "/seq", "/updated_at"} - (
-        {"/updated_at"} if app.at("t", 51).updated_at == app.at("t", 52).updated_at else set()
-    )
+    assert len(last) == 1 and {op["path"] for op in last[0].ops} == {
+        "/steps/s#50",
+        "/seq",
+        "/digest",
+        "/updated_at",
+    } - ({"/updated_at"} if app.at("t", 51).updated_at == app.at("t", 52).updated_at else set())
 
 
 def test_the_difference_of_neighbours_is_their_delta(app):
@@ -124,6 +127,7 @@ def test_a_document_is_had_in_parts_and_its_steps_in_pages(app):
         lambda app: app.deltas("t", limit=0),
         lambda app: app.deltas("t", sections=("everything",)),
         lambda app: app.deltas("t", sections="facts"),
+        lambda app: app.deltas("t", sections=("interrupted",)),
         lambda app: app.get("t").to_dict(sections=("everything",)),
         lambda app: app.get("t").to_dict(steps_limit=0),
         lambda app: app.get("t").to_dict(steps_after="nothing#1"),

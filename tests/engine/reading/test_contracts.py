@@ -345,7 +345,8 @@ def test_a_block_may_have_phases_of_its_own(app):
 def test_a_state_that_stands_alone_reads_like_any_other():
     state = TaskState.from_contract(json.dumps(CONTRACT))
     assert (state.id, state.agent, state.status, state.turn) == ("contract", "nobody", "pending", 0)
-    assert state.messages == CONTRACT["messages"] and state.decisions == CONTRACT["decisions"]
+    told = [{name: made[name] for name in CONTRACT["decisions"][0]} for made in state.decisions]
+    assert state.messages == CONTRACT["messages"] and told == CONTRACT["decisions"]
     assert state.artifacts["a-1"].data == "hello all" and not state.interrupted
     assert state.to_dict()["plan"] == [{"step": "write", "done": True}, {"step": "send", "done": False}]
 

@@ -71,7 +71,9 @@ def test_everything_an_agent_knows_is_read_back(app):
     assert state.questions == ["how?"]
     assert state.artifacts["a1"].data == "x" * 9000 and state.artifacts["a1"].summary == "long"
     assert dict(state.notes) == {"n": [1]} and state.flags == ["risky"]
-    assert state.decisions == [{"question": "which?", "choice": "b", "why": "cheaper", "options": ["a", "b"]}]
+    (made,) = state.decisions
+    assert (made["question"], made["choice"], made["why"]) == ("which?", "b", "cheaper")
+    assert made["options"] == ["a", "b"] and made["seq"] <= state.seq and made["step"] == ""
     assert state.messages == [{"role": "user", "content": "hi"}]
     assert dict(state.state) == {"count": 2, "seen": ["x"]}
     assert dict(state.checkpoints) == {"half": 15}

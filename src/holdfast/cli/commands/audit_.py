@@ -70,7 +70,7 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     from holdfast.engine.reading.steps import iso
 
     if environment.for_programs:
-        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value", "cursor")
+        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value", "answered_by", "cursor")
         environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
         return
     if not found:

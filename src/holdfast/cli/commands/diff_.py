@@ -82,7 +82,8 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style, times: bo
                 sign, text, tone = "~", f"{path}  moved from {change['from']}", "warn"
             case _:
                 sign, text, tone = "~", f"{path}  {shown(old)} → {shown(new)}", "warn"
-        yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
+        if not path.startswith(("/digest", "/calls")):  # one differs whenever anything does, the other is in the steps
+            yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
 
 
 def _is_time(name: str) -> bool:

@@ -9,6 +9,7 @@ import click
 from holdfast.cli.command import by_options, command, task_argument
 from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
+from holdfast.cli.show.style import held
 
 
 @command("resume", lines=True)
@@ -52,5 +53,5 @@ def resume_(
         and stands.status not in ("completed", "cancelled")
         and not (environment.for_programs or quiet)
     ):
-        environment.say(f"{id}: goes on in {environment.where}", "dim")
+        environment.say(held(f"{id}: goes on in {environment.where}"), "dim")
     task.work(environment, app, id, target, act, quiet=quiet)

@@ -9,6 +9,7 @@ import click
 from holdfast.cli.command import command, param_option
 from holdfast.cli.completion import files
 from holdfast.cli.environment import LAST, Environment
+from holdfast.cli.show.style import held
 
 
 @command("run", lines=True)
@@ -53,7 +54,7 @@ def run_(environment: Environment, target: str | None, id: str | None, **given: 
     waits = {"hold": given["hold"], "wait": given["wait"]}
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731
     if not environment.for_programs and not given["quiet"]:
-        environment.say(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {environment.where}", "dim")
+        environment.say(held(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {environment.where}"), "dim")
         if link := environment.page_link(id):
             environment.say(f"on the page: {link}", "dim")
     task.work(environment, app, id, target, act, quiet=given["quiet"])

@@ -55,8 +55,7 @@ def show_(environment: Environment, id: str, seq: int | None) -> None:
 
 
 def _more(state: TaskState) -> dict[str, Any]:
-    deadline = None if state.deadline is None else state.deadline.isoformat().replace("+00:00", "Z")
-    told = {"interrupted": state.interrupted, "holder": state.holder, "deadline": deadline, "digest": state.digest}
+    told: dict[str, Any] = {"interrupted": state.interrupted}
     if state.expires_at is not None:
         told["expires_at"] = state.expires_at.isoformat().replace("+00:00", "Z")
     return told

@@ -25,6 +25,9 @@ from holdfast.cli.environment import Environment
 )
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long a stop may take.")
 @click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
+@click.option("--gc-every", metavar="TIME", help="Remove old tasks so often; of several workers one does.")
+@click.option("--gc-older-than", metavar="TIME", help='Of those that ended longer ago than this, such as "30d".')
+@click.option("--gc-keep", type=int, metavar="N", help="Of those beyond the newest N that have ended.")
 @click.option("--quiet", is_flag=True, help="No line for each task.")
 @click.option("--child", type=int, hidden=True)
 def worker_(environment: Environment, target: str | None, processes: int, child: int | None, **given: Any) -> None:

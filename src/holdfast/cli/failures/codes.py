@@ -119,6 +119,10 @@ CODES: dict[str, Code] = {
         "What was done in time is on record; a call that can be done only once is in doubt.",
         ("give it more time: timeout= of the step, deadline= of the task", "holdfast inbox --doubts"),
     ),
+    "retries-exhausted": Code(
+        "Nothing was written: outside of a task nothing is recorded.",
+        ("try again later, or allow more attempts; in an agent, task.step(fn, retry=…) is recorded",),
+    ),
     "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume {id} FILE",)),
     "seq-out-of-range": Code(NOTHING, ("holdfast log {id}   shows every seq there is",)),
     "step-not-found": Code(NOTHING, ("holdfast log {id}   names the steps; in a loop a key has its turn: 3/draft#1",)),

@@ -125,6 +125,10 @@ def _arguments(environment: Environment, wanted: ServeOptions) -> list[str]:
     given += [part for name in wanted.queues for part in ("--queue", name)]
     given += [part for name in wanted.namespaces for part in ("--namespace", name)]
     given += ["--health", str(wanted.health)] if wanted.health is not None else []
+    if wanted.gc is not None:
+        given += ["--gc-every", f"{wanted.gc.every}s"]
+        given += [] if wanted.gc.older_than is None else ["--gc-older-than", f"{wanted.gc.older_than}s"]
+        given += [] if wanted.gc.keep is None else ["--gc-keep", str(wanted.gc.keep)]
     flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": environment.debug}
     flags |= {"--json": environment.as_json, "--jsonl": environment.jsonl, "--drain": wanted.drain}
     return [*given, *(name for name, on in flags.items() if on)]

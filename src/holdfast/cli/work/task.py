@@ -118,7 +118,8 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            screen.line(screen.style.paint(record.getMessage(), "warn"))
+            if record.name != values.FAILURE_LOGGER:  # the command itself tells how tasks ended
+                screen.line(screen.style.paint(record.getMessage(), "warn"))
 
     logger, lines = logging.getLogger("holdfast"), Lines()
     before = logger.propagate
@@ -157,7 +158,7 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     took = length(int((state.updated_at - state.created_at).total_seconds() * 1_000_000))
     tone = {"completed": "good", "failed": "bad", "cancelled": "bad"}.get(state.status, "warn")
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {environment.where}"]
-    environment.say(f"{state.id} is {state.status}  ({' · '.join(facts)})", tone)
+    environment.say(held(f"{state.id} is {state.status}  ({' · '.join(facts)})"), tone)
     if state.status == "completed" and state.result is not None:
         text = state.result if isinstance(state.result, str) else values.text(state.result)
         environment.lines(map(clean, text.split("\n")) if environment.style.terminal else [text])

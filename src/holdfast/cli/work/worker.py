@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from holdfast import App
+from holdfast import App, Retention
 from holdfast.cli.environment import Environment
 from holdfast.cli.failures.refusal import INTERRUPTED
 from holdfast.cli.input.agents import FoundAgents, nearest, served, split
@@ -24,6 +24,7 @@ from holdfast.cli.show.style import clean, cut
 from holdfast.cli.work.task import warnings_on
 from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, StoreError
+from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import values
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
@@ -67,6 +68,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     drain: bool
     quiet: bool
     child: int | None
+    gc: Retention | None
 
 
 def wanted(environment: Environment, target: str | None, **given: Any) -> ServeOptions:
@@ -76,6 +78,7 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
         "concurrency": limits.WORKER_CONCURRENCY if given["concurrency"] is None else given["concurrency"],
     }
     asked["grace"] = values.seconds(given["grace"], "--grace")
+    asked["gc"] = _retention(*(asked.pop(f"gc_{name}") for name in ("every", "older_than", "keep")))
     for name, most in (("concurrency", 100_000), ("processes", MOST_PROCESSES)):
         if not 1 <= asked[name] <= most:
             raise InvalidValue(f"--{name} {asked[name]} cannot be; nothing was begun", hint=f"give 1 to {most:,}")
@@ -94,6 +97,21 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
     found = served(target)
     _known_queues(target, found, asked["queues"])
     return ServeOptions(target=target, found=found, **asked)
+
+
+def _retention(every: str | None, older_than: str | None, keep: int | None) -> Retention | None:
+    """What is removed on a schedule; None if nothing is."""
+    if every is None and older_than is None and keep is None:
+        return None
+    if every is None or (older_than is None and keep is None):
+        missing = "--gc-every says how often" if every is None else "--gc-older-than or --gc-keep says what may go"
+        raise InvalidValue(
+            f"{missing}, and is missing; nothing was begun", hint="give both: --gc-every 1h --gc-older-than 30d"
+        )
+    if keep is not None and keep < 0:
+        raise InvalidValue(f"--gc-keep {keep} is not a number of tasks; nothing was begun", hint="give 0 or more")
+    age = None if older_than is None else values.seconds(older_than, "--gc-older-than")
+    return Retention(every=values.seconds(every, "--gc-every", above_zero=True), older_than=age, keep=keep)
 
 
 def _known_queues(target: str | None, found: FoundAgents, wanted: tuple[str, ...]) -> None:
@@ -116,6 +134,7 @@ def worker_of(app: App, wanted: ServeOptions) -> Worker:
         concurrency=wanted.concurrency,
         namespaces="*" if wanted.all_namespaces else list(wanted.namespaces) or None,
         schedules=wanted.found.schedules,
+        gc=wanted.gc,
     )
 
 
@@ -146,7 +165,7 @@ def serve(environment: Environment, wanted: ServeOptions) -> None:
         said = WorkerReport(environment, wanted, worker, screen)
         stack.enter_context(warnings_on(screen))
         stack.enter_context(screen.prints())
-        worker.tell = said.task
+        worker.tell, worker.tell_collected = said.task, said.collected
         worker.at_once = said.at_once
         stack.enter_context(_stopped_by_signals(worker))
         said.began(health)
@@ -245,6 +264,9 @@ class WorkerReport:
             "queues": [queue.name for queue in plan.queues],
             "namespaces": tenants,
             "schedules": [one.name for one in plan.schedules],
+            "gc": None
+            if plan.gc is None
+            else {"every": plan.gc.every, "older_than": plan.gc.older_than} | {"keep": plan.gc.keep},
             "concurrency": plan.concurrency,
             "health": None if health is None else f"http://127.0.0.1:{health.port}",
             "worker": self._worker.name,
@@ -253,6 +275,7 @@ class WorkerReport:
         told = [f"worker {self._worker.name} on {self._place.where}"]
         told += [f"{name} {', '.join(facts[name])}" for name in ("agents", "queues", "schedules") if facts[name]]
         told += [f"namespaces {', '.join(tenants)}"] if tenants else []
+        told += [] if plan.gc is None else [f"gc every {length(int(values.seconds(plan.gc.every) * 1_000_000))}"]
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
         for line in wrapped(told, " · ", self._screen.style.width):
             self._line(line, "dim")
@@ -276,6 +299,14 @@ class WorkerReport:
             target = f"{path}:{done.agent}" if path and done.agent else path or None
             resume = resume_command(done.id, target, self._place.options)
             self._line(f"{'':<10} {resume}   when it is mended")
+
+    def collected(self, found: Collected) -> None:
+        """Say what was removed, when it was this worker's turn."""
+        counts = {"tasks": found.tasks, "snapshots": found.snapshots, "kept_for_forks": found.kept_for_forks}
+        self._json({"event": "gc", **counts})
+        if not self._wanted.quiet:
+            kept = f"; {found.kept_for_forks} kept for their forks" if found.kept_for_forks else ""
+            self._line(f"{'gc':<10} removed {times(found.tasks, 'task')}{kept}", "dim")
 
     def stopping(self) -> None:
         """Say that no more tasks are taken."""

@@ -27,6 +27,8 @@ def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ())
     theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)] or frames
     grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ())) if _is_group(error) else ()
     deeper = depth < limits.MAX_CAUSES
+    of_step = error if isinstance(error, StepFailed) else None
+    recorded: Failure | None = None if of_step is None else of_step.failure
     return Failure(
         type=type(error).__qualname__,
         message=hidden(_message(error), secrets),
@@ -35,8 +37,9 @@ def failure(error: BaseException, depth: int = 0, secrets: tuple[str, ...] = ())
         ),
         code=hidden(_encodable(str(getattr(error, "code", ""))), secrets),
         notes=tuple(hidden(_encodable(str(note)), secrets) for note in getattr(error, "__notes__", ())),
-        cause=failure(cause, depth + 1, secrets) if cause is not None and deeper else None,
+        cause=recorded or (failure(cause, depth + 1, secrets) if cause is not None and deeper else None),
         group=tuple(failure(one, depth + 1, secrets) for one in grouped) if deeper else (),
+        step="" if of_step is None else str(of_step.details.get("step", "")),
     )
 
 

@@ -24,6 +24,7 @@ HoldfastError
 ├── ResumeExpired         the task is older than its agent resumes
 ├── ToolExited            a tool tried to end the process
 ├── NotDone               raised by a tool: nothing happened, so it may be tried again
+├── RetriesExhausted      a function that holdfast.retry called raised in every attempt
 ├── TimeLimit             a deadline or a step's time limit has passed
 ├── TurnLimit             a loop did not come to an end
 ├── SeqOutOfRange         the log has no such position
@@ -97,6 +98,7 @@ from holdfast.core.errors.steps import (
     NotDone as NotDone,
     NotRecorded as NotRecorded,
     ReplayDiverged as ReplayDiverged,
+    RetriesExhausted as RetriesExhausted,
     SelfApproval as SelfApproval,
     StepChanged as StepChanged,
     StepFailed as StepFailed,

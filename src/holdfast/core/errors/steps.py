@@ -26,6 +26,9 @@ class StepFailed(HoldfastError):
             **({"maybe_done": True} if maybe_done else {}),
         )
 
+    failure: Any = None
+    """What the step's function raised, as it is recorded (`Failure`), with its causes; the same on every replay."""
+
     @property
     def reason(self) -> str:
         """The type and message of the exception that the step's function raised."""
@@ -200,6 +203,22 @@ class NotDone(HoldfastError):
     def permanent(self) -> bool:
         """True if another attempt would come to nothing too."""
         return bool(self.details.get("permanent"))
+
+
+class RetriesExhausted(HoldfastError):
+    """A function that `holdfast.retry` called raised in every attempt. The last error is its cause."""
+
+    code = "retries-exhausted"
+
+    def __init__(self, name: str, attempts: int, type: str, message: str) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(
+            f"{name} failed after {tries}: {type}: {message}",
+            hint="try again later, or allow more: retry=Retry(attempts=…)",
+            attempts=attempts,
+            type=type,
+            reason=message,
+        )
 
 
 class TimeLimit(HoldfastError):

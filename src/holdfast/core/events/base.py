@@ -15,7 +15,7 @@ WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "qua
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An exception as data: what, where, and because of what."""
+    """An exception as data: what, where, and because of what. `step` is the step that failed, of a StepFailed."""
 
     type: str
     message: str
@@ -24,6 +24,7 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     notes: tuple[str, ...] = ()
     cause: Failure | None = None
     group: tuple[Failure, ...] = ()
+    step: str = ""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,10 +13,13 @@ class GoalSet(Event, frozen=True):
 
 
 class DecisionMade(Event, frozen=True):
+    """A choice, its reason and the options not taken. `step` is the last step before it, with its turn in a loop."""
+
     question: str
     choice: Value
     why: str = ""
     options: Value | UnsetType = UNSET
+    step: str = ""
 
 
 class FactLearned(Event, frozen=True):
@@ -109,7 +112,10 @@ class MessagesSummarised(Event, frozen=True):
 
 
 class LogWritten(Event, frozen=True):
+    """A line that an agent wrote, and values that programs can read of it."""
+
     text: str
+    fields: Fields = {}
 
 
 # The state bag. A write under a newer version of the state than the one in the log says so (`state_version`). If it is

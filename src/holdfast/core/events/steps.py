@@ -43,13 +43,16 @@ class AttemptFailed(Event, frozen=True):
     usage: Usage | None = None
     maybe_done: bool = False
     """Whether the attempt may have had its effect: then an approval was used up by it."""
+    output: Value | UnsetType = UNSET
+    """What the attempt had streamed until it failed."""
 
 
 class StepCompleted(Event, frozen=True):
     """A step has its result.
 
-    `undo` names what would undo it. `source` is the call whose outcome this is, if it was not made here. One recorded
-    `behind` was written while the agent went on, so it does not move what the agent sees.
+    `undo` names what would undo it. `source` is the call whose outcome this is, if it was not made here, and `task` the
+    task whose call it was, if that is another one. One recorded `behind` was written while the agent went on, so it
+    does not move what the agent sees.
     """
 
     key: str
@@ -65,13 +68,14 @@ class StepCompleted(Event, frozen=True):
     source: str = ""
     behind: bool = False
     usage: Usage | None = None
+    task: str = ""
 
 
 class StepFailed(Event, frozen=True):
     """A step failed for good. One that is `safe` is known not to have happened.
 
     One that is `maybe_done` may have happened: the task does not make the same call again before it is settled. `undo`
-    names what undoes it, should the task not come to a good end.
+    names what undoes it, should the task not come to a good end. `output` is what it had streamed until it failed.
     """
 
     key: str
@@ -88,6 +92,8 @@ class StepFailed(Event, frozen=True):
     usage: Usage | None = None
     maybe_done: bool = False
     undo: str = ""
+    output: Value | UnsetType = UNSET
+    task: str = ""
 
 
 class StepDoubted(Event, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Literal, Protocol
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from holdfast.core import events as ev, limits, names
 from holdfast.core.codec import Head, UniqueKey
@@ -273,6 +273,8 @@ class Outcome(Struct, frozen=True, gc=False):
     """Whether its thread was left behind, and may still be at it."""
     cut: bool = False
     """Whether it was cut off with its task, which is out of time or cancelled: it is no failure of the function."""
+    output: Raw | UnsetType = UNSET
+    """What a function that failed had streamed until then."""
 
 
 ErrorTest = Callable[[BaseException], bool]
@@ -398,6 +400,12 @@ class Branch:
     def mark(self) -> str:
         """The prefix of its writings: `.` for the agent's own line."""
         return self.path or "."
+
+    @property
+    def after_step(self) -> str:
+        """The last step that it has done, with its turn in a loop; empty if there is none."""
+        key = "" if self.last is None else self.last[0]
+        return f"{self.turn}/{key}" if key and self.turn else key
 
     def key(self, name: str) -> str:
         """Return the key of the next step of that name."""

@@ -269,7 +269,7 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
     elif request.effect in ANNOUNCED and (outcome.timed_out or not is_definite(outcome, request)):
         yield from _doubt(key, outcome, request)
     else:
-        ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
+        ended |= {"usage": outcome.usage, "started_us": outcome.started_us, "output": outcome.output}
         yield from _after_failure(outcome.error, ended, request, sent=outcome.sent)
     return None
 
@@ -350,7 +350,7 @@ def _plain_attempt(surroundings: Surroundings, key: str, attempt: int, request: 
         return None
     assert outcome.error is not None
     ended: dict[str, Any] = {"key": key, "name": request.name, "input": request.input, "attempts": attempt}
-    ended |= {"usage": outcome.usage, "started_us": outcome.started_us}
+    ended |= {"usage": outcome.usage, "started_us": outcome.started_us, "output": outcome.output}
     yield from _after_failure(outcome.error, ended, request)
     return None
 
@@ -395,7 +395,7 @@ def _key_may_be_taken(surroundings: Surroundings, place: str, same: dict[str, An
         return True
     if owned.step.done:
         source = f"{owned.take.log}/{owned.take.step}"
-        yield Append(_again(same["key"], owned.step, request, source), decided=True)
+        yield Append(_again(same["key"], owned.step, request, source, owned.take.log), decided=True)
     else:
         yield from _wait_for_owner(surroundings, request.unique)
     return False
@@ -433,7 +433,7 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
     if attempt < request.retry.attempts and _may_repeat(error, request, sent):
         now_us: int = yield Now()
         retry_us = retries.due_us(request.retry, attempt, now_us, error)
-        same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage")
+        same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage", "output")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
         yield Append((ev.AttemptFailed(**tried, failure=failure, retry_us=retry_us),), freed_keys=freed_keys)
@@ -457,14 +457,18 @@ def _definite_failure(known: Step, request: StepRequest) -> Subflow:
         yield Append((ev.StepFailed(**same, attempts=known.attempts, safe=True),), decided=True)
 
 
-def _again(key: str, known: Step, request: StepRequest, source: str) -> tuple[Event, ...]:
-    """An outcome the world has seen already: the call is not made again, its outcome is recorded again."""
+def _again(key: str, known: Step, request: StepRequest, source: str, task: str = "") -> tuple[Event, ...]:
+    """An outcome the world has seen already: the call is not made again, its outcome is recorded again.
+
+    `task` is whose call it was, if it is not the task's own.
+    """
     same: dict[str, Any] = {
         "key": key,
         "name": request.name,
         "tool": request.tool,
         "effect": request.effect,
         "source": source,
+        "task": task,
     }
     same |= {"input": request.input, "idempotency_key": known.idempotency_key, "attempts": known.attempts}
     if known.status == "failed":
@@ -478,7 +482,7 @@ def _replayed(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
     theirs: Step | None = yield Recall(key)
     parent = surroundings.state.forked_from
     if theirs is not None and theirs.done and codec.same_fields(theirs.input, request.input):
-        yield Append(_again(key, theirs, request, f"{parent}/{key}"), decided=True)
+        yield Append(_again(key, theirs, request, f"{parent}/{key}", parent), decided=True)
     elif request.mock is not UNSET:
         outcome: Outcome = yield Invoke(key, request, 1, idempotency_key(surroundings.state, key, request))
         same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "effect": request.effect}
@@ -568,7 +572,9 @@ def _failed(step: Step) -> StepFailed:
     assert failure is not None
     if failure.code == ApprovalDenied.code:
         return ApprovalDenied(step.key, failure.message)
-    return StepFailed(step.key, step.attempts, failure.type, failure.message, maybe_done=step.maybe_done)
+    error = StepFailed(step.key, step.attempts, failure.type, failure.message, maybe_done=step.maybe_done)
+    error.failure = failure
+    return error
 
 
 def is_definite(outcome: Outcome, request: StepRequest) -> bool:

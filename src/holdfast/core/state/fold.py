@@ -104,14 +104,18 @@ def _forked(state: State, log: str, event: ev.TaskForked, at_us: int) -> State:
     fork.log_created_us = at_us
     fork.result, fork.failure, fork.cancel = UNSET, None, None
     fork.forked_from, fork.forked_at = event.parent, event.at
-    last = max((step.last_seq for step in state.steps.values() if step.done), default=state.turn_seq or state.begun)
-    fork.joint = (last, event.at + 1)
+    fork.joint = (_last_done(state), event.at + 1)
     fork.undoing = False
     fork.phase, fork.phase_below = fork.own_phase, ""
     fork.payers, fork.held_since_us = (), 0
     for inherited_no_more in (fork.waits, fork.signals, fork.approvals, fork.undo):
         inherited_no_more.clear()
     return fork
+
+
+def _last_done(state: State) -> int:
+    """The seq of the last step that is done; where the turn or the task began, if there is none."""
+    return max((step.last_seq for step in state.steps.values() if step.done), default=state.turn_seq or state.begun)
 
 
 _REPLACING = {ev.TaskForked, ev.RolledBack}
@@ -297,6 +301,13 @@ def _step_observed(state: State, event: ev.StepObserved, seq: int, at_us: int) -
     step = state.steps.get(event.key)
     if event.ended and step is not None and step.until_us:
         state.steps[event.key] = replace(step, until_us=0)
+
+
+def _step_voided(state: State, event: ev.StepVoided, seq: int, at_us: int) -> None:
+    """A recorded step counts no more. One that a fork leaves out as it begins: what it was patched with is seen now."""
+    _drop(state.steps, event.key)
+    if state.forked_from and state.joint[1] == seq - 1:
+        state.joint = (_last_done(state), seq)
 
 
 def _settle_failed(state: State, failed: Step, event: ev.StepSettled, seq: int, at_us: int) -> None:
@@ -543,7 +554,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any, int, int], None]] = {
     ev.StepDoubted: _step_doubted,
     ev.StepSettled: _step_settled,
     ev.StepObserved: _step_observed,
-    ev.StepVoided: lambda state, e, seq, at: _drop(state.steps, e.key),
+    ev.StepVoided: _step_voided,
     ev.WaitStarted: _wait_started,
     ev.WaitEnded: _wait_ended,
     ev.ApprovalAsked: _approval_asked,

@@ -50,7 +50,7 @@ def block(
                 ending.error = error
             execution.body = lambda: ending.result(task)
             if not log.state.ended or ending.error is not None:
-                _end(execution, agent, ending)
+                _end(execution, agent, ending, dispatcher)
 
 
 class _Ending:
@@ -65,12 +65,16 @@ class _Ending:
         return task.result
 
 
-def _end(execution: Execution, agent: Agent, ending: _Ending) -> None:
+def _end(execution: Execution, agent: Agent, ending: _Ending, dispatcher: Dispatcher) -> None:
+    is_open = not execution.state.ended and not execution.suspended
     try:
-        if not execution.state.ended and not execution.suspended:
+        if is_open:
             drive(lifecycle.task_flow(execution, agent), execution)
     finally:
         execution.log.remember()
+        if is_open and execution.state.summary.status == "failed":
+            dispatcher.expect_failure(execution.log)
+            dispatcher.tell_failure(execution.log)
     if ending.error is not None:
         raise ending.error
     failure = execution.state.failure

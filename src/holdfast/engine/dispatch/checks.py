@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core import codec, events as ev
+from holdfast.core.durations import shown
 from holdfast.core.errors import InputConflict, InvalidInput, InvalidValue, ResumeExpired
 from holdfast.core.events import Fields
 from holdfast.core.state import rules
@@ -67,7 +68,7 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
     limit = None if anyway else agent.resume_within
     if log.state.steps_done and limit is not None and age > limit:
         raise ResumeExpired(
-            f"task {log.name!r} has had no event for {age:,.0f} s; {agent.name!r} resumes within {limit:,.0f} s",
+            f"task {log.name!r} has had no event for {shown(age)}; agent {agent.name!r} resumes within {shown(limit)}",
             hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
         )
 

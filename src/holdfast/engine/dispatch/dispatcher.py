@@ -48,6 +48,7 @@ from holdfast.engine.streams.publisher import Publisher
 from holdfast.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from holdfast.engine.notices.failures import FailureNotices
     from holdfast.engine.notices.notices import Notices
 
 E = TypeVar("E", bound=Execution)
@@ -94,6 +95,8 @@ class Dispatcher:
         self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), Publisher(logs), {})
         self.notices: Notices | None = None
         """Who is told when a task waits for a person."""
+        self.failures: FailureNotices | None = None
+        """Who is told when a task fails, besides the log of the program."""
         self._loops = ClosedLoops()
 
     def is_at_work(self, id: str) -> bool:
@@ -137,12 +140,13 @@ class Dispatcher:
                 return self._in_a_loop(assignment)
             with self.busy.with_(assignment.id, assignment.stop):
                 log, go_on = self._take(assignment)
+                worked = go_on
                 while go_on:
                     log = Runner(self.execution(Execution, assignment, log)).run(apart=apart)
                     self.logs.cache.remember(log)
                     go_on = assignment.held is None and self._taken_again(log)
-                self._expect(log)
-            self._tell(log)
+                self._expect(log, worked)
+            self._tell(log, worked)
             return log
 
     def _taken_again(self, log: Log) -> bool:
@@ -169,9 +173,9 @@ class Dispatcher:
         with self._closing(assignment.id), self.busy.with_(assignment.id, assignment.stop):
             log = await Runner(self.execution(Execution, assignment, assignment.held)).run_async()
             self.logs.cache.remember(log)
-            if self.notices is not None:
+            if self._is_news(log):
                 await asyncio.to_thread(self._expect, log)
-        if self.notices is not None:
+        if self._is_news(log):
             await asyncio.to_thread(self._tell, log)
         return log
 
@@ -255,10 +259,10 @@ class Dispatcher:
             if go_on:
                 await work_async(self.execution(LoopExecution, assignment, log))
                 self.logs.cache.remember(log)
-            if self.notices is not None:
-                await asyncio.to_thread(self._expect, log)
-        if self.notices is not None:
-            await asyncio.to_thread(self._tell, log)
+            if self._is_news(log):
+                await asyncio.to_thread(self._expect, log, go_on)
+        if self._is_news(log):
+            await asyncio.to_thread(self._tell, log, go_on)
         return log
 
     @contextlib.contextmanager
@@ -468,15 +472,38 @@ class Dispatcher:
         except TaskExists:
             return self._same_task(name, first.agent, first, then)
 
-    def _expect(self, log: Log) -> None:
-        """Let those who watch the inbox know that this process tells of the task itself."""
+    # Telling
+
+    def _is_news(self, log: Log) -> bool:
+        """Whether anybody may want to know what became of a task."""
+        return self.notices is not None or log.state.summary.status == "failed"
+
+    def _expect(self, log: Log, worked: bool = True) -> None:
+        """Let those who watch know that this process tells of the task itself."""
         if self.notices is not None:
             self.notices.skip(log)
+        if worked and log.state.summary.status == "failed":
+            self.expect_failure(log)
 
-    def _tell(self, log: Log) -> None:
-        """Tell the program that a task now waits for a person."""
+    def _tell(self, log: Log, worked: bool = True) -> None:
+        """Tell the program that a task now waits for a person, or that it failed while it was worked on here."""
         if self.notices is not None:
             self.notices.tell(log)
+        if worked and log.state.summary.status == "failed":
+            self.tell_failure(log)
+
+    def expect_failure(self, log: Log) -> None:
+        """Let those who watch for failures know that this one is told of here."""
+        if self.failures is not None:
+            self.failures.expect(log)
+
+    def tell_failure(self, log: Log) -> None:
+        """Tell the log of the program, and the program, that a task failed."""
+        from holdfast.engine.notices.failures import log_failure
+
+        log_failure(self.logs, log)
+        if self.failures is not None:
+            self.failures.tell(log)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from holdfast.core.events import Event
 from holdfast.core.state import rules
 from holdfast.core.state.fold_knowledge import kept_done
 from holdfast.core.state.patch import Patch, changes_of
+from holdfast.core.state.shapes import Step
 from holdfast.engine.control import patches
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.dispatch.begin import begin
@@ -47,12 +48,48 @@ def fork(logs: Logs, parent: Log, wanted: ForkRequest, agents: Mapping[str, Agen
         patched = ev.StatePatched(patch=changes, by=wanted.by, plan_done=done)
         patches.refuse_unmet(logs, parent.name, parent.state, patched.patch, patches.states_of(parent.state, agents))
         events += patches.check_against_model(logs, parent.state, patched, agents)
+    events += _left_out(logs, parent)
     try:
         return begin(logs, wanted.id, events, parent)
     except TaskExists:
         if not _is_the_same(logs, wanted, events, parent.state.salt):
             raise
         return logs.load(wanted.id)
+
+
+def _left_out(logs: Logs, parent: Log) -> list[Event]:
+    """What leaves out the failed step that ended the parent, in a fork from there: else it would fail again at once.
+
+    A call that can be done once only, and may have happened, stays: a fork does not repeat it either.
+    """
+    failed = {step.key: step for step in parent.state.steps.values() if step.status == "failed"}
+    event = _failure_after(logs, parent) if failed else None
+    step = None if event is None else failed.get(event.step)
+    return [] if step is None or not _may_be_done_anew(step) else [ev.StepVoided(key=step.key, why=ANEW)]
+
+
+ANEW = "the fork does it anew"
+
+
+def _failure_after(logs: Logs, parent: Log) -> ev.TaskFailed | None:
+    """Return the end of a task that had failed where it is forked, and then at the most had things to undo."""
+    at = parent.head.seq
+    for log, row in logs.rows(parent.name, after=at - 1):
+        if row.kind == "task_failed":
+            event = decoded(log, row)
+            return event if isinstance(event, ev.TaskFailed) and (event.state_seq or row.seq - 1) <= at else None
+        if row.seq > at and row.kind in _GOES_ON:
+            return None
+    return None
+
+
+_GOES_ON = ("task_claimed", "task_reopened", "turn_started", "task_completed", "task_cancelled")
+"""Kinds of events after which a task has not failed where it was before them."""
+
+
+def _may_be_done_anew(failed: Step) -> bool:
+    """Whether a failed step may be left out: what may have happened is known to the fork in another way, if at all."""
+    return failed.effect not in ev.ANNOUNCED or not failed.attempts or failed.safe or failed.maybe_done
 
 
 def _is_the_same(logs: Logs, wanted: ForkRequest, events: list[Event], salt: str) -> bool:
@@ -62,11 +99,11 @@ def _is_the_same(logs: Logs, wanted: ForkRequest, events: list[Event], salt: str
         return False
     rows = logs.store.read(wanted.id, after=origin.at, upto=origin.at + 3)
     first, *others = [decoded(wanted.id, row) for row in rows]
-    new = events[0]
+    new, *asked = [one for one in events if not isinstance(one, ev.StepVoided)]
     if not isinstance(first, ev.TaskForked) or not isinstance(new, ev.TaskForked):
         return False
     same_place = first.parent == new.parent and (wanted.at is None or first.at == new.at)
-    return same_place and first.effects == new.effects and _same_patch(others, events[1:], salt)
+    return same_place and first.effects == new.effects and _same_patch(others, asked, salt)
 
 
 def _same_patch(there: list[Event], asked: list[Event], salt: str) -> bool:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET, Raw, UnsetType
+
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Group, UniqueKey, failures
 from holdfast.core.errors import HoldfastError, InvalidValue, LeaseLost, NotDone, TaskCollected, TimeLimit, ToolExited
@@ -158,7 +160,11 @@ class Invocation:
 
     def failed(self, error: Exception) -> Outcome:
         """A function that raised. What it used up until then counts."""
-        return Outcome(None, error, False, self._spent(), self.started_us, self.sent)
+        return Outcome(None, error, False, self._spent(), self.started_us, self.sent, output=self._output())
+
+    def _output(self) -> Raw | UnsetType:
+        """What it had streamed until it failed; of a call with secrets, nothing."""
+        return UNSET if self.stream is None else self.stream.so_far()
 
     def _spent(self, value: Any = None) -> Usage | None:
         """Return the usage that the function reported, else the usage in its answer."""
@@ -186,7 +192,7 @@ class Invocation:
     def in_doubt(self, *, abandoned: bool = False, cut: bool = False) -> Outcome:
         """No answer in time. One that is `cut` had time, but its task has none."""
         error = TimeLimit(f"no answer within {self.request.timeout or 0:g} s", hint="raise its timeout")
-        return Outcome(None, error, True, None, self.started_us, abandoned=abandoned, cut=cut)
+        return Outcome(None, error, True, None, self.started_us, abandoned=abandoned, cut=cut, output=self._output())
 
     def begins_too_late(self) -> bool:
         """Return whether the function may not be called any more: its task is out of time, or left this thread."""

@@ -20,7 +20,15 @@ from holdfast.core.events import Event
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.steps import message_added
-from holdfast.engine.reading.task_state import ELEMENTS, Subject, TaskState, checked_sections, decision_made, document
+from holdfast.engine.reading.task_state import (
+    ELEMENTS,
+    INTERRUPTED,
+    Subject,
+    TaskState,
+    checked_sections,
+    decision_made,
+    document,
+)
 
 Op = dict[str, Any]
 
@@ -41,14 +49,17 @@ class Delta(Struct, frozen=True):
         return codec.dump(self).decode()
 
 
-_ALWAYS = ("status", "stage", "phase", "turn", "seq", "waiting", "updated_at", "budget", "goal")
+_ALWAYS = (
+    *("status", "stage", "phase", "turn", "seq", "waiting", "updated_at", "budget", "goal"),
+    *("failed_at", "holder", "state_version", "digest"),
+)
 """Small sections, compared after each event."""
 
 _LISTS = ("messages", "decisions")
 """Sections that only grow, and are read from the log: an event adds to them, unless it goes back."""
 
 _ENDINGS = ("result", "failure")
-_KEYED = ("steps",)
+_KEYED = ("steps", "calls")
 
 _TOUCHED: dict[type[Event], tuple[str, ...]] = {
     ev.StepStarted: _KEYED,
@@ -93,7 +104,7 @@ _TOUCHED: dict[type[Event], tuple[str, ...]] = {
     ev.TaskFailed: _ENDINGS,
     ev.TaskCancelled: _ENDINGS,
 }
-"""Which sections an event can change, by its kind; of `steps` only the one with the event's key."""
+"""Which sections an event can change, by its kind; of `steps` and `calls` only the one with the event's key."""
 
 _REWRITING = (ev.RolledBack, ev.TaskForked)
 """Events after which also lists that only grow may be others."""
@@ -114,7 +125,7 @@ def deltas(
     """
     if limit is not None and limit < 1:
         raise InvalidValue(f"limit={limit} is not a number of deltas", hint="give 1 or more, or None for all")
-    wanted = checked_sections(sections)
+    wanted = _changing(sections)
     _refuse_beyond(logs, id, after, upto)
     return islice(_deltas(logs, id, after, upto, wanted), limit)
 
@@ -133,7 +144,16 @@ def diff(logs: Logs, id: str, a: int, b: int) -> list[Op]:
     first, last = sorted((names.whole(a, "seq"), names.whole(b, "seq")))
     _refuse_beyond(logs, id, first - 1, last)
     log = logs.load(id, upto=first)
-    return _patch_over(logs, log, logs.rows(id, after=first, upto=last), checked_sections(None), None, back=b < a)
+    return _patch_over(logs, log, logs.rows(id, after=first, upto=last), _changing(None), None, back=b < a)
+
+
+def _changing(sections: Collection[str] | None) -> list[str]:
+    """Those sections that events change, in the order of the document. One is no matter of events: it is refused."""
+    if sections is not None and INTERRUPTED in sections:
+        raise InvalidValue(
+            "whether a task is interrupted is not in its log, so no event changes it", hint="ask app.get"
+        )
+    return checked_sections(sections)
 
 
 def _refuse_beyond(logs: Logs, id: str, after: int, upto: int | None) -> None:
@@ -224,5 +244,5 @@ def _added(logs: Logs, id: str, row: Stored, event: Event, wanted: Collection[st
     if isinstance(event, ev.MessageAdded) and "messages" in wanted:
         return [{"op": "add", "path": "/messages/-", "value": message_added(logs, id, row.seq, event)}]
     if isinstance(event, ev.DecisionMade) and "decisions" in wanted:
-        return [{"op": "add", "path": "/decisions/-", "value": decision_made(logs, event)}]
+        return [{"op": "add", "path": "/decisions/-", "value": decision_made(logs, event, row)}]
     return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.core import codec, limits
+from holdfast.core.errors import InvalidValue
 from holdfast.core.state.shapes import ENDED
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance.export import Progress
@@ -27,6 +28,12 @@ class Collected(Struct, frozen=True):
     def to_json(self) -> str:
         """Return it as a line of JSON."""
         return codec.dump(self).decode()
+
+
+def refuse_keep(keep: object) -> None:
+    """Refuse what is not a number of tasks to keep."""
+    if keep is not None and not (type(keep) is int and keep >= 0):
+        raise InvalidValue(f"keep={keep!r} is not a number of tasks", hint="give 0 or more")
 
 
 def collect(

@@ -36,6 +36,8 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     tool: str = ""
     by: str = ""
     value: Any = None
+    answered_by: str = ""
+    """The task whose call answered for one that was not made here."""
 
     def to_json(self) -> str:
         """Return it as a line of JSON."""
@@ -139,16 +141,18 @@ def _act(logs: Logs, task: str, record: LoggedEvent) -> AuditRow | None:
     line = describe(record, logs.blob)
     if not (tool or line.by or isinstance(event, ev.DecisionMade)):
         return None
+    other: str = event.task if isinstance(event, ev.StepCompleted | ev.StepFailed) else ""
     return AuditRow(
         task=task,
         seq=record.seq,
         at_us=record.at_us,
         kind=record.kind,
-        what=line.verb,
+        what=f"answered by task {other}" if other else line.verb,
         about=line.about,
         tool=tool,
         by=line.by,
         value=line.value,
+        answered_by=other,
     )
 
 

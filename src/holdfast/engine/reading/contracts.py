@@ -108,7 +108,9 @@ def of_state(view: TaskState, state: State, logs: Logs) -> dict[str, Any]:
         return codec.unpack(raw, logs.blob)
 
     calls = _calls(logs, view.id, state)
-    return contract.document(state, value, decisions=view.decisions, messages=view.messages, calls=calls)
+    told = ("question", "choice", "why", "options")
+    decisions = [{name: made[name] for name in told} for made in view.decisions]
+    return contract.document(state, value, decisions=decisions, messages=view.messages, calls=calls)
 
 
 def _calls(logs: Logs, id: str, state: State) -> list[tuple[int, Step]]:

@@ -146,10 +146,12 @@ def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
             return EventLine(verb="retry", about=event.key, value=why, attempt=event.attempt, tone="warn", **spent)
         case ev.StepCompleted():
             found = {"value": _value(event.result, fetch), "attempt": event.attempts, "tone": "good"}
-            return EventLine(verb="done", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
+            found |= {"verb": "answered" if event.task else "done", "source": _answered_by(event)}
+            return EventLine(about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
         case ev.StepFailed():
             found = {"value": _failed(event.failure), "attempt": event.attempts, "tone": "bad"}
-            return EventLine(verb="step failed", about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
+            found |= {"verb": "step failed", "source": _answered_by(event)}
+            return EventLine(about=event.key, **found, **_took(event, at_us), **_spent(event.usage))
         case ev.StepDoubted():
             return EventLine(verb="in doubt", about=event.key, value=event.why or None, tone="warn")
         case ev.StepSettled():
@@ -168,6 +170,13 @@ def _of_steps(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
             return EventLine(verb="child spent", about=event.child, tone="dim", **_spent(event.usage))
         case _:
             return None
+
+
+def _answered_by(event: ev.StepCompleted | ev.StepFailed) -> str:
+    """Say whose call answered for one that was not made; empty if it was made."""
+    if event.task:
+        return f"task {event.task}, call {event.source.removeprefix(f'{event.task}/')}"
+    return "its mock" if event.source == "mock" else event.source
 
 
 def _took(event: ev.StepCompleted | ev.StepFailed, at_us: int) -> dict[str, Any]:
@@ -224,7 +233,8 @@ def _of_knowledge(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None
                 verb="flag" if isinstance(event, ev.FlagRaised) else "flag off", about=event.flag, tone="warn"
             )
         case ev.LogWritten():
-            return EventLine(verb="says", value=event.text)
+            told = [event.text, *(f"{name}={codec.text(one)}" for name, one in _values(event.fields, fetch).items())]
+            return EventLine(verb="says", value=" ".join(told))
         case ev.StatePatched():
             patch = {name: value for name, value in codec.as_json(event.patch).items() if name != "nested"}
             return EventLine(verb="patched", value=patch, by=event.by)
@@ -255,7 +265,9 @@ _SMALL = {
     "compensation_added": "can undo",
     "goal_set": "goal",
     "message_added": "message",
+    "messages_removed": "removed",
     "messages_summarised": "summarised",
+    "metadata_set": "metadata",
     "note_set": "note",
     "plan_step_done": "plan done",
     "state_appended": "append",
@@ -263,6 +275,7 @@ _SMALL = {
     "state_incremented": "increment",
     "state_migrated": "migrated",
     "thread_created": "thread",
+    "thread_patched": "patched",
     "user_created": "user",
     "user_patched": "user patch",
 }

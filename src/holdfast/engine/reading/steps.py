@@ -18,6 +18,7 @@ from holdfast.core.state.fold import address, evolve
 from holdfast.core.state.shapes import State, Step
 from holdfast.engine.logs.log import DAMAGED, decoded
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.views.attempts import StepAttempt, attempts_of, turn_of
 
 T = TypeVar("T")
 
@@ -93,10 +94,13 @@ def state_values(id: str, bag: Mapping[str, Any], show: Callable[[Any], Any]) ->
 class StepState:
     """A step and what became of it."""
 
-    def __init__(self, step: shapes.Step, logs: Logs, turn: int) -> None:
+    def __init__(self, step: shapes.Step, logs: Logs, turn: int, id: str = "", upto: int | None = None) -> None:
+        """`turn` is the one it is seen from. `id` is its task, seen up to the seq `upto`."""
         self.raw = step
         self._logs = logs
-        self.turn = turn
+        self._id, self._upto = id, upto
+        head = step.key.split("/", 1)[0]
+        self.turn = int(head) if head.isascii() and head.isdigit() else turn
         self.key, self.name, self.status = step.key, step.name, step.status
         self.attempts, self.tool, self.effect = step.attempts, step.tool, step.effect
         self.failure, self.failures = step.failure, step.failures
@@ -135,6 +139,16 @@ class StepState:
         return self.status == "completed"
 
     @property
+    def retry_at(self) -> datetime | None:
+        """When the next attempt is due; None if none is."""
+        return moment(self.raw.retry_us) if self.status == "retrying" else None
+
+    @property
+    def all_attempts(self) -> list[StepAttempt]:
+        """Every attempt that came to an end, also before the task was resumed; `attempts` counts since then."""
+        return attempts_of(self._logs, self._id, self.turn, self._own_key, self._upto)
+
+    @property
     def before(self) -> int:
         """The seq just before it: `app.at(id, step.before)` is what was known then. 0 means nothing."""
         return self.raw.first_seq - 1
@@ -145,7 +159,13 @@ class StepState:
         return self.raw.last_seq
 
     def __repr__(self) -> str:
-        return f"<step {f'{self.turn}/' if self.turn else ''}{self.key} {self.status}>"
+        return f"<step {f'{self.turn}/' if self.turn else ''}{self._own_key} {self.status}>"
+
+    @property
+    def _own_key(self) -> str:
+        """Its key without the turn, which one of an earlier turn that is still open has before it."""
+        head, _, rest = self.key.partition("/")
+        return rest if head.isascii() and head.isdigit() else self.key
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -156,6 +176,9 @@ class StepState:
             "failure": codec.as_json(self.failure),
             "started_at": iso(self.raw.started_us),
             "ended_at": iso(self.raw.ended_us) if self.raw.ended_us else None,
+            **{name: getattr(self, name) for name in ("turn", "before", "after", "idempotency_key", "maybe_done")},
+            "failures": codec.as_json(self.failures),
+            "retry_at": iso(self.raw.retry_us) if self.status == "retrying" else None,
         }
 
     def to_json(self) -> str:
@@ -165,12 +188,12 @@ class StepState:
 
 def steps(logs: Logs, id: str, turn: int | None = None, upto: int | None = None) -> list[StepState]:
     """The steps of one turn, or of all of them in order. Costs what the turn weighs, not what the log does."""
-    starts = [(0, 0), *((_turn(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
+    starts = [(0, 0), *((turn_of(id, row), row.seq) for row in logs.rows_of_kind(id, "turn_started", upto=upto))]
     if turn is not None and names.whole(turn, "turn") > starts[-1][0]:
         raise StepNotFound(id, f"{turn}/…")
     ends = [seq - 1 for _, seq in starts[1:]] + [upto]
     return [
-        StepState(step, logs, number)
+        StepState(step, logs, number, id, upto)
         for (number, start), end in zip(starts, ends, strict=True)
         if turn in (None, number)
         for step in _steps_between(logs, id, number, start, end, upto)
@@ -212,10 +235,6 @@ _MAKING_STEPS = (
 
 
 _CHANGING_STEPS = ("step_doubted", "step_settled", "step_voided", "step_observed", "wait_ended", "task_reopened")
-
-
-def _turn(id: str, row: Stored) -> int:
-    return getattr(decoded(id, row), "turn", 0)
 
 
 def _steps_between(

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import LoggedEvent, moment
+from holdfast.core.codec import LoggedEvent, Stored, moment
 from holdfast.core.context import state_template
 from holdfast.core.errors import InvalidValue, TaskFailed
-from holdfast.core.events import Failure, Usage
 from holdfast.core.phases import DEFAULT, Moves
-from holdfast.core.state import budget, shapes
-from holdfast.core.state.shapes import Lost, Spent, State, goal_of
+from holdfast.core.state import shapes
+from holdfast.core.state.shapes import Spent, State, goal_of
 from holdfast.engine.definitions.types import R_co
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.steps import StepState, Values, iso, messages, state_values, steps as steps_of
 from holdfast.engine.reading.waiting import Waiting, waiting
+from holdfast.engine.views.budget import BudgetState
+from holdfast.engine.views.failures import TaskFailure, context_of, with_context
 
 if TYPE_CHECKING:
     from holdfast.core.context.slices import ContextSlice
@@ -163,8 +164,10 @@ class TaskState(Generic[R_co]):
         raise TaskFailed(self.id, self.status, told if self.status == "failed" else waiting or "")
 
     @property
-    def failure(self) -> Failure | None:
-        return self._state.failure
+    def failure(self) -> TaskFailure | None:
+        """How it failed, as data; `.context` has the time, the step, its tool, input and output, and the exception."""
+        state, logs = self._state, self._logs
+        return None if state.failure is None else with_context(state.failure, lambda: context_of(logs, self.id, state))
 
     @property
     def failed_at(self) -> int | None:
@@ -302,13 +305,15 @@ class TaskState(Generic[R_co]):
     @property
     def steps(self) -> Mapping[str, StepState]:
         """The steps of this turn; `app.steps(id, turn=…)` has the others."""
-        return Values(self._state.steps, lambda step: StepState(step, self._logs, self.turn))
+        return Values(self._state.steps, self._step)
 
     @property
     def calls(self) -> Mapping[str, StepState]:
         """Those steps that called a tool."""
-        called = {key: step for key, step in self._state.steps.items() if step.tool}
-        return Values(called, lambda step: StepState(step, self._logs, self.turn))
+        return Values(_Calls(self._state.steps), self._step)
+
+    def _step(self, step: shapes.Step) -> StepState:
+        return StepState(step, self._logs, self.turn, self.id, self.seq)
 
     def all_steps(self) -> list[StepState]:
         """The steps of every turn up to here, in the order in which they were recorded."""
@@ -332,13 +337,13 @@ class TaskState(Generic[R_co]):
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
-        """The decisions, with their reasons and the options not taken."""
+        """The decisions, with their reasons and the options not taken; when, where, and after which step."""
         return self._decisions(upto=self.seq)
 
     def _decisions(self, upto: int) -> list[dict[str, Any]]:
         rows = self._logs.rows_of_kind(self.id, "decision_made", upto=upto)
-        events = (decoded(self.id, row) for row in rows)
-        return [decision_made(self._logs, one) for one in events if isinstance(one, ev.DecisionMade)]
+        found = ((row, decoded(self.id, row)) for row in rows)
+        return [decision_made(self._logs, one, row) for row, one in found if isinstance(one, ev.DecisionMade)]
 
     @property
     def messages(self) -> list[Any]:
@@ -352,7 +357,8 @@ class TaskState(Generic[R_co]):
         if made is None:
             return None
         kept = {name: getattr(made, name) for name in ("model", "tokens_in", "tokens_out", "basis", "seq")}
-        text = codec.unpack(made.text, self._logs.blob)["text"]
+        told: Any = codec.unpack(made.text, self._logs.blob)
+        text = told.get("text") if isinstance(told, dict) else told  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return {"text": text, "covers": [list(span) for span in made.covers], **kept}
 
     @property
@@ -385,6 +391,8 @@ class TaskState(Generic[R_co]):
     ) -> dict[str, Any]:
         """Return everything as JSON, or the `sections` you name; others are not even read.
 
+        `calls` are the steps that called a tool, and which. `budget`, `constraints`, `mock`, `phases` and `summarised`
+        are there only if the task has them. `interrupted`, which is not in the log, is there if you name it.
         `steps_after` and `steps_limit` page through the steps of this turn: those after a key, and how many.
         """
         page = StepPage(steps_after, steps_limit)
@@ -398,61 +406,13 @@ class TaskState(Generic[R_co]):
         return Values(raw, lambda one: codec.unpack(one, self._logs.blob))
 
 
-def decision_made(logs: Logs, event: ev.DecisionMade) -> dict[str, Any]:
-    """A decision as JSON: what was decided, why, and the options not taken."""
+def decision_made(logs: Logs, event: ev.DecisionMade, row: Stored | None = None) -> dict[str, Any]:
+    """A decision as JSON: what was decided, why, the options not taken; when and where, if it is known by its row."""
     options: Any = [] if event.options is UNSET else codec.unpack(event.options, logs.blob)
     choice = codec.unpack(event.choice, logs.blob)
-    return {"question": event.question, "choice": choice, "why": event.why, "options": options}
-
-
-class BudgetState:
-    """What a task may use up and what it has, its children included, as of one moment."""
-
-    def __init__(self, state: State, now_us: int) -> None:
-        self._state = state
-        self.used = budget.used(state, now_us)
-        self.limits: dict[str, float] = {} if state.budget is None else dict(budget.allowed(state.budget))
-        self.on_exceed = "fail" if state.budget is None else state.budget.on_exceed
-
-    @property
-    def left(self) -> dict[str, float]:
-        """The rest of each limit, never below 0."""
-        return {name: max(0, most - self.used[name]) for name, most in self.limits.items()}
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens and the money that are on record."""
-        spent = self._state.spent
-        return Usage(spent.input_tokens, spent.output_tokens, cost=spent.cost)
-
-    @property
-    def unknown(self) -> list[dict[str, Any]]:
-        """Spend without a record: where, why, and the estimate. It counts as used."""
-        return [_lost(one) for one in self._state.spent.lost]
-
-    @property
-    def pressure(self) -> bool:
-        """True if a limit was, or is, nearly reached."""
-        return bool(self._state.pressed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        spent = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-        known = {"limits": self.limits, "used": self.used, **spent, "on_exceed": self.on_exceed}
-        return {**known, "pressure": self.pressure, "unknown": self.unknown}
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self.to_dict()).decode()
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{self.used[name]:,.6g} of {most:,.6g} {name}" for name, most in self.limits.items())
-        return f"<budget {shown or 'without limits'}>"
-
-
-def _lost(one: Lost) -> dict[str, Any]:
-    tokens = one.estimate.input_tokens + one.estimate.output_tokens
-    return {"step": one.step, "why": one.why, "tokens": tokens, "cost": one.estimate.cost, "at": moment(one.at_us)}
+    made = {"question": event.question, "choice": choice, "why": event.why, "options": options, "step": event.step}
+    place = {"at": None, "seq": None} if row is None else {"at": iso(row.at_us), "seq": row.seq}
+    return {**made, **place}
 
 
 # The document, in sections
@@ -507,7 +467,7 @@ def _artifact(task: Subject, one: Any) -> dict[str, Any]:
 
 
 def _shown_step(task: Subject, one: Any) -> dict[str, Any]:
-    return StepState(one, task.logs, task.state.turn).to_dict()
+    return StepState(one, task.logs, task.state.turn, task.view.id, task.state.seq).to_dict()
 
 
 def _value(task: Subject, one: Any) -> Any:
@@ -518,12 +478,39 @@ def _same(task: Subject, one: Any) -> Any:
     return one
 
 
+class _Calls(Mapping[str, shapes.Step]):
+    """Those steps that called a tool. One is found among any number of steps at the same cost."""
+
+    def __init__(self, steps: Mapping[str, shapes.Step]) -> None:
+        self._steps = steps
+
+    def __getitem__(self, key: str) -> shapes.Step:
+        if not self._steps[key].tool:
+            raise KeyError(key)
+        return self._steps[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, step in self._steps.items() if step.tool)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _called(state: State) -> Mapping[str, shapes.Step]:
+    return _Calls(state.steps)
+
+
+def _tool_of(task: Subject, one: Any) -> str:
+    return one.tool
+
+
 ELEMENTS: dict[str, Element] = {
     "facts": Element(operator.attrgetter("facts"), _fact),
     "artifacts": Element(operator.attrgetter("artifacts"), _artifact),
     "notes": Element(operator.attrgetter("notes"), _value),
     "state": Element(operator.attrgetter("bag"), _value),
     "steps": Element(operator.attrgetter("steps"), _shown_step),
+    "calls": Element(_called, _tool_of),
     "checkpoints": Element(operator.attrgetter("checkpoints"), _same),
 }
 
@@ -545,8 +532,19 @@ _OF_VIEW = (
     *("goal", "questions", "flags", "decisions", "messages"),
 )
 
+_MORE_OF_VIEW = ("failed_at", "holder", "state_version", "digest")
+
+INTERRUPTED = "interrupted"
+"""A section that is not in the log: whether the worker is alive is found out when somebody asks for it by name."""
+
+
+def _deadline(task: Subject) -> str | None:
+    deadline_us = task.state.summary.deadline_us
+    return None if deadline_us is None else iso(deadline_us)
+
+
 _WHOLE: dict[str, Callable[[Subject], Any]] = {
-    **{name: operator.attrgetter(f"view.{name}") for name in _OF_VIEW},
+    **{name: operator.attrgetter(f"view.{name}") for name in (*_OF_VIEW, *_MORE_OF_VIEW, INTERRUPTED)},
     "result": lambda task: task.view.stored_result,
     "input": lambda task: dict(task.view.input),
     "failure": lambda task: codec.as_json(task.state.failure),
@@ -557,12 +555,16 @@ _WHOLE: dict[str, Callable[[Subject], Any]] = {
     "budget": _budget,
     "constraints": lambda task: task.view.constraints or UNSET,
     "mock": lambda task: True if task.state.mock else UNSET,
+    "deadline": _deadline,
+    "phases": lambda task: UNSET if task.state.phases is None else codec.as_json(task.state.phases),
+    "summarised": lambda task: task.view.summarised or UNSET,
 }
 """Sections without named elements. One that gives UNSET is left out."""
 
 SECTIONS = (
     *(*_OF_VIEW, "input", "failure", "waiting", "plan", "facts", "artifacts", "notes", "state", "steps"),
-    *("checkpoints", "created_at", "updated_at", "budget", "constraints", "mock"),
+    *("checkpoints", "created_at", "updated_at", "budget", "constraints", "mock", "deadline", "calls", "phases"),
+    *("summarised", *_MORE_OF_VIEW),
 )
 """Every section, in the order of the document."""
 
@@ -571,13 +573,14 @@ def checked_sections(sections: Collection[str] | None) -> list[str]:
     """Return sections in the order of the document; all of them for None. An unknown one is refused."""
     if sections is None:
         return [*SECTIONS]
-    unknown = [sections] if isinstance(sections, str) else [one for one in sections if one not in SECTIONS]
+    known = (*SECTIONS, INTERRUPTED)
+    unknown = [sections] if isinstance(sections, str) else [one for one in sections if one not in known]
     if unknown:
         raise InvalidValue(
             f"{unknown[0]!r} is not a section of a task, or not a list of them",
-            hint=f"use some of {', '.join(SECTIONS)}",
+            hint=f"use some of {', '.join(known)}",
         )
-    return [name for name in SECTIONS if name in sections]
+    return [name for name in known if name in sections]
 
 
 def document(task: Subject, sections: Collection[str], page: StepPage = StepPage()) -> dict[str, Any]:  # noqa: B008

@@ -73,8 +73,9 @@ def rollback_target(logs: Logs, log: Log, back: int, versions: int | None, to: i
     if to is not None:
         return to
     if versions is not None:
+        nothing = f"the state of task {log.name!r} has no change that could be taken back"
         changes = [row.seq - 1 for _, row in logs.live_rows(log.name) if row.kind in CHANGING_STATE]
-        return _before(changes, versions, f"the state of task {log.name!r} never changed", "give steps=…, or to=…")
+        return _before(changes, versions, nothing, "give steps=…, or to=…")
     done = sorted((step.after, step.before) for step in steps(logs, log.name) if step.status in ("completed", "failed"))
     nothing = f"task {log.name!r} has done no step that could be taken back"
     return _before([before for _, before in done], back, nothing, "give to=…, or versions=1: by changes of its state")

@@ -27,7 +27,11 @@ from holdfast.core.codec import (
 )
 from holdfast.core.codec.secrets import HIDDEN as HIDDEN
 from holdfast.core.durations import Duration as Duration, seconds as seconds
-from holdfast.core.limits import MAX_PAGE_SIZE as MAX_PAGE_SIZE, MAX_SEQ as MAX_SEQ
+from holdfast.core.limits import (
+    FAILURE_LOGGER as FAILURE_LOGGER,
+    MAX_PAGE_SIZE as MAX_PAGE_SIZE,
+    MAX_SEQ as MAX_SEQ,
+)
 from holdfast.core.names import BLOCK_QUEUE as BLOCK_QUEUE, task_log as task_log, user_log as user_log
 from holdfast.core.state.shapes import ENDED as ENDED
 from holdfast.engine.logs.addresses import is_server as is_server, path_of as path_of

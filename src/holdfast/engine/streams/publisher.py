@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from holdfast.core import codec, limits
 from holdfast.engine.logs.logs import Logs
@@ -33,6 +33,7 @@ class ChunkStream:
         self._number = 1
         self._bytes = 0
         self._pending: list[Raw] = []
+        self._sent: list[Raw] = []
         self._tell: End = "cut" if hidden else ""
         self._part = 0
         self._unsent: ChunkBatch | None = None
@@ -55,7 +56,21 @@ class ChunkStream:
                 self._is_cut, self._tell = True, "cut"
             else:
                 self._pending.append(raw)
+                self._sent.append(raw)
             self._publisher.put_down(self)
+
+    def so_far(self) -> Raw | UnsetType:
+        """Return the last part of what was sent, for the record of a failure: texts joined, or a list of chunks."""
+        room, kept = limits.FAILED_OUTPUT_BYTES, list[Any]()
+        for raw in reversed(self._sent):
+            room -= len(bytes(raw))
+            if room < 0 and kept:
+                break
+            kept.insert(0, codec.unpack(raw, lambda hash: b""))
+        if not kept:
+            return UNSET
+        whole = "".join(kept) if all(isinstance(one, str) for one in kept) else kept
+        return codec.pack(whole[-limits.FAILED_OUTPUT_BYTES :], "what was streamed")
 
     def end(self) -> None:
         """End the stream. Its chunks are void unless it `is_whole`: the attempt failed."""

@@ -428,9 +428,10 @@ class Task:
         self._say(ev.GoalSet(goal=names.encodable(text, "goal")))
 
     def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
-        """Record a choice, its reason and the options not taken."""
+        """Record a choice, its reason and the options not taken, and after which step it was made."""
         left = pack(list(options)) if options else UNSET
-        self._say(ev.DecisionMade(question=question, choice=pack(choice), why=why, options=left))
+        step = self._here("decide").after_step
+        self._say(ev.DecisionMade(question=question, choice=pack(choice), why=why, options=left, step=step))
 
     def fact(self, key: str, value: Any, *, source: str = "") -> None:
         """Record something learned, and from where."""
@@ -531,9 +532,10 @@ class Task:
             also = {"user": user_root(self.user, template)}
         return render_template(template, self._seen, self._execution.value, self.state.all, also)
 
-    def log(self, text: str) -> None:
-        """Write a line to the log; silent on replay."""
-        self._say(ev.LogWritten(text=text))
+    def log(self, text: str, **fields: Any) -> None:
+        """Write a line to the log, with values for programs to read: `task.log("paid", order=17)`. Silent on replay."""
+        given = {name: pack(value, f"log({name})") for name, value in fields.items()}
+        self._say(ev.LogWritten(text=names.encodable(text, "text of a log line"), fields=given))
 
     # What the task is
 

@@ -12,6 +12,7 @@ from holdfast.engine.definitions.queue import DeclaredQueues, Queue
 from holdfast.engine.dispatch.dispatcher import Dispatcher
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.workers.schedule import Schedule
+from holdfast.engine.workers.upkeep import Retention
 from holdfast.engine.workers.worker import Plan, Worker
 from holdfast.store.tenants import Tenant
 
@@ -27,6 +28,7 @@ def worker(
     concurrency: int,
     schedules: Sequence[Schedule],
     max_deaths: int,
+    gc: Retention | None,
     name: str,
 ) -> Worker:
     """A worker over the store of `dispatcher`, whose own tenant is `namespace`."""
@@ -38,6 +40,7 @@ def worker(
         concurrency=concurrency,
         schedules=tuple(schedules),
         max_deaths=max_deaths,
+        gc=gc,
         name=names.text(name, "name"),
     )
     for schedule in plan.schedules:
@@ -58,7 +61,7 @@ def worker(
             return False
         return True
 
-    return Worker(dispatchers, start, plan)
+    return Worker(dispatchers, start, plan, dispatcher.logs)
 
 
 def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], queues: DeclaredQueues) -> None:

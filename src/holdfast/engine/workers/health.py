@@ -38,6 +38,7 @@ COUNTED = {
     "quarantined": "tasks set aside",
     "lease_lost": "tasks that another worker had taken",
     "scheduled": "tasks begun by a schedule",
+    "collected": "old tasks removed",
     "store_errors": "times the store could not be reached",
     "errors": "unexpected errors",
 }
@@ -50,9 +51,9 @@ class WorkerCounts:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, count: int = 1) -> None:
         with self._lock:
-            self._counts[name] += 1
+            self._counts[name] += count
 
     def __getitem__(self, name: str) -> int:
         return self._counts[name]

@@ -36,11 +36,13 @@ from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution.pending import Stop
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
+from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import serving
 from holdfast.engine.system import exits
 from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
 from holdfast.engine.workers.health import WorkerCounts
 from holdfast.engine.workers.schedule import Schedule, Starter
+from holdfast.engine.workers.upkeep import Retention, Upkeep
 from holdfast.store.queues import WakeListener
 
 T = TypeVar("T")
@@ -88,9 +90,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     hold: float = limits.WORKER_HOLD_SECONDS
     max_deaths: int = limits.MAX_DEATHS
     schedules: tuple[Schedule, ...] = ()
+    gc: Retention | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
+        if self.gc is not None and not isinstance(self.gc, Retention):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(
+                f"gc={self.gc!r} is not a retention", hint='give Retention(every="1h", older_than="30d")'
+            )
         if not self.agents:
             raise InvalidValue("a worker without agents has nothing to do", hint="app.worker([my_agent])")
         for what in ("concurrency", "max_deaths"):
@@ -101,8 +108,10 @@ class Plan(Struct, frozen=True, kw_only=True):
 class Worker:
     """Works until it is told to stop. Made by `app.worker(…)`."""
 
-    def __init__(self, dispatchers: Dispatchers, start: Starter, plan: Plan) -> None:
+    def __init__(self, dispatchers: Dispatchers, start: Starter, plan: Plan, logs: Logs) -> None:
+        """`logs` are those of the app that made it, of which old tasks are removed if the plan says so."""
         self.plan = plan
+        self._logs = logs
         self.counts = WorkerCounts()
         self.name = plan.name or f"{socket.gethostname()}-{os.getpid()}"
         self._start = start
@@ -139,6 +148,8 @@ class Worker:
         """Why no more tasks are claimed, while too many abandoned threads run."""
         self.tell: Callable[[Worked], None] | None = None
         """Called with what came of each task, and when one is taken over. From several threads."""
+        self.tell_collected: Callable[[Collected], None] | None = None
+        """Called with what was removed, when it was this worker's turn to remove old tasks."""
         self.at_once: Callable[[int], None] = _die_of
         """Called with the second signal, which is to end the process there and then."""
 
@@ -187,6 +198,7 @@ class Worker:
             _among_others(self),
             self._signals() if signals else contextlib.nullcontext(),
             self._woken_by_others(),
+            self._upkeep(),
             serving.Announcement(self._home.logs.store, self._serving()) as self._announcement,
         ):
             asker = threading.Thread(target=self._ask_on, name="holdfast-claims", daemon=True)
@@ -243,6 +255,16 @@ class Worker:
         finally:
             if stop is not None:
                 stop()
+
+    def _upkeep(self) -> contextlib.AbstractContextManager[object]:
+        """Remove old tasks meanwhile, when it is time and no other worker does."""
+        wanted = self.plan.gc
+        return contextlib.nullcontext() if wanted is None else Upkeep(self._logs, wanted, self.name, self._collected)
+
+    def _collected(self, found: Collected) -> None:
+        self.counts.add("collected", found.tasks)
+        if self.tell_collected is not None:
+            self.tell_collected(found)
 
     def _signalled(self, number: int, frame: object) -> None:
         self._signals_seen += 1
