@@ -156,6 +156,7 @@ SAYING = [
         ["copy", f"{NASTY}/x.db"],
         ["export", "all", f"{NASTY}/x"],
         ["worker", "agents.py", "--drain"],
+        ["ui", "--no-open", "--port", "0", "--for", "10ms", "--by", NASTY],
     ),
     *(
         ["gc", "--keep", "0", "--yes"],

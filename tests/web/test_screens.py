@@ -146,7 +146,7 @@ def test_a_difference_is_marked_with_its_sign_and_its_writer(page, browser):
         opened.locator(".slider").wait_for()
         opened.get_by_role("tab", name=re.compile("Events")).click()
         opened.locator("label", has_text="small write").click()
-        row = opened.locator("tr", has_text="fact").or_(opened.locator("tr", has_text="note set")).first
+        row = opened.locator("tr[data-seq]", has_text="note-0").first
         seq = int(row.get_attribute("data-seq"))
         opened.get_by_role("tab", name=re.compile("Timeline")).click()
         opened.locator("#seq").fill(str(seq))
@@ -377,3 +377,20 @@ def test_a_patch_is_applied_on_the_page_as_the_standard_has_it(page, browser):
             [source, cases],
         )
     assert found == [after for _, _, after in cases]
+
+
+@pytest.mark.page
+def test_a_fork_is_compared_with_where_it_came_from(own, browser):
+    own.app.fork("recap-standup-1117", at=6, id="recap-2", patch=StatePatch(set={"count": 77}), by="ben")
+    own.app.resume("recap-2", recap)
+    with tab(browser, own, "/compare/recap-standup-1117/recap-2") as opened:
+        opened.locator(".cmp .band", has_text="6 events in common").wait_for()
+        assert opened.locator(".cmp .band.first").count() == 1
+        opened.keyboard.press("n")
+        opened.locator(".cmp .on").first.wait_for()
+        assert (
+            "forked" in opened.locator(".cmp .x").all_inner_texts()[0] + opened.locator(".cmp .x").all_inner_texts()[1]
+        )
+        opened.get_by_role("button", name="Swap").click()
+        opened.locator(".cmp .head", has_text="recap-2").first.wait_for()
+        assert opened.url.endswith("/compare/recap-2/recap-standup-1117")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.show.style import Style, clean, err_look, escaped, fold, is_terminal, out_look, tame
-from holdfast.core.errors import HoldfastError, InvalidValue, NotAStore, StoreReadOnly, TaskNotFound
+from holdfast.core.errors import HoldfastError, InvalidValue, MissingExtra, NotAStore, StoreReadOnly, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast import Agent, App, Queue, Webhook
@@ -96,6 +97,19 @@ class Environment:
         from holdfast.engine.reading.values import path_of
 
         return path_of(self.url)
+
+    def page_link(self, id: str) -> str | None:
+        """The task's address on the page of this store, if one is up. Its code is loaded only if one seems to be."""
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        if not os.path.exists(f"{cache}/holdfast" if self.path is None else self.path):
+            return None
+        if self.path is not None and not glob.glob(f"{glob.escape(self.path)}-page*"):
+            return None
+        with suppress(MissingExtra):
+            from holdfast.web import serving
+
+            return serving.task_link(self.url, self.namespace, id)
+        return None
 
     def refuse_missing(self) -> None:
         """A command that only looks makes no store. Name the stores that lie beside the one that is missing."""

@@ -105,6 +105,7 @@ ROUTES = (
     PageRoute("GET", f"{API}/tasks/{{id}}/verify", "look", reading.verify),
     PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", reading.export),
     PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
+    PageRoute("GET", f"{API}/compare", "look", reading.compare),
     PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
     PageRoute("GET", f"{API}/workers", "look", reading.workers),
     PageRoute("GET", f"{API}/audit", "look", reading.audit),

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import App, __version__
 from holdfast.core.errors import HoldfastError, InvalidValue, TaskNotFound
+from holdfast.engine.lists.comparing import common_past, paired
 from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
@@ -50,6 +51,7 @@ RATES_SECONDS = 5.0
 MOST_INTERRUPTED = 500
 MOST_INBOX = 200
 MOST_STRIPS = 50
+MOST_COMPARED = 2_000
 
 
 def about(call: PageCall) -> PageAnswer:
@@ -313,6 +315,34 @@ def messages(call: PageCall) -> PageAnswer:
 def export(call: PageCall) -> Download:
     """A task's log as JSON Lines, lossless, to be saved."""
     return Download(call.app.export_lines(call.at["id"]), "task.jsonl", "application/octet-stream")
+
+
+def compare(call: PageCall) -> PageAnswer:
+    """Two tasks: how much of their past is the same, and their later events in pairs, up to 2,000 of each."""
+    app, ids = call.app, (call.text("a"), call.text("b"))
+    logs = [list(islice(app.events(id), MOST_EVENTS)) for id in ids]
+    shared = common_past(*logs)
+    later = [log[shared : shared + MOST_COMPARED] for log in logs]
+    pairs = [[None if one is None else row_of(app, one) for one in pair] for pair in paired(*later)]
+    tasks = [_compared(call, id) for id in ids]
+    return PageAnswer(
+        {
+            "common": shared,
+            "pairs": pairs,
+            "tasks": tasks,
+            "cut": any(len(log) > MOST_COMPARED + shared for log in logs),
+        }
+    )
+
+
+def _compared(call: PageCall, id: str) -> dict[str, Any]:
+    found = call.app.get(id)
+    told = call.site.went(id, lambda went: header(call.app, found, went, is_now=True))
+    return {
+        **told,
+        "took_ms": call.site.went(id, lambda went: (went.at_us - went.start_us) // 1000),
+        "doc": found.to_dict(sections=MOMENT),
+    }
 
 
 # People, workers, acts

@@ -55,4 +55,6 @@ def run_(environment: Environment, target: str | None, id: str | None, **given: 
     act = lambda: app.run(agent, input, id=id, mock=given["mock"], **waits, **named)  # noqa: E731
     if not environment.for_programs and not given["quiet"]:
         environment.say(held(f"{id}: {agent.name}{' (mock)' if given['mock'] else ''} in {environment.where}"), "dim")
+        if link := environment.page_link(id):
+            environment.say(f"on the page: {link}", "dim")
     task.work(environment, app, id, target, act, quiet=given["quiet"])

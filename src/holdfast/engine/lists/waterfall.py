@@ -172,7 +172,7 @@ class Waterfall:
                 row.status, row.attempts = "running", event.attempt
             case ev.AttemptFailed():
                 self._tried(row, "failed", before_us, at_us)
-                row.bars.append(Bar("pause", at_us, event.retry_us))
+                row.bars.append(Bar("pause", at_us, max(at_us, event.retry_us)))
                 row.status, row.attempts = "retrying", event.attempt
                 row.came = _cut(f"{event.failure.type}: {event.failure.message}")
                 _spend(row, event.usage)

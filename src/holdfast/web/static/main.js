@@ -7,12 +7,13 @@ import { onKeys, showKeys } from "./keys.js";
 import { addressOf, go, onMove, route } from "./route.js";
 import { ago, number, shown } from "./text.js";
 import { audit } from "./audit.js";
+import { compare } from "./compare.js";
 import { inbox } from "./inbox.js";
 import { task } from "./task.js";
 import { tasks } from "./tasks.js";
 import { workers } from "./workers.js";
 
-const SCREENS = { tasks, task, inbox, workers, audit };
+const SCREENS = { tasks, task, inbox, workers, audit, compare };
 
 /** What every screen shares: who acts, what the store is, the numbers of the bar, and how to draw. */
 const page = { about: null, counts: null, draw, hear: null, problem: null, notice: "", act: null };
@@ -43,7 +44,7 @@ function body() {
 const PLACES = [["tasks", "Tasks", "/"], ["inbox", "Inbox", "/inbox"], ["workers", "Workers", "/workers"], ["audit", "Audit", "/audit"]];
 
 function places() {
-  const here = route().screen === "task" ? "tasks" : route().screen;
+  const here = ["task", "compare"].includes(route().screen) ? "tasks" : route().screen;
   const waiting = page.counts && page.counts.inbox;
   return PLACES.map(([name, label, path]) =>
     h("a", { href: addressOf(path), "aria-current": here === name ? "page" : null }, h("span", { class: "ic" }, icon(name)), label, name === "inbox" && waiting ? h("span", { class: "n hot" }, number(waiting)) : null),

@@ -203,7 +203,11 @@ export function task(page, to) {
     if (header.parent) other("child of", header.parent);
     for (const one of header.children || []) other("has child", one);
     const forked = known.rows.find((one) => one[2] === "task_forked");
-    if (forked) other("forked", forked[4].replace(/^from /, "").replace(/ at \d+$/, ""));
+    if (forked) {
+      const from = forked[4].replace(/^from /, "").replace(/ at \d+$/, "");
+      other("forked", from);
+      more.push(" · ", h("a", { href: addressOf(`/compare/${encodeURIComponent(from)}/${encodeURIComponent(id)}`) }, "compare"));
+    }
     return h("div", { class: "crumb" }, h("a", { href: addressOf("/") }, "Tasks"), " › ", h("a", { href: addressOf(`/?q=${encodeURIComponent(`agent:${header.agent}`)}`) }, shown(header.agent)), " › ", h("span", { class: "m" }, shown(id)), h("span", { class: "muted" }, more));
   }
 
@@ -224,7 +228,7 @@ export function task(page, to) {
           h("span", { class: "pips" }, known.stages.map((_, index) => h("i", { class: index < at || header.status === "completed" ? "d" : index === at ? mark : "" })), header.stage ? h("span", { class: "sm ink2" }, shown(header.stage), at >= 0 ? ` · stage ${at + 1} of ${known.stages.length}` : "") : null)),
         h("dl", { class: "meta" },
           header.goal ? fact("goal", shown(header.goal)) : null,
-          fact(header.interrupted ? "was held by" : "held by", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "no worker"),
+          fact("worker", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "none"),
           fact("position", `${plural(header.steps.known, "step")} known, ${header.steps.committed} committed${header.turn ? ` · turn ${header.turn}` : ""}`),
           header.deadline && header.status !== "completed" ? fact("deadline", due(header.deadline)) : null,
           header.user ? fact("user", shown(header.user)) : null,

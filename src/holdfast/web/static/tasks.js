@@ -12,7 +12,7 @@ const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "faile
 const AGAIN_MS = 200;
 
 export function tasks(page, at) {
-  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set() };
+  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [] };
   let query = at.query.get("q") || "";
   let timer = null;
   let asked = 0;
@@ -83,9 +83,18 @@ export function tasks(page, at) {
     requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector("tr.on .id")?.focus()));
   }
 
+  function select() {
+    const row = known.rows && known.rows[known.on];
+    if (!row) return;
+    known.chosen = known.chosen.includes(row.id) ? known.chosen.filter((id) => id !== row.id) : [...known.chosen, row.id].slice(-2);
+    page.draw();
+  }
+
+  const compared = () => known.chosen.length === 2 && go(`/compare/${known.chosen.map(encodeURIComponent).join("/")}`);
+
   return {
     title: () => "Tasks",
-    keys: { j: () => move(1), k: () => move(-1), Enter: () => known.rows && known.rows[known.on] && go(pathOf(known.rows[known.on])) },
+    keys: { x: select, c: compared, j: () => move(1), k: () => move(-1), Enter: () => known.rows && known.rows[known.on] && go(pathOf(known.rows[known.on])) },
     ticks: () => true,
     async start(listen) {
       const [counts, rates] = await Promise.all([get("/tasks/counts"), get("/rates"), load()]);
@@ -166,17 +175,17 @@ function body(known, page, more) {
   const columns = ["Status", "Task", "Stage", "Why, or what came of it", "How it went", "Took", "Budget · cost", "Changed"];
   const total = known.counts ? number(known.counts.tasks) : "";
   return [
-    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on))))),
-    legend([["j k", "move"], ["enter", "open"], ["/", "find"], ["?", "all keys"]], h("span", null, `${total} tasks`, known.next ? [" · ", h("button", { class: "link", type: "button", onclick: more }, "next 50")] : "")),
+    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on, known.chosen.includes(row.id)))))),
+    legend([["j k", "move"], ["enter", "open"], ["x", "select"], ["c", "compare two"], ["/", "find"], ["?", "all keys"]], h("span", null, `${total} tasks`, known.next ? [" · ", h("button", { class: "link", type: "button", onclick: more }, "next 50")] : "")),
   ];
 }
 
-function line(row, strip, on) {
+function line(row, strip, on, chosen) {
   const which = statusOf(row);
   const now = Date.now();
   const changed = Date.parse(row.changed_at);
   const running = row.status === "running";
-  return h("tr", { key: row.id, class: `${on ? "on" : ""}${now - changed < 3000 && running ? " new" : ""}` },
+  return h("tr", { key: row.id, "aria-selected": chosen ? "true" : null, class: `${on ? "on" : ""}${chosen ? " chosen" : ""}${now - changed < 3000 && running ? " new" : ""}` },
     h("td", { class: "c-st" }, status(which)),
     h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)) }, name(row.id)), h("span", { class: "sub" }, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),

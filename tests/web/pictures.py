@@ -1,0 +1,38 @@
+"""Pictures of the page for the docs, of real tasks on a real page: python -m tests.web.pictures docs/pictures."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import holdfast
+from tests.web.browser import started, tab
+from tests.web.world import fill, page_of
+
+PICTURES = {
+    "task": ("/tasks/order-7?step=charge_card%231", ".insp dd", "wide", "light"),
+    "tasks": ("/", "td .id", "wide", "light"),
+    "inbox": ("/inbox", ".card", "wide", "dark"),
+}
+
+
+def main(folder):
+    """Make each picture anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        store = f"{place}/agents.db"
+        command = [sys.executable, "-m", "holdfast", "demo", "--store", store]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with holdfast.open(store) as app:
+            fill(app)
+        with page_of(store) as page, started() as browser:
+            for name, (path, wanted, size, theme) in PICTURES.items():
+                with tab(browser, page, path, size=size, theme=theme) as opened:
+                    opened.locator(wanted).first.wait_for()
+                    opened.locator(".live:has-text('Live')").wait_for()
+                    opened.wait_for_timeout(500)
+                    opened.screenshot(path=folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,46 @@
+"""What the package holds and loads: no inline script or style, no HTML of data, nothing without the extra."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.web import page
+
+STATIC = Path(page.__file__).parent / "static"
+MODULES = sorted(STATIC.glob("*.js"))
+
+
+def test_importing_holdfast_loads_nothing_of_the_page():
+    code = (
+        "import sys, holdfast; holdfast.open\n"
+        "print([one for one in sys.modules if one.startswith(('starlette', 'uvicorn', 'holdfast.web'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_the_front_end_weighs_little():
+    import gzip
+
+    weight = sum(len(gzip.compress(path.read_bytes())) for path in STATIC.iterdir())
+    assert weight <= 60 * 1024
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_nothing_of_the_front_end_makes_html_or_code_of_data(path):
+    text = path.read_text("utf-8")
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "srcdoc"):
+        assert word not in text, word
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), "it asks no other server"
+    for name in re.findall(r'from "([^"]+)"', text):
+        assert name.startswith("./") and (STATIC / name[2:]).exists(), name
+
+
+def test_every_icon_and_stylesheet_is_the_page_s_own():
+    css = (STATIC / "holdfast.css").read_text("utf-8")
+    assert "url(" not in css and "@import" not in css
+    shell = page.shell("/x", "link", "1").decode()
+    assert "style=" not in shell and not re.search(r"<script(?![^>]*src=)", shell)
