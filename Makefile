@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tes
 # The tests, quickest first; $(1) starts them. Their folders are those of src/holdfast. Pages of the docs take longest of what they are with, so they begin.
 define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
-	$(1) tests/store tests/engine tests/seeds -n 6 --dist worksteal
+	$(1) tests/store tests/engine tests/threads tests/seeds -n 6 --dist worksteal
 	$(1) tests/crash -n 4
 	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
