@@ -356,6 +356,19 @@ def test_as_completed_replays_in_the_order_it_ran(app):
     assert done.status == "completed" and sorted(done.result) == list(range(40))
 
 
+@pytest.mark.parametrize("kind", ["step", "tool"])
+def test_a_plain_call_that_is_not_awaited_is_named_as_it_is_written(app, kind):
+    @(step if kind == "step" else tool)
+    async def send() -> int:
+        return 1
+
+    @agent
+    async def a(task):
+        send()
+
+    assert "send was not awaited" in app.run(a).failure.message
+
+
 # Schemas
 
 

@@ -17,7 +17,7 @@ class Verb(Coroutine[Any, Any, Any]):
     __slots__ = ("_inner", "_name", "_number", "_order", "_unawaited")
 
     def __init__(self, inner: Coroutine[Any, Any, Any], name: str, unawaited: dict[int, str], order: int) -> None:
-        """`order` counts the verbs that its branch has called."""
+        """`name` is how the agent wrote it. `order` counts the verbs that its branch has called."""
         self._inner = inner
         self._order = order
         self._name = name
@@ -60,9 +60,14 @@ class Verb(Coroutine[Any, Any, Any]):
         raise not_awaited(self._name)
 
     def __repr__(self) -> str:
-        return f"<task.{self._name}(…), not awaited>"
+        return f"<{self._name}(…), not awaited>"
+
+    def called(self, name: str) -> Verb:
+        """Return it under the name of the function that the agent called, for errors."""
+        self._name = self._unawaited[self._number] = name
+        return self
 
 
 def not_awaited(name: str) -> InvalidValue:
     """Return the error for an agent that forgot to await a verb: nothing was done."""
-    return InvalidValue(f"task.{name} was not awaited, so nothing was done", hint=f"write: await task.{name}(…)")
+    return InvalidValue(f"{name} was not awaited, so nothing was done", hint=f"write: await {name}(…)")

@@ -184,7 +184,15 @@ class AsyncTask(Task):
         here, execution = current_place.get(), self._execution
         branch = execution.root if here is None or here.execution is not execution else here.branch
         branch.verbs += 1
-        return Verb(inner, verb, execution.unawaited, branch.verbs)
+        return Verb(inner, f"task.{verb}", execution.unawaited, branch.verbs)
+
+    def plain_call(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verb:
+        """Make the durable call when an agent's body calls a tool like a function. Write `await tool(…)`, not this."""
+        return super().plain_call(tool, args, kwargs).called(tool.name)
+
+    def plain_step(self, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verb:
+        """Do the step when an agent's body calls its function. Write `await draft(…)`, not this."""
+        return super().plain_step(step, args, kwargs).called(step.name)
 
     async def _driven(self, verb: str, finish: Any, flow: Callable[..., Subflow], args: tuple[Any, ...]) -> Any:
         execution = self._execution
