@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "test": "Try an agent in a throw-away store: with mocks, or crashed everywhere.",
         "resume": "Go on with a task that was interrupted, waits or has failed.",
         "cancel": "Ask a task to stop, and its children.",
-        "reopen": "Make a failed task, or one that workers have set aside, pending for workers.",
+        "reopen": "Make a failed or quarantined task pending for workers.",
         "ui": "See and steer tasks in a browser, on this machine.",
         "mcp": "Serve tasks to MCP clients: coding agents, desktop apps, other agents.",
     },
@@ -56,7 +56,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "migrate-states": "Write the typed state of open tasks under the present version of their agents.",
         "backup": "Write a consistent copy of the store while others go on.",
         "copy": "Copy everything into another store and verify it there.",
-        "doctor": "Look at the store and its place, and say what to mend.",
+        "doctor": "Check the store and its place, and say what to fix.",
     },
     "Help": {
         "explain": "Explain the code of an error.",

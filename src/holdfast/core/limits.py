@@ -196,16 +196,16 @@ WORKER_CONCURRENCY = 100
 """How many tasks a worker works on at a time by default."""
 
 WORKER_HOLD_SECONDS = 2.0
-"""How long a worker sits out a timed wait before the task suspends."""
+"""How long a worker blocks while a task sleeps, before the task suspends."""
 
 MAX_DEATHS = 5
 """How many holders in a row a task may cost, without a step being done, before workers set it aside."""
 
 MAX_NOTE_LENGTH = 2_000
-"""How long the text is that says why a task was set aside."""
+"""How long the reason of a quarantine may be."""
 
 HOLD_SECONDS = 60.0
-"""How long a timed wait is sat out before the task suspends."""
+"""How long to block while a task sleeps, before it suspends."""
 
 PARK_GRACE_SECONDS = 0.01
 """How long everything in an async task must stand still before it suspends."""

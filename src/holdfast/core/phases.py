@@ -77,7 +77,7 @@ class Machine(Moves, frozen=True):
         start: Any = self.start
         force_setattr(self, "start", _plain(start, "start") if start else next(iter(moves)))
         if self.start not in moves:
-            raise InvalidValue(f"start={self.start!r} is no phase of this machine", hint=f"it has {list(moves)}")
+            raise InvalidValue(f"start={self.start!r} is not a phase of this machine", hint=f"it has {list(moves)}")
         lost = [phase for phase in moves if phase not in _reachable(moves, self.start)]
         if lost:
             raise InvalidValue(
@@ -96,7 +96,7 @@ def moved(machine: Moves | None, phase: str, name: str, on: str) -> str:
     """The phase to move to: by its name, or by the event that leads there."""
     if bool(name) == bool(on):
         given = f"phase({name!r}, on={on!r})" if name else "phase()"
-        raise InvalidValue(f"{given} is no move", hint='write task.phase("planning") or task.phase(on="new_task")')
+        raise InvalidValue(f"{given} is not a move", hint='write task.phase("planning") or task.phase(on="new_task")')
     return name or _led(machine or DEFAULT, phase, on)
 
 
@@ -119,7 +119,7 @@ def check_move(machine: Moves | None, phase: str, to: str, on: str) -> None:
 def _led(machine: Moves, phase: str, on: str) -> str:
     """Return the phase that an event leads to from here."""
     if on not in machine.events:
-        raise InvalidTransition(f"{on!r} is no event of these phases", hint=f"they are {list(machine.events)}")
+        raise InvalidTransition(f"{on!r} is not an event of these phases", hint=f"they are {list(machine.events)}")
     to = machine.events[on].get(phase)
     if to is None:
         raise InvalidTransition(
@@ -197,7 +197,7 @@ def _checked_moves(given: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, .
         for index, target in enumerate(targets):
             if names.short_name(target, "phase") not in given:
                 raise InvalidValue(
-                    f"{phase!r} may go to {target!r}, which is no phase of this machine",
+                    f"{phase!r} may go to {target!r}, which is not a phase of this machine",
                     hint=f"add it, {{{target!r}: []}} if it is final; there are {list(given)}",
                 )
             if target in targets[:index]:
@@ -232,7 +232,7 @@ def _checked_events(
         for phase, to in leads.items():
             if to not in moves.get(phase, ()):
                 raise InvalidValue(
-                    f"the event {event!r} moves the phase from {phase!r} to {to!r}, which is no move of this machine",
+                    f"the event {event!r} moves the phase from {phase!r} to {to!r}, which this machine does not allow",
                     hint=f"{phase!r} may go to {list(moves[phase])}" if phase in moves else f"there are {list(moves)}",
                 )
     return {event: dict(leads) for event, leads in given.items()}

@@ -420,7 +420,7 @@ class App:
         hold: Duration = limits.HOLD_SECONDS,
         wait: Duration = 0,
     ) -> TaskState[R]:
-        """Go on with a task that was interrupted, waits or was set aside; a failed one is reopened, with a `deadline`.
+        """Resume a task that was interrupted, waits or is quarantined. A failed one is reopened, with a `deadline`.
 
         A completed one is given back as it is. `anyway` resumes one that its agent finds too old, or that has lost
         events of its log. `wait`: how long to wait while another process has the task, before TaskBusy is raised; if
@@ -471,7 +471,7 @@ class App:
         )
 
     def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
-        """Make a failed task, or one that workers have set aside, pending for workers. Nothing is run here.
+        """Make a failed or quarantined task pending for workers. Nothing is run here.
 
         `deadline` is a new one, from now.
         """
@@ -578,7 +578,7 @@ class App:
 
         Without `agents`, those the app was opened with; without `queues`, those it was opened with and the default one.
         `namespaces` are the tenants it works for: its own, or, of an app without one, those named, or "*". A task that
-        cost `max_deaths` holders in a row without a step being done is set aside. `gc`: when old tasks are removed,
+        cost `max_deaths` workers in a row without a step being done is quarantined. `gc`: when old tasks are removed,
         `Retention(every="1h", older_than="30d")`; of several workers one does it each time. Default: never.
         """
         from holdfast.engine.workers import factory

@@ -46,5 +46,5 @@ class Answers:
             raise InvalidValue(f"it is not JSON: {error}", hint="give JSON and nothing else") from None
         answer = convert(value, self.wanted, "the answer")
         if answer is None:
-            raise InvalidValue("null is no answer", hint="give a value")
+            raise InvalidValue("null is not an answer", hint="give a value")
         return answer

@@ -14,7 +14,7 @@ Reply = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Callable[[list[dict[st
 
 
 def say(answer: Any, **more: Any) -> dict[str, Any]:
-    """A reply in words; what is no text is said as JSON. `more` may be its usage.
+    """A reply in words; other values become JSON. `more` may be its usage.
 
     >>> say({"degrees": 21})["content"]
     '{"degrees":21}'

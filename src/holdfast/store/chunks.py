@@ -35,7 +35,7 @@ class Chunks(Protocol):
     def put(self, batches: Sequence[ChunkBatch]) -> None:
         """Keep batches. The first of a stream removes what other attempts of its step left.
 
-        A batch that is there already is no error, and one of a log that is not there is forgotten.
+        A batch that is there already is not an error, and one of a log that is not there is forgotten.
         """
         ...
 

@@ -276,7 +276,7 @@ class Store(Protocol):
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         """Write groups in one transaction. A group that conflicts fails alone and writes nothing.
 
-        What a group erases or cuts goes in the same transaction. A cut that was made before is no error.
+        What a group erases or cuts goes in the same transaction. A cut that was made before is not an error.
         """
         ...
 

@@ -26,7 +26,7 @@ ANYTHING: Any = _Anything()
 def expect(state: TaskState) -> Expect:
     """Say what should be true of a task as it was read: `expect(done).completed().called(pay, times=1)`."""
     if not isinstance(state, TaskState):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"{state!r} is no state of a task", hint="give what app.run or app.get gives")
+        raise InvalidValue(f"{state!r} is not a task's state", hint="give what app.run or app.get gives")
     return Expect(state)
 
 

@@ -13,9 +13,9 @@ from holdfast.cli.failures.refusal import FAILED
 
 @command("doctor")
 def doctor_(environment: Environment) -> None:
-    """Look at the store and its place, and say what to mend.
+    """Check the store and its place, and say what to fix.
 
-    Ends with 1 if something must be mended.
+    Ends with 1 if something must be fixed.
 
     Example: holdfast doctor
     """

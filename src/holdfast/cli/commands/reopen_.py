@@ -13,7 +13,7 @@ from holdfast.cli.environment import Environment
 @click.option("--deadline", metavar="TIME", help='By when it must be done now, such as "10m".')
 @by_options
 def reopen_(environment: Environment, id: str, deadline: str | None, by: str, why: str) -> None:
-    """Make a failed task, or one that workers have set aside, pending for workers.
+    """Make a failed or quarantined task pending for workers.
 
     Nothing is run here: a worker takes it. The step that ended a failed task is tried afresh.
 

@@ -19,7 +19,9 @@ from holdfast.cli.show.style import held
     "--anyway", is_flag=True, help="Resume it though it is too old for its agent, or its log has lost events."
 )
 @click.option("--deadline", metavar="TIME", help='By when a task that has failed must be done now, such as "10m".')
-@click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
+@click.option(
+    "--hold", metavar="TIME", default="60s", show_default=True, help="How long to block while the task sleeps."
+)
 @click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @by_options

@@ -21,7 +21,9 @@ from holdfast.cli.show.style import held
 @click.option("--user", help="The person it is for.")
 @click.option("--thread", help="The conversation it belongs to.")
 @click.option("--deadline", metavar="TIME", help='When it must be done, such as "10m".')
-@click.option("--hold", metavar="TIME", default="60s", show_default=True, help="How long a timed wait is sat out.")
+@click.option(
+    "--hold", metavar="TIME", default="60s", show_default=True, help="How long to block while the task sleeps."
+)
 @click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def run_(environment: Environment, target: str | None, id: str | None, **given: Any) -> None:

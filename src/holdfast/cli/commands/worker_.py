@@ -35,7 +35,7 @@ def worker_(environment: Environment, target: str | None, processes: int, child:
 
     Agents, queues and schedules come from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names.
     What happens is told on stderr; --jsonl tells it on stdout, --json gives one document at the end. SIGTERM or
-    Ctrl-C once: takes no more tasks, each stops after its step and is let go of; ends with 0. Twice, or after --grace:
+    Ctrl-C once: takes no more tasks, each stops after its step and is released; ends with 0. Twice, or after --grace:
     ends at once with 130, and others take over. With --processes, one that dies is started anew. With --drain it stops
     by itself when no task that it serves is ready, and none of its queues is being worked on.
 

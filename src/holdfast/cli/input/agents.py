@@ -210,7 +210,7 @@ def _broken(path: Path, error: Exception) -> InvalidValue:
     where = f"{path.name}:{line}" if line else path.name
     return InvalidValue(
         f"{where} cannot be loaded: {type(error).__name__}: {error}; nothing was written",
-        hint=f"mend it; python {path.name} shows the whole traceback",
+        hint=f"fix it; python {path.name} shows the whole traceback",
     )
 
 
@@ -236,7 +236,7 @@ def files_declared() -> tuple[Path | None, list[str]]:
     try:
         whole: dict[str, Any] = tomllib.loads(found.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{found} cannot be read: {error}", hint="mend it, or name the file of the agent") from None
+        raise InvalidValue(f"{found} cannot be read: {error}", hint="fix it, or name the file of the agent") from None
     listed: Any = whole.get("tool", {}).get("holdfast", {}).get("agents", [])
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("Sequence[Any]", listed)):
         raise InvalidValue(

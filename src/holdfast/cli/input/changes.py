@@ -73,7 +73,7 @@ def limits_given(given: Sequence[str]) -> Budget:
         try:
             found[name] = _LIMITS[name](most.replace(",", "").replace("_", "") if name != "wall_time" else most)
         except (KeyError, ValueError):
-            wrong = f"{one!r} is no limit" if equals else f"{one!r} has no number"
+            wrong = f"{one!r} is not a limit" if equals else f"{one!r} has no number"
             raise InvalidValue(
                 f"{wrong}; nothing was written", hint=f"write one of {', '.join(_LIMITS)} and a number: tokens=200000"
             ) from None

@@ -119,6 +119,6 @@ def age_us(given: str | None, now_us: int) -> int | None:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise InvalidValue(
-            f"{given!r} is no moment", hint='write how long ago, "2h", or a time, 2026-11-16T08:00'
+            f"{given!r} is not a time", hint='write how long ago, "2h", or a time, 2026-11-16T08:00'
         ) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)

@@ -42,7 +42,7 @@ SAY_SECONDS = 1.0
 
 WORDS = {
     "taken_over": "taken over",
-    "quarantined": "set aside",
+    "quarantined": "quarantined",
     "released": "let go",
     "lease_lost": "lost",
     "store_errors": "no store",
@@ -298,7 +298,7 @@ class WorkerReport:
             path = split(self._wanted.target or "")[0]
             target = f"{path}:{done.agent}" if path and done.agent else path or None
             resume = resume_command(done.id, target, self._place.options)
-            self._line(f"{'':<10} {resume}   when it is mended")
+            self._line(f"{'':<10} {resume}   when it is fixed")
 
     def collected(self, found: Collected) -> None:
         """Say what was removed, when it was this worker's turn."""
@@ -319,7 +319,7 @@ class WorkerReport:
         self._line(f"stopping after the steps under way ({busy}){more}", "warn")
 
     def at_once(self, number: int) -> None:
-        """End the process there and then. The operating system lets go of what shows that it lives."""
+        """End the process there and then. The operating system releases what shows that it lives."""
         why = f"a second {signal.Signals(number).name}" if number else f"--grace {self._wanted.grace:g}s is over"
         busy = self._worker.busy
         late = threading.Timer(SAY_SECONDS, os._exit, (INTERRUPTED,))
@@ -362,8 +362,8 @@ def _summary(counts: dict[str, int]) -> str:
     """Count the tasks by their outcome."""
     let_go = sum(counts[name] for name in LET_GO)
     told = [f"{counts[name]:,} {name}" for name in ("completed", "failed", "cancelled", "waiting") if counts[name]]
-    told += [f"{let_go:,} let go of"] if let_go else []
-    told += [f"{counts['quarantined']:,} set aside"] if counts["quarantined"] else []
+    told += [f"{let_go:,} released"] if let_go else []
+    told += [f"{counts['quarantined']:,} quarantined"] if counts["quarantined"] else []
     return f"{times(counts['claimed'], 'task')} worked on" + (f" ({', '.join(told)})" if told else "")
 
 

@@ -37,7 +37,7 @@ def context_of(
     limit it is that of the whole slice.
     """
     if not isinstance(step, str) or not step:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"{step!r} is no step", hint='name it: .context("draft", max_bytes=2_000)')
+        raise InvalidValue(f"{step!r} is not a step", hint='name it: .context("draft", max_bytes=2_000)')
     for name, limit in (("max_bytes", max_bytes), ("max_tokens", max_tokens)):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidValue(f"{name} is {limit!r}", hint="give a whole number of at least 1", path=name)

@@ -73,7 +73,7 @@ class TaskFinished(HoldfastError):
         super().__init__(
             f"task {id!r} is cancelled already; nothing was written"
             if again
-            else f"task {id!r} is {status}: too late for {what}; nothing was written",
+            else f"task {id!r} is already {status}: {what} can't change it, and nothing was written",
             hint="app.resume(id, agent) lets it go on, unless it was undone"
             if status == "failed"
             else "fork it to go on from any point of it: app.fork(id, at=…)",

@@ -93,7 +93,7 @@ class TaskClaimed(Event, frozen=True):
 
 
 class TaskReleased(Event, frozen=True):
-    """The task is let go of, for others to take; workers do not before `wake_us`."""
+    """The task is released, for other workers to take; they do not before `wake_us`."""
 
     why: str = ""
     wake_us: int | None = None

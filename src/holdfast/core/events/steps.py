@@ -188,7 +188,7 @@ class WaitEnded(Event, frozen=True):
 
 
 class ApprovalAsked(Event, frozen=True):
-    """A call, or the agent itself, needs a person's consent. It is bound to exactly this call (`bound`)."""
+    """A call, or the agent itself, needs a person's approval. It is bound to exactly this call (`bound`)."""
 
     key: str
     name: str = ""

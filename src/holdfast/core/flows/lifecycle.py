@@ -51,7 +51,7 @@ class Work(Surroundings, Protocol):
 
 
 def task_flow(work: Work, agent: Rules) -> Subflow:
-    """A task from its claim to its end or its next wait. Whatever interrupts it, the task is let go of."""
+    """A task from its claim to its end or its next wait. Whatever interrupts it, the task is released."""
     try:
         yield from life(work, agent)
     except Suspended:

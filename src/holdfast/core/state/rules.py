@@ -253,7 +253,7 @@ def _messages_summarised(state: State, event: ev.MessagesSummarised) -> None:
     known = state.messages.count if state.summary.thread is None else edges[-1] if edges else 0
     inside = bool(edges) and edges[0] >= 0 and edges[-1] <= known
     _refuse(
-        not inside or edges != sorted(set(edges)), f"{event.covers} are no ranges of {state.messages.count} messages"
+        not inside or edges != sorted(set(edges)), f"{event.covers} are not ranges of {state.messages.count} messages"
     )
 
 
@@ -370,7 +370,7 @@ def _state_migrated(state: State, event: ev.StateMigrated) -> None:
 
 def _stays_finite(name: str, found: Raw | None, by: float) -> None:
     grown = codec.increased(found, by)
-    _refuse(codec.shape(grown) != "number", f"state {name!r} plus {by!r} is no number that JSON can hold")
+    _refuse(codec.shape(grown) != "number", f"state {name!r} plus {by!r} is not a number that JSON can hold")
 
 
 def _appended(state: State, event: ev.StateAppended) -> None:

@@ -101,7 +101,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A person's consent to one call: bound to it, used once."""
+    """A person's approval of one call: bound to it, used once."""
 
     key: str
     name: str

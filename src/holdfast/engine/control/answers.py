@@ -62,7 +62,7 @@ def _other_verb(state: State, name: str) -> str:
     key = here(state, name)
     for one in state.approvals.values():
         if one.status == "asked" and (one.key == key or name in (one.tool, one.name)):
-            return f"it waits for consent: app.approve(id, {one.key!r}) or app.reject(id, {one.key!r})"
+            return f"it waits for approval: app.approve(id, {one.key!r}) or app.reject(id, {one.key!r})"
     for wait in state.waits.values():
         if wait.kind == "signal" and (wait.key == key or wait.name == name):
             return f"it waits for a signal: app.signal(id, {wait.name!r}, value)"

@@ -107,7 +107,7 @@ def _wake(logs: Logs, id: str) -> bool:
 
 
 def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
-    """Let a failed task go on: the step that ended it is tried afresh. Or one that workers have set aside."""
+    """Reopen a failed task: the step that ended it is tried afresh. Or a quarantined one."""
 
     def decide(state: State) -> Sequence[Event]:
         failed = [step for step in state.steps.values() if step.status == "failed"]

@@ -29,7 +29,7 @@ NO_LIMIT = 2**53
 """As many tokens as anybody could have."""
 
 TRIES = 4
-"""How often a window is cut again because mending it made it longer."""
+"""How often a window is cut again because repairs made it longer."""
 
 
 class Shown(NamedTuple):
@@ -143,9 +143,9 @@ class Sent(list[Any]):
         self.uncovered: tuple[range, ...] = fits.uncovered
         """The positions that are left out, and no summary stands for."""
         self.repaired: list[str] = list(repaired)
-        """What had to be mended, in words: a call without a result, say."""
+        """The repairs, in words: a call without a result, for example."""
         self.left_out: str = _words(fits, repaired)
-        """What does not fit, and what was mended, in words; empty if all is as it is in the log."""
+        """What does not fit, and the repairs, in words; empty if all is as it is in the log."""
 
     def render(self, form: Form) -> list[dict[str, Any]]:
         """The same messages for another provider: "responses" or "anthropic"; the latter wants `system` apart."""
@@ -177,7 +177,7 @@ class WindowLimits(NamedTuple):
     summary_tokens: int = window.SUMMARY_TOKENS
 
     def checked(self) -> WindowLimits:
-        """Refuse what is no limit, before anything is done."""
+        """Refuse an odd limit, before anything is done."""
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             hint = "give a whole number of at least 1"
             raise InvalidValue(f"max_tokens is {self.max_tokens!r}", hint=hint, path="max_tokens")
@@ -246,7 +246,7 @@ class Conversation(Sequence[Any]):
 
         The last `keep_last` messages and `keep_turns` turns are kept, results shortened if need be, or it is
         WindowTooSmall. A turn is a reply with its results and what the user said before it. By default no number is
-        promised. Without a limit it is all of it. What a provider would refuse (a call that was cut off) is mended, and
+        promised. Without a limit it is all of it. What a provider would refuse (a call cut off) is repaired, and
         named. With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and
         `.uncovered` tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens;
         without one, replies count as their provider reported, the rest exactly if the extra `tokens` is installed,
@@ -262,7 +262,7 @@ class Conversation(Sequence[Any]):
             return self._sent(tally, limits, strategy, known)
 
     def render(self, form: Form = "chat") -> list[dict[str, Any]]:
-        """All of it in a provider's form, mended where that provider would refuse it."""
+        """All of it in a provider's form, repaired where that provider would refuse it."""
         with self._counted.lock:
             self._counted.follow(self._shown)
             read = self._counted.read
@@ -304,7 +304,7 @@ class Conversation(Sequence[Any]):
                 return Sent(whole, self.ref, self._counted.groups, replace(chosen, tokens=tokens), notes)
             max_tokens -= over
         raise WindowTooSmall(
-            f"the conversation, mended, does not fit into {limits.max_tokens:,} tokens", hint="allow more tokens"
+            f"the repaired conversation does not fit into {limits.max_tokens:,} tokens", hint="allow more tokens"
         )
 
     def _chosen(
@@ -343,7 +343,7 @@ class Conversation(Sequence[Any]):
 
 
 def _grown(kept: Sequence[Message], whole: Sequence[Message], tally: Tally, known: Mapping[str, str]) -> int:
-    """By how much mending made a window longer, beyond the room there was for answers."""
+    """By how much repairs made a window longer, beyond the room there was for answers."""
     if len(kept) == len(whole) and all(one is other for one, other in zip(kept, whole, strict=True)):
         return 0
     told = [answer(ToolCall(id, ""), known.get(id, NO_RESULT), is_error=id not in known) for id in tally.groups.open]

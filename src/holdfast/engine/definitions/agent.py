@@ -255,7 +255,7 @@ def a_machine(given: Machine | None) -> Machine | None:
     """The declared phases, if they are a machine."""
     if given is not None and not isinstance(given, Machine):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(
-            f"phases={given!r} is no machine", hint='write phases=Machine({"draft": ["done"], "done": []})'
+            f"phases={given!r} is not a machine", hint='write phases=Machine({"draft": ["done"], "done": []})'
         )
     return given
 

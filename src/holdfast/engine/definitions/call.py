@@ -74,7 +74,7 @@ class Asking:
         return usage
 
     def streaming(self) -> ChunkSender:
-        """Refuse: an answer of the destination is no step."""
+        """Refuse: an answer of the destination is not a step."""
         raise InvalidValue(
             f"streaming() was used while {self.call.step!r} was only asked about or changed",
             hint="stream from the function that a step or a call runs",
@@ -163,7 +163,7 @@ def in_body(body: Body) -> Generator[None, None, None]:
 
 @contextmanager
 def in_hook(name: str) -> Generator[None, None, None]:
-    """Run a user's hook in a body: what it calls is not the agent's doing, so it is no step of the agent."""
+    """Run a user's hook in a body: what it calls is not the agent's doing, so it is not a step of the agent."""
     if BODY.get() is None or CALLER.get() is not None:
         yield
         return

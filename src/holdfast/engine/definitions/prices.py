@@ -24,7 +24,7 @@ class Price(Struct, frozen=True):
         for value in (self.input, self.output):
             number: Any = value
             if not isinstance(number, int | float) or isinstance(number, bool) or not 0 <= number < float("inf"):
-                raise InvalidValue(f"{value!r} is no price", hint="give money for a million tokens, 0 or more")
+                raise InvalidValue(f"{value!r} is not a price", hint="give money for a million tokens, 0 or more")
 
 
 class Prices:

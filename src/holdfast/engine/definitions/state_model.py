@@ -55,13 +55,13 @@ class StateModel:
         return [name for name, field in self.fields.items() if field.default is None and name not in plain]
 
     def refuse_unknown(self, names: Iterable[str]) -> None:
-        """Refuse what is no field."""
+        """Refuse a name that is not a field."""
         for name in names:
             if name not in self.fields:
                 raise self.unknown(name)
 
     def unknown(self, name: object) -> InvalidState:
-        """The error about something that is no field."""
+        """The error about a name that is not a field."""
         import difflib  # only a mistake needs it
 
         close = difflib.get_close_matches(str(name), self.fields, n=1)

@@ -90,7 +90,7 @@ class States:
         except Exception as error:  # whatever user code raises is told with the version it was at
             raise StateNotMigrated(
                 f"{said} raised {type(error).__name__}: {error}",
-                hint="an upcaster gets only the fields that were set; mend it, and resume the task",
+                hint="an upcaster gets only the fields that were set; fix it, and resume the task",
                 found=at,
                 known=goal,
             ) from error
@@ -306,7 +306,7 @@ def total_of(name: str, start: Any, by: Any) -> Any:
             raise _cannot_grow(name, "incremented", f"{what} is {number!r}, not a number")
     total = start + by
     if isinstance(total, float) and not math.isfinite(total):
-        raise _cannot_grow(name, "incremented", f"{start!r} plus {by!r} is no number that JSON can hold")
+        raise _cannot_grow(name, "incremented", f"{start!r} plus {by!r} is not a number that JSON can hold")
     return total
 
 

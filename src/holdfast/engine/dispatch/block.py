@@ -1,4 +1,4 @@
-"""Tasks around code that is no agent: a `with` block whose verbs are durable."""
+"""Tasks around code that is not an agent: a `with` block whose verbs are durable."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def block(
                 with in_body(task), task.refusals.ended():
                     yield task
                 drive(writers.settle_all(execution), execution)
-            except BaseException as error:  # noqa: BLE001 — the task ends, or is let go of, as its agent would be
+            except BaseException as error:  # noqa: BLE001 — the task ends, or is released, as its agent would be
                 ending.error = error
             execution.body = lambda: ending.result(task)
             if not log.state.ended or ending.error is not None:

@@ -1,4 +1,4 @@
-"""Tasks on event loops that were closed under them: nothing runs there any more, not even what would let go of them."""
+"""Tasks on event loops that were closed under them: nothing runs there any more, not even what would release them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LoopWork:
-    """A task that is worked on, on which loop, and what lets go of it if that is closed."""
+    """A task that is worked on, on which loop, and what releases it if that is closed."""
 
     def __init__(self, loop: AbstractEventLoop, let_go: Callable[[], None]) -> None:
         self.loop = loop
@@ -42,7 +42,7 @@ class ClosedLoops:
                 self._thread.start()
 
     def end(self, work: LoopWork) -> bool:
-        """Look after it no more. False if its loop is closed: this is what is left of it, and it is let go of here."""
+        """Look after it no more. False if its loop is closed: this is what is left of it, and it is released here."""
         if work.loop.is_closed():
             return False
         with self._guard:

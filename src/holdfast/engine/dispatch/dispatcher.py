@@ -219,7 +219,7 @@ class Dispatcher:
             time.sleep(limits.FOLLOW_SECONDS)
 
     def _busy(self, busy: TaskBusy | ThreadBusy) -> TaskBusy | ThreadBusy:
-        """The same, if the task was cancelled: then cancelling it is no remedy."""
+        """The same, if the task was cancelled: then cancelling it doesn't help."""
         if isinstance(busy, ThreadBusy):
             return busy
         id, holder = str(busy.details["id"]), str(busy.details["holder"])
@@ -267,7 +267,7 @@ class Dispatcher:
 
     @contextlib.contextmanager
     def _on_loop(self, assignment: Assignment) -> Generator[None, None, None]:
-        """Work on a task on the running event loop; should that be closed meanwhile, the task is let go of."""
+        """Work on a task on the running event loop; should that be closed meanwhile, the task is released."""
         import asyncio
 
         id = assignment.id

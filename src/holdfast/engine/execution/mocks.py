@@ -32,7 +32,7 @@ def _name(tool: Any) -> str:
     if isinstance(tool, str):
         return names.short_name(tool, "name of a mocked tool")
     if not callable(tool):
-        raise InvalidValue(f"{tool!r} is no tool that could be mocked", hint="give tools, or their names")
+        raise InvalidValue(f"{tool!r} is not a tool, and can't be mocked", hint="give tools, or their names")
     return undo_name(tool)
 
 
@@ -41,7 +41,7 @@ def refuse_real(log: Log, asked: bool) -> None:
     state = log.state
     if asked and not state.mock and state.effects != "recorded":
         raise InvalidValue(
-            f"task {log.name!r} is there already, and is no mock task",
+            f"task {log.name!r} is there already, and is not a mock task",
             hint="give the mock task another id, or leave mock= out to go on for real",
         )
 

@@ -128,7 +128,7 @@ class Committer:
                 for seq, draft in enumerate(write.drafts, start=where.first)
                 if draft.event is not None
             )
-            for observer in self.observers if events else ():  # records are no events
+            for observer in self.observers if events else ():  # records are not events
                 try:
                     observer(f"{self.tenant}!{write.log}" if self.tenant else write.log, events)
                 except Exception:  # noqa: BLE001 — it watches; what was written is written

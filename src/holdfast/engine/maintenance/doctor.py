@@ -119,7 +119,7 @@ def _library() -> Finding:
     numbers = tuple(int(part) for part in version.split(".")[:3])
     if numbers >= SAFE_SQLITE:
         return Finding("sqlite", "ok", f"SQLite {version}")
-    why = f"SQLite {version} can damage a file that several processes write to (mended in 3.51.3)"
+    why = f"SQLite {version} can damage a file that several processes write to (fixed in 3.51.3)"
     return Finding("sqlite", "fail", why, "pip install --upgrade apsw, or keep to one process")
 
 

@@ -163,7 +163,7 @@ def _version(row: Summary) -> Version:
 
 
 def _identity(row: Summary, item: InboxItem) -> Identity:
-    """A question is the same while it is open, a budget while its numbers are; a task is set aside once a claim."""
+    """A question is the same while it is open, a budget while its numbers are; a task is quarantined once a claim."""
     match item.kind:
         case "question" | "approval" | "doubt":
             more: Identity = (item.since_us, item.bound)

@@ -306,7 +306,7 @@ class Thread:
         return self.window().tokens
 
     def render(self, form: Form = "chat") -> list[dict[str, Any]]:
-        """All of it as a provider takes it, mended where a call has no result."""
+        """All of it as a provider takes it, repaired where a call has no result."""
         read = [stored.read(value, f"messages[{at}]") for at, value in enumerate(self._reader.conversation())]
         whole, _ = messages.repair(read, {})
         return messages.render(whole, form)

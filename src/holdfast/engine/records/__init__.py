@@ -1,4 +1,4 @@
-"""Records: opaque bytes in ordered, named logs that are no tasks. Imports logs, reading and maintenance.
+"""Records: opaque bytes in ordered, named logs that are not tasks. Imports logs, reading and maintenance.
 
 Used from outside: `records.Records`, which `app.records(space)` gives, and `removal.erase_of_user`.
 """

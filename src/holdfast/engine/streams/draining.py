@@ -18,7 +18,7 @@ from holdfast.engine.definitions.declared.convert import convert
 from holdfast.engine.definitions.signature import Parameters
 
 _WHOLE = (str, bytes, bytearray, Mapping)
-"""What can be iterated, and is no stream."""
+"""What can be iterated, and is not a stream."""
 
 
 def streamed(request: StepRequest, parameters: Parameters) -> StepRequest:

@@ -30,7 +30,7 @@ _AFTERWARDS_US = 1_000_000
 
 
 class HeldSleeps:
-    """The short sleeps that a process sits out for one task.
+    """The short sleeps that a process blocks for, of one task.
 
     When one ends is a time of the day, for other processes too. Here it is measured by the steady clock: a person who
     sets the machine's clock meanwhile, back or forth, neither prolongs it nor cuts it off.

@@ -10,7 +10,7 @@ _drawn = threading.local()
 
 
 def random_hex(bytes: int) -> str:
-    """So many bytes of chance, as hex. No two callers get the same, not even across a fork."""
+    """So many random bytes, as hex. No two callers get the same, not even across a fork."""
     left: bytearray | None = getattr(_drawn, "left", None)
     if left is None or len(left) < bytes or _drawn.pid != os.getpid():
         left = _drawn.left = bytearray(os.urandom(_HANDFUL))

@@ -1,4 +1,4 @@
-"""Block: the verbs around code that is no agent."""
+"""Block: the verbs around code that is not an agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.engine.verbs.task import Task
 
 
 class Block(Task):
-    """The verbs around code that is no agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
+    """The verbs around code that is not an agent: `with app.task("triage", {"ticket": 7}, id="triage-7") as task`."""
 
     def __init__(self, execution: Execution) -> None:
         super().__init__(execution)

@@ -631,7 +631,7 @@ class Task:
         return moment(self._seen.updated_us)
 
     def uuid(self) -> UUID:
-        """An id made of chance that is the same on every replay."""
+        """Return a random id that is the same on every replay."""
         from uuid import UUID
 
         return UUID(int=self._chance("uuid").getrandbits(128), version=4)

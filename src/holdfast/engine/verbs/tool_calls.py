@@ -93,7 +93,7 @@ def refuse_unsaid(calls: Sequence[Requested], open: Collection[str]) -> None:
 
 
 def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence[Any]) -> list[dict[str, Any]]:
-    """A message for every call, in order. A failed call is an observation; what is no answer at all is raised."""
+    """A message for every call, in order. A failed call is an observation; an error that is not an answer is raised."""
     made: Iterator[Any] = iter(outcomes)
     messages: list[dict[str, Any]] = []
     for call in calls:

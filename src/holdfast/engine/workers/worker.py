@@ -48,7 +48,7 @@ from holdfast.store.queues import WakeListener
 T = TypeVar("T")
 
 ALONE_SECONDS = 5.0
-"""How long a task that may kill waits for the others to be done or let go of."""
+"""How long a task that may kill waits for the others to be done or released."""
 
 HANDFUL_SECONDS = 0.001
 """How long after it has asked for tasks a worker asks for more, for each task that it has."""

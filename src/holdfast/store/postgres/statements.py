@@ -40,7 +40,7 @@ class PatientConnection(psycopg.Connection[TupleRow]):
         self.quick: set[bytes] = set()
 
     def __del__(self, *given: Any) -> None:
-        """A store that is dropped without being closed lets go of its connections, as one in a file does."""
+        """A store that is dropped without being closed releases its connections, as one in a file does."""
         if hasattr(self, "pgconn"):
             self.pgconn.finish()
 

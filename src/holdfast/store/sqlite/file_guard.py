@@ -418,7 +418,7 @@ class GuardedReader:
             if not (guard.index_is_whole() and self._opened_without_recovery()):
                 with guard.without_writers(self._descriptor):
                     self._open()
-        except BaseException:  # Ctrl-C too: nothing else lets go of the file; it is raised again
+        except BaseException:  # Ctrl-C too: nothing else releases the file; it is raised again
             self.end()
             raise
 
