@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 
+import msgspec
 import pytest
 
 import holdfast
@@ -121,6 +122,15 @@ def shop(task, secret: str):
     return task.wait("go")
 
 
+class Count(msgspec.Struct):
+    n: int = 0
+
+
+@agent(state=Count)
+def counting(task):
+    return task.ask("how many?", name="how-many")
+
+
 @agent
 def asking(task):
     return task.ask("which?", name="which")
@@ -192,6 +202,7 @@ REFUSED = {
     "append": lambda app: app.append("lone", note("mine")),
     "export": lambda app: app.export("lone", os.devnull),
     "aresume": lambda app: asyncio.run(app.aresume("lone", asking)),
+    "artifact": lambda app: app.artifact("lone", "plan"),
     "get": lambda app: app.get("lone"),
     "wait": lambda app: app.wait("lone", timeout=5),
     "events": lambda app: list(app.events("lone")),
@@ -220,6 +231,9 @@ REFUSED = {
 
 
 OWN = {
+    "acall": lambda app, place: asyncio.run(app.acall(looked_up, city="Oslo", key="lone")),
+    "heads": lambda app, place: nothing(app.heads(["lone"]).values()),
+    "migrate_states": lambda app, place: app.migrate_states(counting),
     "arun": lambda app, place: asyncio.run(app.arun(quick, id="lone")),
     "copy_to": lambda app, place: app.copy_to(str(place / "copy.db")),
     "gc": lambda app, place: app.gc(older_than=0),

@@ -217,7 +217,7 @@ def test_a_list_with_a_row_that_is_not_text_is_no_wider_than_its_filters(tmp_pat
     wanted = {"status": "waiting", "agent": "drafts", "stage": "drafting", "user": "ana", "thread": "talk"}
     wanted |= {"queue": "mail", "parent": "above", "waiting": "person", "in_doubt": True, "prefix": "w"}
     wanted["changed_since"] = "1h"
-    assert {*wanted, "due", "namespace"} == {*(name.removesuffix("_us") for name in Query().filters())}, (
+    assert {*wanted, "due", "expired", "namespace"} == {*(name.removesuffix("_us") for name in Query().filters())}, (
         "a value is missing"
     )
     path = str(tmp_path / "store.db")

@@ -119,7 +119,15 @@ def test_a_guard_that_was_switched_off_is_reported(store, raw):
 
 def test_listing_uses_an_index_for_every_filter(store, raw):
     bindings = dict.fromkeys(Query().filters(), "x") | dict.fromkeys(("place", "changed", "limit"), 9)
-    bindings |= {"in_doubt": True, "status": "waiting", "changed_since_us": 9, "due_us": 9, "first": "x", "end": "y"}
+    bindings |= {
+        "in_doubt": True,
+        "status": "waiting",
+        "changed_since_us": 9,
+        "due_us": 9,
+        "expired_us": 9,
+        "first": "x",
+        "end": "y",
+    }
     raw.execute("set enable_seqscan = off")
     texts = q.QueryTexts("holdfast")
     for (lead, order), listed in q.LISTS.items():

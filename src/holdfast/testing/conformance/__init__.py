@@ -299,7 +299,7 @@ class StoreConformance(
         assert ids(user="ana", status="pending") == ["u3", "t6", "t0"]
         assert ids(stage="drafting", status="pending") == []
         assert ids(status="failed") == []
-        none: dict[str, Any] = {"in_doubt": True, "due_us": 0, "changed_since_us": AT + 99}
+        none: dict[str, Any] = {"in_doubt": True, "due_us": 0, "changed_since_us": AT + 99, "expired_us": 0}
         for name in (one for one in Query().filters() if one != "namespace"):  # a view of a tenant sets that itself
             assert ids(**{name: none.get(name, "what no task has")}) == [], f"{name}= is not looked at"
         assert store.summary("t4") == staged
