@@ -89,7 +89,7 @@ FINDINGS = {
     "update tasks set status = 'pending' where status = 'cancelled'": "two: is pending in tasks, but cancelled",
     "insert into tasks select 99, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue,"
     " priority, wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key,"
-    " version, claims, doubts, change from tasks limit 1": "a task without a log",
+    " version, claims, doubts, change, expire from tasks limit 1": "a task without a log",
     "delete from blobs": "which is missing",
     "delete from blobs where hash not in (select hash from blobs limit 1)": "refers to blob",
     "update blob_uses set log = 99": "but is no log",
@@ -192,7 +192,7 @@ def test_a_user_that_is_listed_as_a_task_is_found(linked):
     sql = (
         "insert into tasks select (select log from logs where name = '@user/ana'), agent, status, stage, user, thread,"
         " parent, waiting, holder, lease_seconds, queue, priority, wake, deadline, created, changed, anchor_seq,"
-        " anchor_digest, mock, namespace, key, version, claims, doubts, change from tasks limit 1"
+        " anchor_digest, mock, namespace, key, version, claims, doubts, change, expire from tasks limit 1"
     )
     assert audit(tampered(linked, sql)) == ["@user/ana: is no task, but has a row in tasks"]
 

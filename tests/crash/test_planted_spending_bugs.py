@@ -196,7 +196,7 @@ def users_told_afterwards(patch):
 
 def pins_are_not_heeded(patch):
     """A task sees its user as they are now, on a replay too."""
-    patch.setattr(LinkedLogs, "_user_at", lambda self, seen: self._logs.load(corpus.ANA).state)
+    patch.setattr(LinkedLogs, "_at", lambda self, of, seen: self._logs.load(corpus.ANA).state)
 
 
 # Conversations
