@@ -487,7 +487,12 @@ def test_what_would_go_is_what_goes_also_where_there_are_forks(told):
     call("cancel", "gone")
     would = data("gc", "--keep", "0", "--dry-run")["ids"]
     assert sorted(would) == ["bad", "gone"]
-    assert data("gc", "--keep", "0", "--yes") == {"tasks": 2, "snapshots": 0, "kept_for_forks": 1}
+    assert data("gc", "--keep", "0", "--yes") == {
+        **dict.fromkeys(("expired_records", "expired_tasks", "expired_threads", "expired_users"), 0),
+        "tasks": 2,
+        "snapshots": 0,
+        "kept_for_forks": 1,
+    }
     assert sorted(row["id"] for row in data("list")) == ["hi", "kept", "pay"]
 
 
@@ -700,7 +705,8 @@ def test_whatever_stops_a_command_has_a_code(capsys, error, code, name):
 
 
 def test_what_a_file_prints_when_it_is_loaded_is_no_data(folder):
-    (folder / "loud.py").write_text("print('loaded')\nfrom agents import later\n")
+    (folder / "own_agents.py").write_text((folder / "agents.py").read_text("utf-8"))
+    (folder / "loud.py").write_text("print('loaded')\nfrom own_agents import later\n")
     assert call("run", "loud.py", "-p", "name=x")[0] == "X\n"
 
 

@@ -241,7 +241,7 @@ def test_a_stop_leaves_nothing_held_and_no_step_is_done_twice(folder, url, start
         assert worker.ends() == 0
         # A task that is let go of may be taken once more before the worker has stopped.
         texts.check(
-            re.sub(r"\b[5-9] tasks worked on \([5-9] let", "5 tasks worked on (5 let", worker.err.splitlines()[-1])
+            re.sub(r"\b[5-9] tasks worked on \([5-9] rel", "5 tasks worked on (5 rel", worker.err.splitlines()[-1])
         )
         assert {row.status for row in app.list()} == {"pending"} and {row.holder for row in app.list()} == {None}
         second = start("worker", "agents.py", "--store", url, "--quiet")
@@ -347,12 +347,12 @@ def test_of_several_processes_one_removes_old_tasks_and_says_so(folder, app, sta
     for number in range(5):
         app.run(agents.failer, id=f"t{number}")
     worker = start("worker", "agents.py", "--processes", "2", "--gc-every", "1h", "--gc-keep", "2", "--jsonl")
-    until(lambda: [one for one in worker.lines() if one["event"] == "gc"])
-    until(lambda: len([one for one in worker.lines() if one["event"] == "started"]) == 2)
+    until(lambda: [one for one in worker.lines if one["event"] == "gc"])
+    until(lambda: len([one for one in worker.lines if one["event"] == "started"]) == 2)
     app.start(agents.quick, id="q")
     assert app.wait("q", timeout=LONG).status == "completed"
     assert worker.ends() == 0
-    (found,) = [one for one in worker.lines() if one["event"] == "gc"]
+    (found,) = [one for one in worker.lines if one["event"] == "gc"]
     assert (found["tasks"], found["kept_for_forks"]) == (3, 0)
     assert {one.id for one in app.list(limit=None)} == {"t3", "t4", "q"}
     again = start("worker", "agents.py", "--gc-every", "1h", "--gc-keep", "0", "--drain")
