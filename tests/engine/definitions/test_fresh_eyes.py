@@ -6,16 +6,18 @@ import asyncio
 import enum
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NewType, TypedDict
 
 import pydantic
 import pytest
 
 import holdfast
 from holdfast import Happened, StepFailed, Task, Tool, agent, step, tool
+from holdfast.engine.definitions.declared.convert import convert
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -126,6 +128,39 @@ def test_a_declared_value_comes_back_equal_on_the_first_run_and_on_replay(app, k
     app.signal("t", "go", 1)
     assert app.resume("t", a).status == "completed"
     assert done == [value, value] and [type(one) for one in done] == 2 * [type(value)]
+
+
+Name = NewType("Name", Ok | Err)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "found"),
+    [
+        ({"n": 1}, Name, Ok(1)),
+        ({"n": 1}, Annotated[Ok | Err, "either"], Ok(1)),
+        ({"n": 1, "more": 2}, Ok | Err, Ok(1)),
+        ([{"why": "x"}], Sequence[Ok | Err], [Err("x")]),
+        (None, Mixed | None, None),
+    ],
+)
+def test_json_is_made_what_is_declared(value, kind, found):
+    assert convert(value, kind, "it") == found
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ({"x": 1}, Ok | Err),
+        ([{"n": 1}], tuple[Ok | Err, Ok | Err]),
+        ({"either": {"n": 1}}, Row),
+        ("z", Mixed),
+        ({"either": {"n": 1}}, Holder),
+        ({"id": 5}, Charge),
+    ],
+)
+def test_json_that_does_not_fit_is_refused_with_its_place(value, kind):
+    with pytest.raises(holdfast.InvalidInput, match="it"):
+        convert(value, kind, "it")
 
 
 @dataclass

@@ -151,7 +151,7 @@ def test_fifty_who_watch_cost_the_store_what_one_does():
             assert within(5, lambda: not reading()), "nobody watches, so nothing is read"
             return count
 
-        assert reads(50) <= 3 * max(5, reads(1))
+        assert reads(50) <= 50 + 3 * max(5, reads(1)), "each may ask the store once, as it begins"
 
 
 def test_nothing_is_read_while_nobody_watches():
@@ -232,6 +232,29 @@ def test_a_copy_of_a_store_is_a_store_of_its_own(tmp_path):
             two.start(asks, id="of-two")
             for app, own in ((one, "of-one"), (two, "of-two")):
                 assert [change.id for change in app.watch(after=begins[app], seconds=0.3)] == [own]
+
+
+class Failing(MemoryStore):
+    """Does not answer while `is_away`."""
+
+    is_away = False
+
+    def changes(self, after, *, limit=1000):
+        if self.is_away:
+            raise holdfast.StoreError("the store is away", hint="try again")
+        return super().changes(after, limit=limit)
+
+
+def test_a_store_that_does_not_answer_is_an_error_of_every_watcher_who_may_watch_again():
+    with holdfast.App(Failing()) as app:
+        begin = app.watch().cursor
+        app.store.is_away = True
+        for _ in range(2):
+            with pytest.raises(holdfast.StoreError, match="away"):
+                list(app.watch(after=begin, seconds=10))
+        app.store.is_away = False
+        app.start(asks, id="t")
+        assert [one.id for one in told(app, begin, 1)] == ["t"]
 
 
 def test_closing_the_app_ends_the_watching(app):
