@@ -103,9 +103,12 @@ def by_options(body: Body) -> Body:
 
 def by_option(body: Body) -> Body:
     """Add `--by`. An empty name is refused: it was forgotten."""
-    told = "Who says it; else HOLDFAST_BY, else your login name."
-    return click.option("--by", default="", callback=_somebody, help=told)(body)
+    told = "Your name, kept with it; else HOLDFAST_BY, else your login name."
+    return click.option("--by", default=None, callback=_person, help=told)(body)
 
 
-def _somebody(ctx: click.Context, param: click.Parameter, name: str) -> str:
-    return name or whoami()
+def _person(ctx: click.Context, param: click.Parameter, name: str | None) -> str:
+    """Return the person who types. An empty name is often a variable that is not set: nothing is done under another."""
+    if name is not None and not name.strip():
+        raise click.BadParameter("it is empty; give your name, or leave --by out", ctx=ctx, param=param)
+    return whoami() if name is None else name

@@ -213,8 +213,10 @@ def whole(value: Any, what: str, *, least: int = 0) -> int:
     17
     """
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+    if not isinstance(number, int) or isinstance(number, bool):
         raise InvalidValue(f"{what}={value!r} is not a whole number", hint=f"give {least} or more")
+    if number < least:
+        raise InvalidValue(f"{what}={value} is too low", hint=f"give {least} or more")
     return number
 
 

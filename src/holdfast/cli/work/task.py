@@ -19,7 +19,7 @@ from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean, held
-from holdfast.core.errors import BudgetExceeded, LeaseLost, TurnLimit
+from holdfast.core.errors import ApprovalDenied, BudgetExceeded, LeaseLost, TurnLimit
 from holdfast.core.events import ANNOUNCED, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
@@ -168,6 +168,11 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
         late = state.deadline is not None and state.updated_at >= state.deadline
         if was_undone(state):
             environment.say(f"  {UNDONE}")
+        elif state.failure.code == ApprovalDenied.code:
+            earlier = command("fork", state.id, "--at", "SEQ", options=environment.options)
+            environment.say(
+                f"  a rejected call stays rejected; to try without that: {earlier} (before it was asked for)"
+            )
         elif resume:
             first = _first(environment, state, state.failure)
             environment.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")

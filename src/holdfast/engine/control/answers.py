@@ -50,11 +50,19 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
             raise TaskFinished(state.summary.id, state.summary.status, "app.answer")
         if len(keys) != 1:
             wrong = f"{question!r} may be one of {keys}" if keys else f"no open question is named {question!r}"
+            if not keys and _was_answered(state, named, question):
+                wrong = f"the question {question!r} was answered already"
             still = f"open questions: {', '.join(sorted(asked)) or 'none'}"
             raise InvalidEvent(wrong, hint=_other_verb(state, question) or still)
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
 
     return decide
+
+
+def _was_answered(state: State, key: str, name: str) -> bool:
+    """Return whether a wait of that name is over. It is a step then, of no tool, that did nothing to the world."""
+    known = (one for one in state.steps.values() if one.key == key or one.name == name)
+    return any(one.status == "completed" and one.effect == "read" and not one.tool for one in known)
 
 
 def _other_verb(state: State, name: str) -> str:
