@@ -230,9 +230,10 @@ class SqliteStore:
                 return None
             number = row[0]
             # A number made inside a transaction that fails would be wrong; so only settled ones are remembered. Nor is
-            # that of records: another process may drop them, and give their name to a log of another number.
+            # that of records, threads and users: another process may remove them, and give their name to a log of
+            # another number. What is written under a number that is gone would be lost. The id of a task is used once.
             is_settled = connection is not self._writer or not connection.in_transaction
-            if is_settled and not names.is_record_log(log):
+            if is_settled and not names.begins_again(log):
                 if len(self._numbers) >= _KNOWN_LOGS:
                     self._numbers.clear()
                 self._numbers[log] = number
