@@ -66,7 +66,7 @@ class Threads:
 
     def list(self, *, after: str | None = None, limit: int = PAGE) -> Page[StoredThread]:
         """Return threads in the order of their ids."""
-        return _page([thread_shape(one) for one in self._app.threads(after=after, limit=limit + 1)], limit)
+        return _page([thread_shape(one) for one in self._app.threads(after=after, limit=_one_more(limit))], limit)
 
     def delete(self, thread_id: str) -> bool:
         """Remove a thread with all that was said; its id can be used again."""
@@ -120,7 +120,7 @@ class MessageCalls:
             raise InvalidValue(f"order={order!r} is not known", hint='use "asc" or "desc"')
         newest, thread = order == "desc", self._threads.thread(thread_id)
         first, last = (before, after) if newest else (after, before)
-        found = thread.page(after=first, before=last, limit=limit + 1, newest_first=newest)
+        found = thread.page(after=first, before=last, limit=_one_more(limit), newest_first=newest)
         return _page([message_shape(thread_id, one) for one in found], limit)
 
     def retrieve(self, message_id: str, *, thread_id: str) -> StoredMessage:
@@ -195,7 +195,7 @@ class RunCalls:
     def list(self, thread_id: str, *, limit: int = PAGE, after: str | None = None) -> Page[Run]:
         """Return the runs of a thread, the newest first."""
         self._threads.thread(thread_id)
-        rows = self._threads.app.list(thread=thread_id, limit=limit + 1, after=after)
+        rows = self._threads.app.list(thread=thread_id, limit=_one_more(limit), after=after)
         return _page([self.retrieve(row.id, thread_id=thread_id) for row in rows], limit)
 
     def cancel(self, run_id: str, *, thread_id: str) -> Run:
@@ -208,6 +208,13 @@ class RunCalls:
         """Return the steps of a run, in order, of all its turns."""
         self.retrieve(run_id, thread_id=thread_id)
         return [step_shape(run_id, step) for step in self._threads.app.steps(run_id)]
+
+
+def _one_more(limit: int) -> int:
+    """Return one more than a page has, to see whether another one follows."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit={limit!r} is not a number of rows", hint="give 1 or more")
+    return limit + 1
 
 
 def _page(found: list[Any], limit: int) -> Page[Any]:

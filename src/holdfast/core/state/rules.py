@@ -369,6 +369,8 @@ def _state_migrated(state: State, event: ev.StateMigrated) -> None:
 
 
 def _stays_finite(name: str, found: Raw | None, by: float) -> None:
+    is_out = isinstance(by, int) and abs(by) > limits.MAX_SEQ
+    _refuse(is_out, f"state {name!r} can't grow by {by!r}: that is out of range")
     grown = codec.increased(found, by)
     _refuse(codec.shape(grown) != "number", f"state {name!r} plus {by!r} is not a number that JSON can hold")
 

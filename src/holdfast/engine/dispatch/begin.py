@@ -163,6 +163,8 @@ def _join(logs: Logs, task: str, first: Event) -> tuple[Write, ...]:
     """
     if not isinstance(first, ev.TaskCreated) or not first.alone or first.thread is None:
         return ()
+    if logs.store.origin(task) is not None:
+        raise TaskExists(task)  # it is not kept from beginning by itself
     name = names.thread_log(first.thread)
     logs.ensure(name, ev.ThreadCreated(salt=first.salt, user=first.user))
     head = logs.head(name)

@@ -439,6 +439,10 @@ class Task:
 
     def plan(self, steps: Sequence[str]) -> None:
         """Replace the plan. Steps that it names again, and that are done, stay done."""
+        if isinstance(steps, str | bytes) or not isinstance(steps, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{steps!r} is not a plan", hint='give its steps as texts: ["look", "write"]')
+        for one in steps:
+            names.text(one, "step of a plan")
         self._say(ev.PlanSet(steps=tuple(steps), done=kept_done(self._seen, steps)))
 
     def done(self, plan_step: str) -> None:

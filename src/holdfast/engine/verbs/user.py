@@ -346,7 +346,7 @@ class _Fields:
         """Change it with the task's own next write."""
         for name in (*changes.set, *changes.delete):
             self._handed_out.written(name)
-            if self.execution.lent is not None:
+            if self.execution.lent is not None and self._of == "user":
                 self.execution.lent.returned(USER + name)
         seen, patched = self.seen(), ev.StatePatched(patch=changes)
         if self.states is not None:
