@@ -79,7 +79,9 @@ def test_text_where_a_list_belongs_is_told_how_lists_are_typed(others):
 
 def test_nobody_approves_without_a_name(folder):
     call("run", "agents.py:payer", "--id", "p", code=WAITING)
-    call("approve", "p", "pay", "--by", "", HOLDFAST_BY="ana")
+    refused("approve", "p", "pay", "--by", "", code=USAGE)
+    assert data("audit", "--by", "ana") == []
+    call("approve", "p", "pay", HOLDFAST_BY="ana")
     assert data("audit", "--by", "ana")[0]["what"] == "approved"
 
 

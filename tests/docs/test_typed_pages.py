@@ -18,7 +18,7 @@ def test_a_page_typed_in_order_prints_what_it_shows(page, tmp_path, request):
         databases = request.getfixturevalue("postgres_databases")
         given["DATABASE_URL"] = databases.new(empty=True)
         request.addfinalizer(lambda: databases.drop(given["DATABASE_URL"]))
-        given["COLUMNS"] = "140"  # the address of a test's database is longer than the page's
+        given["columns"] = 140  # the address of a test's database is longer than the page's
     typed = []
     for block, command, expected, printed in Typist(tmp_path / "here", **given).follow(page):
         assert shows(expected, printed), "\n".join([f"line {block.line}: $ {command}", *printed])

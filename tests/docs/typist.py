@@ -125,7 +125,8 @@ def _digests(lines):
 class Typist:
     """Somebody at a terminal, in a folder, who types what a page says."""
 
-    def __init__(self, folder, **environment):
+    def __init__(self, folder, *, columns=COLUMNS, **environment):
+        self._columns = columns
         self.folder, self._state, self._code = folder, folder.parent / "typist-state", 0
         self._digests = {}
         dropped = ("PYTEST_", "HOLDFAST_", "COV_")
@@ -155,7 +156,7 @@ class Typist:
             f"[ -f {state} ] && . {state}\n(exit {self._code})\n{command}\ncode=$?\nexport -p > {state}\nexit $code"
         )
         ours, theirs = pty.openpty()
-        ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+        ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, self._columns, 0, 0))
         given = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "cwd": self.folder, "env": self._environment}
         process = subprocess.Popen(["bash", "-c", script], **given)
         os.close(theirs)
