@@ -62,7 +62,7 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
 def _was_answered(state: State, key: str, name: str) -> bool:
     """Return whether a wait of that name is over. It is a step then, of no tool, that did nothing to the world."""
     known = (one for one in state.steps.values() if one.key == key or one.name == name)
-    return any(one.status == "completed" and one.effect == "read" and not one.tool for one in known)
+    return any(one.status == "completed" and one.effect not in ev.CHANGING and not one.tool for one in known)
 
 
 def _other_verb(state: State, name: str) -> str:
