@@ -220,6 +220,13 @@ def whole(value: Any, what: str, *, least: int = 0) -> int:
     return number
 
 
+def seq(value: Any) -> int:
+    """A seq, as far as it is a number at all; whether a log has it is asked elsewhere."""
+    if not isinstance(value, int):
+        raise InvalidValue(f"seq={value!r} is not a number", hint="seqs are whole numbers from 1 on")
+    return value
+
+
 def text(value: str, what: str) -> str:
     """Text for a column: what every store can hold and compare, so no lone surrogate and no NUL."""
     if "\0" in encodable(value, what):

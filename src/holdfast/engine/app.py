@@ -1246,6 +1246,6 @@ class App:
         return None if age is None else self.clock.now_us() - int(seconds(age, "age") * 1_000_000)
 
     def _load(self, id: str, seq: int | None = None) -> Log:
-        if seq is not None and not isinstance(seq, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"seq={seq!r} is not a number", hint="seqs are whole numbers from 1 on")
+        if seq is not None:
+            names.seq(seq)
         return self.logs.load(names.task_log(id), upto=seq)

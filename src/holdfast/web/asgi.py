@@ -134,7 +134,7 @@ def _about(route: PageRoute) -> str:
 def asgi(app: App, *, authorize: Authorize, settings: Settings | None = None) -> PageApp:
     """Serve the page of a store inside a program of yours: `api.mount("/holdfast", asgi(app, authorize=who))`.
 
-    `authorize(scope)` returns who asks, a `Person`, or None. It is required: whoever reaches your program reaches this.
+    `authorize(scope)` returns who asks, a `Person`, or None. It is required: all who reach your program reach this.
     """
     if not callable(authorize):
         raise WebOpen(

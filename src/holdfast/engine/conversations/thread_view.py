@@ -102,7 +102,7 @@ class ThreadView:
         return (self._messages[:end] + apart, end + len(apart)) if apart else (self._messages, end)
 
     def _left(self, end: int, horizon: int) -> Logged | None:
-        """Those of the first messages that are left for somebody who sees the log up to a seq; None if all are."""
+        """Those of the first messages that are left for a reader who sees the log up to a seq; None if all are."""
         gone, upto = set[int](), 0
         for at, seqs, cleared in self._removals:
             if at <= horizon:

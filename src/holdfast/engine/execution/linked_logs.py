@@ -94,7 +94,7 @@ class LinkedLogs:
             self._talk.grow()
 
     def state(self, of: Linked, seen: State) -> State:
-        """The user's or the thread's state as somebody sees it who sees that much of the task."""
+        """The user's or the thread's state as a branch sees it that sees that much of the task."""
         state, changes = self._at(of, seen), seen.user_changes if of == "user" else seen.thread_changes
         if not changes:
             return state

@@ -159,8 +159,7 @@ def _changing(sections: Collection[str] | None) -> list[str]:
 def _refuse_beyond(logs: Logs, id: str, after: int, upto: int | None) -> None:
     last = logs.head(id).seq
     for seq, least in ((after, 0), (last if upto is None else upto, 1)):
-        if not isinstance(seq, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"seq={seq!r} is not a number", hint="seqs are whole numbers from 1 on")
+        names.seq(seq)
         if not least <= seq <= last:
             raise SeqOutOfRange(id, seq, last)
 

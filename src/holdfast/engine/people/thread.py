@@ -132,7 +132,7 @@ class Thread:
 
     @property
     def messages(self) -> list[Any]:
-        """Everything that was said, in order, whoever said it; items as they were given."""
+        """All messages in order, of all tasks and people; items as they were given."""
         state = self._known()
         return [] if state is None else [one.message for one in self._reader.oldest(state, 0, None, None)]
 

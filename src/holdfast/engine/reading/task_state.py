@@ -535,7 +535,7 @@ _OF_VIEW = (
 _MORE_OF_VIEW = ("failed_at", "holder", "state_version", "digest")
 
 INTERRUPTED = "interrupted"
-"""A section that is not in the log: whether the worker is alive is found out when somebody asks for it by name."""
+"""A section that is not in the log: whether the worker is alive is found out when it is asked for by name."""
 
 
 def _deadline(task: Subject) -> str | None:

@@ -33,8 +33,8 @@ def records(logs: Logs, id: str, *, after: int = 0, limit: int | None = None) ->
 
 def state_at(logs: Logs, id: str, seq: int | None = None) -> TaskState:
     """A task as it was just after an event."""
-    if seq is not None and not isinstance(seq, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"seq={seq!r} is not a number", hint="seqs are whole numbers from 1 on")
+    if seq is not None:
+        names.seq(seq)
     if seq is not None and seq < 1:
         raise SeqOutOfRange(id, seq, logs.head(id).seq)
     return TaskState(logs.load(id, upto=seq), logs)
