@@ -92,7 +92,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
+    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
     for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):
@@ -100,7 +100,7 @@ def inbox_items(logs: Logs) -> Iterator[InboxItem]:
 
 
 FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
-"""Kinds of waits that a person can end. A task that has several is said to wait for the one of these."""
+"""Kinds of waits that a person can end. A task that has several shows the first of these."""
 
 
 def waiting_rows(logs: Logs) -> Iterator[Summary]:

@@ -1,4 +1,4 @@
-"""A file system that fails when it is told to: full disks, failing syncs, power cuts, a process killed at a write.
+"""A file system that fails on command: full disks, failing syncs, power cuts, a process killed at a write.
 
 Each is a VFS for SQLite, written in Python, over the real files. SQLite uses it by name, in one connection:
 
