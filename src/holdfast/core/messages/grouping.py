@@ -1,7 +1,7 @@
 """Whole groups of messages: found, repaired, and checked at the door.
 
 A *group* is what can only be kept or left out together: a message of the user; or a reply with its reasoning, all its
-calls and all their results. Nothing is ever dropped without a word.
+calls and all their results. Nothing is ever silently dropped.
 """
 
 from __future__ import annotations

@@ -508,7 +508,7 @@ class Dispatcher:
 
 
 def _waited_enough(busy: TaskBusy | ThreadBusy, until: float) -> bool:
-    """Return whether the time is over. Without a limit, a task that needs a person first is not waited for."""
+    """Return whether the time is over. Without a limit, there is no wait for a task that needs a person first."""
     needs_person = isinstance(busy, ThreadBusy) and bool(busy.details["waits_for"])
     return time.monotonic() >= until or (until == math.inf and needs_person)
 

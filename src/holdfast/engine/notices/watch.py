@@ -119,7 +119,7 @@ class InboxWatch:
         return [Notice(_id(self._logs, row, name), item) for name, item in new]
 
     def _forget(self, found: list[tuple[str, list[Notice]]]) -> None:
-        """Forget tasks that have not waited for long: one that waits again for the same thing is not reported again."""
+        """Forget tasks that stopped waiting long ago: one that waits again for the same thing is not reported again."""
         now = time.monotonic()
         for id in self._seen.keys() - {id for id, _ in found}:
             known = self._seen[id]

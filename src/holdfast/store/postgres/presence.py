@@ -244,7 +244,7 @@ class ServerPresence:
             self._woken = self._waker = -1  # the numbers may soon be those of other files
 
     def forget(self) -> None:
-        """Take the parent's socket from a forked child without a word, or it would outlive the parent.
+        """Take the parent's socket from a forked child, sending nothing, or it would outlive the parent.
 
         Something else stands in its place: what is left of the connection here must not close a file of the child's.
         """

@@ -1,6 +1,6 @@
 """An independent auditor: it reads a store's tables by itself and imports nothing of the engine or its stores.
 
-    python -m holdfast.testing.auditor agents.db --acks acks.jsonl
+    python -m holdfast.testing.auditor holdfast.db --acks acks.jsonl
     python -m holdfast.testing.auditor postgresql://user@host/database
 
 It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds JSON
