@@ -1,4 +1,4 @@
-"""Prose is plain: no terms that made readers stop, named subjects, verbs first, short sentences, one name of a store."""
+"""Prose is plain: no terms that made readers stop, named subjects, verbs first, short sentences, one store name."""
 
 import ast
 import re
