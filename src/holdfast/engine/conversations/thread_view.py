@@ -44,7 +44,7 @@ class ThreadView:
         self._upto = 0
 
     def grow(self) -> None:
-        """Read what was said since the last look; the first look may begin with what this process remembers."""
+        """Read the messages since the last look; the first look may begin with this process's cache."""
         from holdfast.engine.conversations import thread_cache  # few tasks have a thread
 
         self.is_stale = False

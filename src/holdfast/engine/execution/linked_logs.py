@@ -1,6 +1,6 @@
 """What a task writes to other logs together with its own, and what it sees of them.
 
-Those who pay for a task are told what it spent. What it changes of its user's state stands in the user's log, what it
+A task's payers get a record of what it spent. What it changes of its user's state stands in the user's log, what it
 says, and changes of its thread's state, in the thread's. Of both it sees what was there when its turn began, and what
 it has added itself: so a replay sees the same.
 """
@@ -90,7 +90,7 @@ class LinkedLogs:
         return self._talk is not None and self._talk.is_stale
 
     def reread(self) -> None:
-        """Read what others said before the task's own last message."""
+        """Read the messages of others before the task's own last one."""
         if self._talk is not None:
             self._talk.grow()
 
