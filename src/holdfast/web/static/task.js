@@ -297,7 +297,9 @@ export function task(page, to) {
     const open = header.status === "running" && !header.interrupted;
     const pending = all.some((one) => one.bars.some(([, , to]) => to === null));
     const end = Math.max(lastMs(), open || pending ? Date.now() + known.skew : 0, known.dead ? known.dead.since : 0, start + 1);
-    const time = scale(all, known.rows, known.lanes, start, end, !view.real);
+    const made = [known.rows.length, known.arrived, end, view.real].join(); // of a long task it takes as long as all the rest
+    if (!known.scale || known.scale.made !== made) known.scale = { made, time: scale(all, known.rows, known.lanes, start, end, !view.real) };
+    const { time } = known.scale;
     const moment = view.at && known.rows[view.at - 1] ? known.rows[view.at - 1][1] : null;
     const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? end : to) - from : 0), 0), 0);
     const folded = time.silences.length ? ` · ${plural(time.silences.length, "silence")} folded` : "";
