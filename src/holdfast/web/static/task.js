@@ -15,7 +15,7 @@ import { ago, clock, duration, money, name, number, plural, shown, value } from 
 import { lane, marks, nameOf, overlay, row, scale } from "./waterfall.js";
 
 const SHOWN_AT_ONCE = 80;
-const MARGIN = 12;
+const MARGIN = 8;
 const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
 const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["failures", "Failures"], ["events", "Events"]];
