@@ -186,6 +186,8 @@ def _check(tally: Tally, max_tokens: int, pinned: Collection[int], strategy: str
             raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
     if strategy not in STRATEGIES:
         raise InvalidValue(f"there is no strategy {strategy!r}", hint="use 'drop_oldest' or 'summarise'")
+    if not isinstance(pinned, Collection) or not all(type(position) is int for position in pinned):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"pinned={pinned!r} is not a list of positions", hint="give [0, 2]: the first is 0")
     for position in pinned:
         if not 0 <= position < len(tally):
             hint = f"positions go from 0 to {len(tally) - 1}"

@@ -13,6 +13,9 @@ Value = Raw
 Fields = dict[str, Raw]
 WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "quarantined", "diverged", "no_worker"]
 
+FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
+"""Kinds of waits that a person can end. A task that has several of all kinds shows one of these."""
+
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """An exception as data: what, where, and because of what. `step` is the step that failed, of a StepFailed."""

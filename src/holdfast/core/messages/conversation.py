@@ -100,7 +100,7 @@ def _lost_fields(extra: Extra | None, form: Form) -> list[str]:
 
 
 def _module(form: Form) -> Any:
-    if form not in _MODULES:
+    if not isinstance(form, str) or form not in _MODULES:  # pyright: ignore[reportUnnecessaryIsInstance]
         refuse("form", f"is {form!r}", "unknown-form", f"use one of {', '.join(FORMS)}")
     return _MODULES[form]
 

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from msgspec import UNSET, Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from holdfast.core import codec, events as ev, limits, names, phases
-from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
+from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, InvalidValue, TaskFinished
 from holdfast.core.events import ANNOUNCED, CHANGING, KIND, Event
 from holdfast.core.state import budget, paths
 from holdfast.core.state.shapes import Approval, State, Step
@@ -46,8 +47,18 @@ def check(state: State | None, event: Event) -> None:
 
 def check_text(event: Event) -> None:
     """Refuse text that could not be written, before anything else is: an immediate verb's event waits in memory."""
+    texts = _text_fields(type(event))
     for name in event.__struct_fields__:
-        _check_text(name, getattr(event, name))
+        value = getattr(event, name)
+        if name in texts and not isinstance(value, str):
+            raise InvalidValue(f"{name}={value!r} is not text; nothing was written", hint="give a str")
+        _check_text(name, value)
+
+
+@functools.cache
+def _text_fields(kind: type[Event]) -> frozenset[str]:
+    """The fields of a kind of event that hold text and nothing else."""
+    return frozenset(one.name for one in fields(kind) if one.type is str)
 
 
 def _check_text(name: str, value: object) -> None:

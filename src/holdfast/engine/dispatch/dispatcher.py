@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -214,7 +215,7 @@ class Dispatcher:
             try:
                 return self.work(assignment)
             except (TaskBusy, ThreadBusy) as busy:
-                if time.monotonic() >= until:
+                if _waited_enough(busy, until):
                     raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
 
@@ -236,7 +237,7 @@ class Dispatcher:
             try:
                 return await self.work_async(assignment)
             except (TaskBusy, ThreadBusy) as busy:
-                if time.monotonic() >= until:
+                if _waited_enough(busy, until):
                     raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
@@ -504,6 +505,12 @@ class Dispatcher:
         log_failure(self.logs, log)
         if self.failures is not None:
             self.failures.tell(log)
+
+
+def _waited_enough(busy: TaskBusy | ThreadBusy, until: float) -> bool:
+    """Return whether the time is over. Without a limit, a task that needs a person first is not waited for."""
+    needs_person = isinstance(busy, ThreadBusy) and bool(busy.details["waits_for"])
+    return time.monotonic() >= until or (until == math.inf and needs_person)
 
 
 @contextlib.contextmanager

@@ -82,7 +82,8 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
+        *("_buffer", "_counted", "_failed", "_in_flight", "_linked_log_is_gone", "_names", "_queue", "_refusals"),
+        *("abandoned", "agent"),
         *("batch_done", "body", "busy", "called", "calls", "careful", "deliver", "hold", "in_body", "interrupts"),
         *("lent", "linked_logs", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets"),
         *("services", "sleeps", "stop", "suspended", "task", "thread", "thread_waits", "unclaimed", "undoers"),
@@ -115,6 +116,7 @@ class Execution:
         self.over: BaseException | None = None
         self.body: Callable[[], Any] = no_body
         self.busy = self._refusals = 0
+        self._linked_log_is_gone = False
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
@@ -344,6 +346,7 @@ class Execution:
     def _forgive(self, conflict: Conflict) -> None:  # that its user's log has moved says nothing about its own
         if conflict.details["log"] != self.log.name:
             self._refusals = 0
+            self._linked_log_is_gone = conflict.details["actual"] is None
 
     def _refused(self, batch: list[PendingWrite], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
@@ -368,6 +371,9 @@ class Execution:
         """Read the events of other writers. If the log has lost events written here, write no more."""
         if self._failed is not None:
             raise self._failed
+        if self._linked_log_is_gone:  # its thread was deleted at the moment the task began
+            self._linked_log_is_gone = False
+            self.linked_logs.begin_again()
         try:
             return self.logs.news(self.log)
         except (Diverged, LeaseLost) as error:
@@ -434,7 +440,8 @@ class Execution:
 
         try:
             placed = self.logs.committer.transact(self.log.name, self.log.head, noted, seconds)
-        except Conflict:
+        except Conflict as conflict:
+            self._forgive(conflict)
             return self._read()
         return written[0], placed[0]
 

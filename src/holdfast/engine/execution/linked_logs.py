@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Head, Write
+from holdfast.core.errors import SeqOutOfRange, TaskNotFound
 from holdfast.core.flows.requests import Linked, LinkedNow
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.state import budget
@@ -146,10 +147,35 @@ class LinkedLogs:
         return known[1]
 
     def _before(self, name: str, seq: int) -> State:
-        """A task that began before tasks looked at their users sees nothing of them."""
+        """Return a state as it was at a seq; an empty one if the task never saw it, or if it was removed since."""
         if not seq:
-            return State(summary=first_summary(name, ev.UserCreated(), 0))
-        return self._logs.load(name, upto=seq).state
+            return _nothing(name)
+        try:
+            return self._logs.load(name, upto=seq).state
+        except (TaskNotFound, SeqOutOfRange):
+            if not self._is_removed(name, seq):
+                raise
+        if not _apart(self._log.state):
+            self.begin_again()
+        state = _nothing(name)
+        state.salt = self._logs.salt(name)
+        return state
+
+    def _is_removed(self, name: str, seq: int) -> bool:
+        """Return whether a log was removed since it reached a seq. It may have begun again after that."""
+        origin = self._logs.store.origin(name)
+        return origin is None or origin.at >= seq
+
+    def begin_again(self) -> None:
+        """Begin the logs anew that were removed while the task had ended, or at the moment it began."""
+        summary = self._log.state.summary
+        self._logs.pins(summary.user, summary.thread)
+        self._talk = self._payers = None
+
+
+def _nothing(name: str) -> State:
+    """Return the state of a user or a thread of which nothing is known."""
+    return State(summary=first_summary(name, ev.UserCreated(), 0))
 
 
 def _log_of(of: Linked, state: State) -> str:

@@ -67,6 +67,8 @@ def answered_by_task(tool: TaskTool, arguments: Mapping[str, Any], task: TaskSta
     """Return what answers a tool that asks the task itself: a person, or an artifact as this branch sees it."""
     given = tool.parameters.with_defaults(tool.parameters.check(arguments))
     if tool is task_tools.ask_person:
+        if not given["question"].strip():
+            raise InvalidValue("the question is empty", hint="write what the person is asked")
         prompt = codec.pack(given["question"])
         return NamedFlow(tool.name, lambda work, branch: waits.wait(work, branch, tool.name, "person", prompt, None))
     found = one_artifact(task, given["artifact_id"])
