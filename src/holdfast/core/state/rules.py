@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -55,10 +54,15 @@ def check_text(event: Event) -> None:
         _check_text(name, value)
 
 
-@functools.cache
 def _text_fields(kind: type[Event]) -> frozenset[str]:
-    """The fields of a kind of event that hold text and nothing else."""
-    return frozenset(one.name for one in fields(kind) if one.type is str)
+    """The fields of a kind of event that hold text and nothing else, looked up once."""
+    found = _TEXT_FIELDS.get(kind)
+    if found is None:
+        found = _TEXT_FIELDS[kind] = frozenset(one.name for one in fields(kind) if one.type is str)
+    return found
+
+
+_TEXT_FIELDS: dict[type[Event], frozenset[str]] = {}
 
 
 def _check_text(name: str, value: object) -> None:
