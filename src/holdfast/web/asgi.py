@@ -34,9 +34,11 @@ from holdfast.web.shapes import (
     PageCall,
     PatchAct,
     PlainAct,
+    ReconcileAct,
     RollbackAct,
     SettleAct,
     SignalAct,
+    StartAct,
     openapi,
 )
 from holdfast.web.site import Settings, Site
@@ -88,6 +90,7 @@ ROUTES = (
     PageRoute("POST", f"{API}/link", "public", acting.link, CodeBody),
     PageRoute("GET", f"{API}/openapi.json", "look", _describe),
     PageRoute("GET", f"{API}/about", "look", reading.about),
+    PageRoute("GET", f"{API}/agents", "look", reading.agents),
     PageRoute("GET", f"{API}/tasks", "look", reading.tasks),
     PageRoute("GET", f"{API}/tasks/counts", "look", reading.counts),
     PageRoute("GET", f"{API}/rates", "look", reading.rates),
@@ -114,6 +117,8 @@ ROUTES = (
     PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
     PageRoute("GET", f"{API}/workers", "look", reading.workers),
     PageRoute("GET", f"{API}/audit", "look", reading.audit),
+    PageRoute("POST", f"{API}/tasks", "steer", acting.start, StartAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acting.reconcile, ReconcileAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acting.answer, AnswerAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acting.approve, ApprovalAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acting.reject, ApprovalAct),

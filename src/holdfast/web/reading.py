@@ -56,8 +56,20 @@ def about(call: PageCall) -> PageAnswer:
     """What this page is: version, store, namespace, who acts, and what they may."""
     settings = call.site.settings
     told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only")}
+    known = call.site.known
+    asks = sorted(name for name, one in known.tools.items() if one.reconcile is not None)
+    told |= {"agents": sorted(known.agents), "reconciles": asks}
     more = {"by": call.person.id, "rights": [one for one in RIGHTS if call.person.may(one)], "filters": FIELDS}
     return PageAnswer({"version": __version__, **told, **more, "limits": {"rows": MOST_ROWS, "events": MOST_EVENTS}})
+
+
+def agents(call: PageCall) -> PageAnswer:
+    """The agents of the file that the page was given: what each takes (JSON Schema), its stages, what it does."""
+    told = [
+        {"name": name, "input": one.input_schema, "stages": list(one.stages), "about": (one.__doc__ or "").strip()}
+        for name, one in sorted(call.site.known.agents.items())
+    ]
+    return PageAnswer({"agents": told})
 
 
 # Many tasks
@@ -342,6 +354,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "used",
         "of",
         "ahead",
+        "answer",
     )
     commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("YOU")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
@@ -349,6 +362,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         **{name: getattr(item, name) for name in same},
         "since_ms": item.since_us // 1000,
         "until_ms": until,
+        "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
         "commands": commands,
     }
 

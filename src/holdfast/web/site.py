@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from holdfast import App
+from holdfast import Agent, App, Tool
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.web.sessions import Sessions
 
@@ -33,6 +33,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     debug: bool = False
 
 
+class Known(Struct, frozen=True):
+    """The code that a page was given: agents to start tasks of, and tools whose destinations can be asked."""
+
+    agents: Mapping[str, Agent] = {}
+    tools: Mapping[str, Tool] = {}
+
+
 class _Kept:
     """How one task went, and the lock under which it is read."""
 
@@ -43,8 +50,14 @@ class _Kept:
 class Site:
     """What handlers share: the store, the settings, and what is kept for a while. Safe from several threads."""
 
-    def __init__(self, app: App, settings: Settings, sessions: Sessions | None) -> None:
-        self.app, self.settings, self.sessions = app, settings, sessions
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        sessions: Sessions | None,
+        known: Known = Known(),  # noqa: B008
+    ) -> None:
+        self.app, self.settings, self.sessions, self.known = app, settings, sessions, known
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
