@@ -92,6 +92,8 @@ class Query(Struct, frozen=True, kw_only=True):
     def lead(self) -> str:
         """The filter, or the two, whose index is likely to leave the fewest rows; empty if there is none."""
         given = next((name for name in LEADING if getattr(self, name) not in (None, False)), "")
+        if given == "status" and self.order == "changed" and self.changed_since_us is not None:
+            return "changed_since_us"  # in its order already; by status, every row of it would be read and sorted
         return f"{given}_and_status" if given in WITH_STATUS and self.status is not None else given
 
 

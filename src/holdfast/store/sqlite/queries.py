@@ -9,6 +9,19 @@ insert into events (log, seq, kind, at, body, body_hash, digest)
 values (?1, case (select digest from events where log = ?1 and seq = ?2 - 1) when ?8 then ?2 end, ?3, ?4, ?5, ?6, ?7)
 """
 
+# The same for a log that may have been removed and begun again: its number is looked up by the statement itself. If
+# there is no such log, the number is null, which the table refuses.
+INSERT_EVENT_AFTER_BY_NAME = """
+insert into events (log, seq, kind, at, body, body_hash, digest)
+values (
+  (select log from logs where name = ?1),
+  case (select digest from events where log = (select log from logs where name = ?1) and seq = ?2 - 1)
+    when ?8 then ?2
+  end,
+  ?3, ?4, ?5, ?6, ?7
+)
+"""
+
 # Events of many logs at once: `places` has [log, seq, kind, at, where the body begins, its length, whether the event
 # before it is in here too] for each, `hashes` its body's hash, its digest and the one it follows: 96 bytes in all.
 # One statement is one call into SQLite: the interpreter changes threads once for a whole batch, not once for every row.
