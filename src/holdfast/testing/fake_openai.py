@@ -209,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             return  # the one who asked is gone
         except ValueError as error:
-            self._send(400, {"error": {"message": f"the body is no JSON object: {error}", "type": "invalid_request"}})
+            self._send(400, {"error": {"message": f"the body is not an object: {error}", "type": "invalid_request"}})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""

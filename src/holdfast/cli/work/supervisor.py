@@ -159,7 +159,7 @@ def _look_after(children: list[WorkerProcess], wanted: ServeOptions, seen: list[
                 continue
             if code is not None:
                 after = f"in {child.due - time.monotonic():.1f} s"
-                say(f"process {child.number} {ended(code)}; it is started anew {after}", "warn")
+                say(f"process {child.number} {ended(code)}; it is started again {after}", "warn")
             if child.process is None and time.monotonic() >= child.due:
                 child.start()
         time.sleep(LOOK_SECONDS)

@@ -516,6 +516,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
                 "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
             )
             same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "input": request.input}
+            same["effect"] = request.effect
             yield Append((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
             return False
         if known.status == "asked":
@@ -543,7 +544,7 @@ def _bound(state: State, key: str, request: StepRequest) -> str:
 def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int, looked: int) -> Subflow:
     """Wait for a person's approval; silence until the time is up is a no."""
     if wake_us is not None and now_us >= wake_us:
-        late = ev.ApprovalRefused(key=key, why="nobody answered in time", expired=True)
+        late = ev.ApprovalRefused(key=key, why="no answer came in time", expired=True)
         yield Append((late,), decided=True)
     else:
         yield from may_begin(surroundings, None, key)

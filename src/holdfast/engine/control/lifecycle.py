@@ -41,9 +41,7 @@ def _look_again(logs: Logs, state: State, by: str) -> None:
         if wait.kind == "child" and logs.store.origin(wait.name) is not None:
             child = logs.load(wait.name).state
             if child.summary.status == "waiting" and _asks_for_more(child):
-                change(
-                    logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),)
-                )
+                change(logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="a parent's budget was raised"),))
             _look_again(logs, child, by)
 
 
@@ -62,7 +60,7 @@ def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = N
     if not state.ended or not any(wait.kind == "child" and wait.name == child for wait in waits):
         return
     if state.summary.status == "failed" and not state.undoing:
-        change(logs, child, reopen("", "its parent goes on", deadline_us))
+        change(logs, child, reopen("", "its parent was resumed", deadline_us))
         return
     result = codec.JSON_NULL if state.result is UNSET else state.result
     failed = state.failure or ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")

@@ -207,7 +207,7 @@ class Execution:
             if runs:
                 take_over()
                 self.abandoned = self.careful = True
-                self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
+                self._failed = LeaseLost(f"task {self.log.name!r} continues without this thread, which was abandoned")
             return runs
 
     def inherit(self, left: Execution) -> None:

@@ -198,7 +198,7 @@ def _write_ahead_log(path: str) -> Finding:
 def _integrity(logs: Logs) -> Finding:
     problems = logs.store.check()
     if problems:
-        return Finding("integrity", "fail", problems[0], "holdfast verify names the logs; restore a backup")
+        return Finding("integrity", "fail", problems[0], "restore a backup; to list the logs: holdfast verify")
     damaged = _newest_damaged(logs)
     if damaged:
         named = ", ".join(one.task for one in damaged[:3]) + (" …" if len(damaged) > 3 else "")

@@ -42,7 +42,7 @@ class Unwinding(BaseException):
     """Raised in code that has swallowed everything else."""
 
     def __init__(self, refusals: Refusals) -> None:
-        super().__init__("the task was stopped, and its agent went on")
+        super().__init__("the task was stopped, but its agent did not stop")
         self._refusals: Refusals | None = refusals
 
     def __del__(self) -> None:

@@ -381,7 +381,7 @@ class Worker:
             claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
         elif count >= limits.MAX_ABANDONED_THREADS and not is_clogged:
             self.clogged = f"{count} abandoned threads still run; no more tasks are claimed until some of them end"
-            claim.warn("worker %s: %s. holdfast doctor names them", self.name, self.clogged)
+            claim.warn("worker %s: %s. They are named by: holdfast doctor", self.name, self.clogged)
         return bool(self.clogged)
 
     def _take_up(self, claimed: list[Claimed]) -> None:
@@ -500,7 +500,7 @@ class Worker:
     def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
         """Why a task is not worked on although it could be taken."""
         if log.state.deaths >= self.plan.max_deaths:
-            return f"{log.state.deaths} holders in a row died while they worked on it, without a step being done"
+            return f"{log.state.deaths} workers in a row died while they worked on it, without a step being done"
         try:
             checks.check_resumable(logs, log, agent)
         except HoldfastError as error:

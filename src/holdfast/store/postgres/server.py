@@ -371,7 +371,7 @@ def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
         case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
             return StoreBusy(f"{where}: {said}; nothing was written", hint="try again; see lock_seconds")
         case errors.DiskFull() | errors.OutOfMemory():
-            return StoreFull(f"{where}: {said}; nothing was written", hint="free some space on the server and go on")
+            return StoreFull(f"{where}: {said}; nothing was written", hint="free space on the server and try again")
         case errors.ReadOnlySqlTransaction():
             return StoreReadOnly(f"{where}: {said}; nothing was written", hint="it has become a standby: try again")
         case errors.InsufficientPrivilege():

@@ -267,7 +267,7 @@ def _audit_tasks(one: _Audit) -> None:
     for log in one.logs.values():
         ended = _end_told(one, log) if log.is_task else None
         if not log.is_task and log.number in rows:
-            one.find(f"{log.name}: is no task, but has a row in tasks")
+            one.find(f"{log.name}: is not a task, but has a row in tasks")
             continue
         if log.number not in rows:
             if log.is_task and log.events and log.events[0].kind in FIRST:
@@ -376,7 +376,7 @@ def _audit_blobs(one: _Audit) -> None:
     for hash, number in one.rows("blob_uses"):
         log = one.logs.get(number)
         if log is None:
-            one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is no log")
+            one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is not a log")
         elif hash not in there:
             one.find(f"{log.name}: uses blob {hash.hex()[:12]}, which is missing")
 
