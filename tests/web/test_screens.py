@@ -215,7 +215,7 @@ def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser)
         card.get_by_label("Answer").fill("one stop is fine")
         card.get_by_role("button", name="Answer").click()
         card.locator(".outcome", has_text="Answered").wait_for()
-        card.get_by_text("no worker is alive").wait_for()
+        card.get_by_text("no worker is running").wait_for()
     assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
 
 
@@ -253,78 +253,6 @@ def test_a_fork_from_a_moment_opens_the_new_task(own, browser):
         opened.locator("h1", has_text="recap-2").wait_for()
         opened.locator(".crumb", has_text="forked recap-standup-1117").wait_for()
     assert own.app.get("recap-2").state["count"] == 77
-
-
-# Hostile text
-
-TAGS = [
-    *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>", "javascript:alert(1)"),
-    *('"><iframe src=//evil.example>', "<style>*{display:none}</style>", "{{7*7}}", "${alert(1)}", "</script><b>"),
-    *("<a href=https://evil.example>x</a>", "&lt;b&gt;", "<base href=//evil.example>", "<!--", "]]>", "'; drop table"),
-]
-ENDS = ("", " ", "\n", "\t", "x" * 40, "'\"", "\\", "%00", "é", "漢")
-STRINGS = [f"{one}{end}" for one in TAGS for end in ENDS] * 2
-HIDDEN = {"\u202e": "U+202E", "\u200b": "U+200B", "\u2066": "U+2066", "\U000e0041": "U+E0041"}
-
-
-@agent
-def hostile(task: Task, texts: list[str]) -> str:
-    task.goal(texts[0])
-    for number, text in enumerate(texts):
-        task.state.set(f"value{number}", text)
-        task.fact(f"fact{number}", text, source=text)
-    for text in texts[:12]:
-        task.note(text[:60], text)
-        task.decide(text, text, why=text, options=[text])
-        task.question(text)
-        task.message({"role": "user", "content": text})
-        task.message({"role": "user", "content": [{"type": "text", "text": text}]})
-        task.artifact(text, type="text/html", summary=text)
-        task.step(lambda text=text: text, name="say")
-    task.step(_raise, texts[1], name="raise")
-    return texts[0]
-
-
-def _raise(text):
-    raise ValueError(text)
-
-
-@pytest.mark.page
-def test_what_agents_write_is_text_on_every_screen(tmp_path, browser):
-    assert len(STRINGS) == 300
-    store = tmp_path / "store.db"
-    with holdfast.open(store) as app:
-        app.run(hostile, {"texts": STRINGS}, id="hostile", user="ana")
-        app.start(hostile, {"texts": ["<script>alert(3)</script>"]}, id="asks", user="u")
-        with page_of(store) as page:
-            for path, wanted in {
-                "/": "td .id",
-                "/tasks/hostile": ".wrow",
-                "/tasks/hostile?step=raise%231": ".insp dd",
-                "/tasks/hostile?tab=state": ".cols",
-                "/tasks/hostile?tab=conversation": ".msg",
-                "/tasks/hostile?tab=failures": "pre.code",
-                "/tasks/hostile?tab=events": "table.events",
-                "/audit": "td .id",
-            }.items():
-                with tab(browser, page, path) as opened:
-                    opened.locator(wanted).first.wait_for()
-                    assert opened.locator("main script, main iframe, main img, main style, main base").count() == 0
-            with tab(browser, page, "/tasks/hostile") as opened:
-                opened.get_by_role("button", name="JSON").click()
-                assert eventually(lambda: document(opened))["state"] == dict(app.get("hostile").state)
-
-
-@pytest.mark.page
-def test_invisible_characters_are_shown_as_what_they_are(tmp_path, browser):
-    store = tmp_path / "store.db"
-    with holdfast.open(store) as app:
-        for number, one in enumerate(HIDDEN):
-            app.run(refunds, {"order": f"pay{one}ment", "euros": 1}, id=f"r{number}", contract={"constraints": ASK})
-        with page_of(store) as page, tab(browser, page, "/inbox") as opened:
-            opened.locator(".card").first.wait_for()
-            for number, name in enumerate(HIDDEN.values()):
-                assert opened.locator(".card", has_text=f"r{number}").locator(".args .hid").first.inner_text() == name
 
 
 # Many

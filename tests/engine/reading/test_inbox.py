@@ -190,7 +190,7 @@ def test_a_task_blocked_by_another_tasks_call_in_doubt_says_which_and_its_comman
         assert (blocked.status, blocked.waiting.kind) == ("waiting", "doubt")
         item = only(app, "second")
         assert (item.kind, item.owner, item.key) == ("blocked", "first", "pay#1") and "'first'" in item.prompt
-        assert item.command == "holdfast settle first 'pay#1' --happened --result JSON --by YOU"
+        assert item.command == "holdfast settle first 'pay#1' --happened --result VALUE --by YOU"
         assert only(app, "first").kind == "doubt"
         typed(app, item.command)
         assert not list(app.inbox("second")), "its command would be refused"
@@ -263,7 +263,7 @@ def test_a_task_that_no_worker_takes_is_in_the_inbox_with_the_reason(url):
         app.start(noop, id="t", queue="mail")
         item = only(app)
         assert (item.kind, item.command) == ("no_worker", "holdfast worker FILE --queue mail")
-        assert "no worker is alive" in item.prompt
+        assert "no worker is running" in item.prompt
         with working(app, other, queues=["mail"]):
             until(app.workers)
             assert "knows agent 'noop'" in only(app).prompt

@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command import command, task_argument
 from holdfast.cli.environment import Environment
+from holdfast.core.events import ANNOUNCED
 
 if TYPE_CHECKING:
     from holdfast import TaskState
@@ -150,7 +151,7 @@ def _decision(one: dict[str, Any]) -> str:
 
 def _effect(step: StepState) -> str:
     """Return the effect of a call. Older logs do not say which a call had that was never made."""
-    return step.effect if step.tool and (step.attempts or step.effect != "idempotent") else ""
+    return step.effect if step.tool and (step.attempts or step.effect in ANNOUNCED) else ""
 
 
 def _steps(state: TaskState, style: Style) -> Iterator[str]:

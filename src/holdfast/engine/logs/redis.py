@@ -1,6 +1,6 @@
 """A Redis server that may be away: short time-outs, a pause after every failure, one warning for each of them.
 
-Whatever happens to it, nothing is raised: who asked is told that there is no answer, and does without.
+Whatever happens to it, nothing is raised: the caller gets no answer, and does without.
 """
 
 from __future__ import annotations

@@ -15,11 +15,10 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.errors.values import share
-from holdfast.core.events import WaitKind
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.definitions.call import acting
 from holdfast.engine.logs.addresses import given, path_of
@@ -92,15 +91,11 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Return every entry of the inbox, newest tasks first; then tasks that no worker takes."""
+    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
     for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):
         yield from items_of_row(logs, summary)
-
-
-FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
-"""Kinds of waits that a person can end. A task that has several is said to wait for the one of these."""
 
 
 def waiting_rows(logs: Logs) -> Iterator[Summary]:
@@ -108,8 +103,8 @@ def waiting_rows(logs: Logs) -> Iterator[Summary]:
     import heapq  # few programs need it
 
     overdue = Query(due_us=logs.clock.now_us())
-    kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
-    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)
+    kinds = (_rows(logs, Query(waiting=kind)) for kind in ev.FOR_PEOPLE)
+    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in ev.FOR_PEOPLE)
     return heapq.merge(*kinds, late, key=lambda row: -row.created_us)
 
 
