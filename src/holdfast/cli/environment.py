@@ -1,4 +1,4 @@
-"""What a command works with: the store it was given and where that came from, its agents, its ways of saying things."""
+"""What a command works with: the store it was given and where that came from, its agents, its ways of printing."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Environment:
 
         return error if self._app is None else suggesting(error, self._app)
 
-    # Saying things
+    # Printing
 
     def runs_agents(self) -> None:
         """From now on the user's code is executed, which may print: stdout is set apart for data."""
@@ -326,7 +326,7 @@ def suggesting(error: TaskNotFound, app: App) -> TaskNotFound:
     wanted = str(error.details.get("id", ""))
     try:
         close = difflib.get_close_matches(wanted, [row.id for row in app.list(limit=LOOKED_AT)], 1)
-    except HoldfastError:  # the store has just gone: what is known is said
+    except HoldfastError:  # the store has just gone: nothing can be added
         return error
     if close:
         error.hint = f"did you mean {close[0]}?"

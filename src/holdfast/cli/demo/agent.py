@@ -1,7 +1,7 @@
 """The agent of `holdfast demo`: it handles an order in nine steps, with nothing but what every program can use.
 
-python demo_agent.py agents.db --crash     kills itself in step 6: charged, and not recorded
-python demo_agent.py agents.db             resumes from there; once more, and nothing is left to do
+python demo_agent.py demo.db --crash     kills itself in step 6: charged, and not recorded
+python demo_agent.py demo.db             resumes from there; once more, and nothing is left to do
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ CODES: dict[str, Code] = {
         "What was done in time is on record; a `once` call that was cut off is in doubt.",
         (
             "allow more time: timeout= of the step, deadline= of the task",
-            "holdfast inbox --doubts   lists the calls in doubt",
+            "holdfast inbox   lists the calls in doubt",
         ),
     ),
     "retries-exhausted": Code(
@@ -158,7 +158,7 @@ CODES: dict[str, Code] = {
     "invalid-id": Code(NOTHING, ("use letters, digits and any of _.:/~#+=,- in an id",)),
     "invalid-message": Code(_STEP, ("correct the part of the message that the path in the error names",)),
     "window-too-small": Code(_STEP, ("give the window more tokens, or let it summarise",)),
-    "invalid-url": Code(_UNTOUCHED, ("write agents.db, sqlite:///relative.db or sqlite:////absolute.db",)),
+    "invalid-url": Code(_UNTOUCHED, ("write holdfast.db, sqlite:///relative.db or sqlite:////absolute.db",)),
     "web-open": Code(
         _UNTOUCHED,
         (

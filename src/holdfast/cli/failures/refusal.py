@@ -267,7 +267,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:
-    """Details as JSON; what is none is told in words."""
+    """Return details as JSON; what is not JSON becomes text."""
     from holdfast.engine.reading import values
 
     plain: dict[str, Any] = {}

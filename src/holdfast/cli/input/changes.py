@@ -1,4 +1,4 @@
-"""What people do to a task from the command line, and what is said about it."""
+"""What people do to a task from the command line, and what is printed about it."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ def command(verb: str, *words: str, options: str = "") -> str:
 
 def commands(entry: InboxItem, by: str, store: str = "") -> list[str]:
     """Return the commands for an entry of the inbox. `store`: options, if it is not the default store."""
-    who, left_out = quoted(by or "YOU"), ("FILE",) if files_are_declared() else ()
+    left_out = ("FILE",) if files_are_declared() else ()
     return [
-        command(one.verb, *(word for word in one.words if word not in left_out), options=one.given(who, store))
+        command(one.verb, *(word for word in one.words if word not in left_out), options=one.given(by, store))
         for one in remedies(entry)
     ]
 
@@ -106,7 +106,7 @@ def waiting_lines(
     """Return why a task waits, and exactly what to type. `agents` are those whose tools are known."""
     for entry in entries:
         if entry.kind == "no_worker":
-            break  # below it is told with how to continue by hand
+            break  # it is printed below, with how to resume it by hand
         if entry.kind in ("quarantined", "diverged"):
             yield f"{LABELS[entry.kind]}: {clean(asked(entry))}"
             yield from (f"  {line}" for line in commands(entry, by, store))

@@ -210,7 +210,7 @@ def _first(environment: Environment, state: TaskState, failure: Failure) -> Iter
         owner, limit = found.groups()
         most = state.budget.limits.get(limit) if owner == state.id else None
         more = "MORE" if most is None else f"{2 * most:.0f}" if most >= 1 else f"{2 * most:g}"
-        who = " ".join(filter(None, (f"--by {quoted(whoami() or 'YOU')}", environment.options)))
+        who = " ".join(filter(None, (f"--by {quoted(whoami())}" if whoami() else "", environment.options)))
         yield f"first raise the limit: {command('budget', owner, f'{limit}={more}', options=who)}"
     if failure.code == TurnLimit.code:
         yield "first raise max_turns= of the agent"

@@ -32,7 +32,7 @@ from holdfast.store.queues import QueueDepth
 
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
-"""How often one looks whether the worker was told to stop."""
+"""How often one looks whether the worker must stop."""
 
 DRAIN_SECONDS = 0.2
 """How often one looks whether anything is left to do."""
@@ -158,7 +158,7 @@ def opened(environment: Environment, wanted: ServeOptions) -> App:
 
 
 def serve(environment: Environment, wanted: ServeOptions) -> None:
-    """Work until told to stop."""
+    """Work until a signal stops it."""
     app = opened(environment, wanted)
     worker = worker_of(app, wanted)
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def _stop_with_parent(worker: Worker) -> None:
 
 
 class WorkerReport:
-    """What is said of a worker: lines for people, or JSON Lines, or one document at the end."""
+    """Reports of a worker: lines for people, or JSON Lines, or one document at the end."""
 
     def __init__(self, environment: Environment, wanted: ServeOptions, worker: Worker, screen: Screen) -> None:
         self._place, self._wanted, self._worker, self._screen = environment, wanted, worker, screen

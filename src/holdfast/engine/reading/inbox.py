@@ -46,8 +46,8 @@ class Remedy(NamedTuple):
     signed: bool = False
 
     def given(self, by: str, more: str = "") -> str:
-        """Return its options as they are typed by this person."""
-        return " ".join(filter(None, (self.options, f"--by {by}" if self.signed else "", more)))
+        """Return its options as they are typed by this person; without a name the command takes the login name."""
+        return " ".join(filter(None, (self.options, f"--by {shlex.quote(by)}" if self.signed and by else "", more)))
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The one command that helps; `FILE`, `VALUE` and `YOU` stand for yours."""
+        """The one command that helps; `FILE` and `VALUE` stand for yours."""
         return _typed(remedies(self)[0])
 
     def to_json(self) -> str:
@@ -332,8 +332,7 @@ def _raise(item: InboxItem) -> Remedy:
 
 def _typed(one: Remedy, store: str = "") -> str:
     """A command as it is typed. `store` is an option that names the store, where it is not the usual one."""
-    who = shlex.quote(acting("") or "YOU")
-    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(who, store))))
+    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(acting(""), store))))
 
 
 def explained(logs: Logs, state: State, waiting: Waiting) -> str:
