@@ -182,7 +182,14 @@ def test_errors_and_help_speak_of_flags(folder):
     with holdfast.open("holdfast.db"):
         pass
     _, told = refused("gc", "--older-than", "30", code=USAGE)
-    assert "--older-than='30'" in told and "age=" not in told
+    assert "--older-than '30'" in told and "age=" not in told
+    with holdfast.open("holdfast.db") as app, app.task("plans", id="d") as task:
+        task.fact("a", 1, source="b")
+    _, told = refused("rollback", "d", "--yes", code=4)
+    assert "--to …" in told and "--versions 1" in told and "to=" not in told and "versions=" not in told
+    for name in ("run", "resume"):
+        words = ("agents.py:asker",) if name == "run" else ("d", "agents.py")
+        assert "--hold 'soon' is not a length of time" in refused(name, *words, "--hold", "soon", code=USAGE)[1]
     for name in COMMANDS:
         told = call(name, "--help")[0]
         python = re.findall(r"(?<![@(\[\w])\b[a-z_]+=(?![a-zA-Z\"'\d])", told)

@@ -49,7 +49,7 @@ def gc_(
         )
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
-    for name, given in (("--older-than", older_than), ("--snapshots-older-than", snapshots_older_than)):
+    for name, given in (("older_than", older_than), ("snapshots_older_than", snapshots_older_than)):
         if given is not None:
             values.seconds(given, name)
     app = environment.app()

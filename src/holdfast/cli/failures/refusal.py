@@ -244,10 +244,16 @@ def in_commands(text: str, id: Any = None, options: str = "") -> str:
     """
     for python, command in _COMMANDS:
         text = re.sub(python, command, text)
+    text = _PARAMETERS.sub(lambda found: f"--{found[1].replace('_', '-')} ", text)
     if isinstance(id, str) and _PLAIN_ID.fullmatch(id):
         text = re.sub(r"\bID\b", id, text)
     return _ON_STORES.sub(lambda found: f"{found[0]} {options}", text) if options and "--store" not in text else text
 
+
+_PARAMETERS = re.compile(
+    r"(?<![\w.(-])(at|deadline|effects|hold|keep|older_than|snapshots_older_than|steps|to|versions|wait)=(?=[\w'\"…])"
+)
+"""Parameters of App's methods that are options here."""
 
 _ON_STORES = re.compile(
     r"\bholdfast (answer|approve|audit|budget|cancel|doctor|fork|gc|inbox|list|log|reject|resume|rollback|run|settle"

@@ -205,7 +205,7 @@ def _integrity(logs: Logs) -> Finding:
         what = "task is" if len(damaged) == 1 else "tasks are"
         said = f"{len(damaged)} of the newest {what} damaged: {named}; {damaged[0].why}"
         return Finding("integrity", "fail", said, "holdfast verify looks at all of them; import them from a backup")
-    return Finding("integrity", "ok", "the store's own check finds nothing; holdfast verify walks the chains")
+    return Finding("integrity", "ok", "the store's own check finds nothing; to check every log: holdfast verify")
 
 
 def _newest_damaged(logs: Logs) -> list[Problem]:
