@@ -356,7 +356,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "ahead",
         "answer",
     )
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("YOU")))) for one in remedies(item)]
+    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **{name: getattr(item, name) for name in same},

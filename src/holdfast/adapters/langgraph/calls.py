@@ -192,7 +192,7 @@ class OnceCalls(_Middleware):
         if item is None:  # its unique key belongs to a call of another thread, which is not settled yet
             raise StoreBusy(
                 f"the call {id!r} waits for another call with the same unique key",
-                hint="holdfast inbox names that one; settle it, then invoke the graph again",
+                hint="settle that one, then invoke the graph again: holdfast inbox",
             )
         question = _question(item)
         with self._asking:  # calls of one node share LangGraph's list of answers, so each looks at all of them
