@@ -6,6 +6,7 @@ done = HoldfastAgent(agent, app).run_sync("One book, please.", id="order-7")
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -212,22 +213,38 @@ async def _called(
 ) -> object:
     """Make a tool call. Its key is the model's call id, which is in the recorded reply."""
     name, arguments = cast("str", cache_key[0]), cast("dict[str, Any]", cache_key[1])
+    limit = _time_limit(cache_key[3])
 
     async def call(**given: Any) -> object:
-        return await body()  # with the arguments as the toolset has validated them, and not as they are recorded
+        began = time.monotonic()
+        result = await body()  # with the arguments as the toolset has validated them, and not as they are recorded
+        if limit is not None and time.monotonic() - began >= limit and _kind(result) == "model_retry":
+            # Pydantic AI would ask the model to try again. But the tool may have had its effect.
+            raise TimeoutError(f"{name} took longer than {limit} s")
+        return result
 
     tool = _declared(name, declared, call)
     try:
         result: Any = await task.call(tool, to_jsonable_python(arguments), key=step_key("call", _call_id(cache_key)))
     except ApprovalDenied as denied:
         return {"kind": "tool_return", "result": f"The call was refused: {denied.message}"}
-    found: Mapping[str, Any] = cast("Any", result) if isinstance(result, Mapping) else {}
-    if found.get("kind") in RESULTS:
-        return found
-    return {
-        "kind": "tool_return",
-        "result": cast("object", result),
-    }  # settled by a person
+    if _kind(result) in RESULTS:
+        return result
+    return {"kind": "tool_return", "result": result}  # settled by a person
+
+
+def _kind(result: object) -> str:
+    """What Pydantic AI calls an outcome; empty for a result that a person has settled."""
+    return str(cast("Mapping[str, Any]", result).get("kind", "")) if isinstance(result, Mapping) else ""
+
+
+def _time_limit(tool: object) -> float | None:
+    """The seconds that a tool may take: its own limit, or that of its toolset."""
+    limit = getattr(getattr(tool, "tool_def", None), "timeout", None)
+    toolset = getattr(tool, "toolset", None)
+    while limit is None and toolset is not None:
+        limit, toolset = getattr(toolset, "timeout", None), getattr(toolset, "wrapped", None)
+    return limit
 
 
 def _declared(name: str, declared: Declared, fn: Callable[..., Any]) -> Tool[..., Any]:

@@ -7,7 +7,7 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -36,6 +36,27 @@ MEMORY_BYTES = 64 * 1024 * 1024
 
 PAGE = 1_000
 """How many threads are asked for at a time."""
+
+
+class CheckpointSummary(NamedTuple):
+    """A checkpoint without its values: where it is, what made it, and how many pending writes follow it."""
+
+    id: str
+    checkpoint_ns: str
+    parent: str | None
+    at: str
+    source: str
+    step: int | None
+    writes: int
+
+
+class SaverStats(NamedTuple):
+    """What a saver has saved. `bytes` are those of its records, without values of 4 KB and more."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    bytes: int
 
 
 class HoldfastSaver(BaseCheckpointSaver[str]):
@@ -157,6 +178,29 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             one = self.get_tuple(_config(id, ns, saved_id))
             if one is not None:  # it may have been deleted meanwhile
                 yield one
+
+    def history(self, thread_id: str) -> Sequence[CheckpointSummary]:
+        """Return what checkpoints a thread has, newest first, without their values: of all namespaces."""
+        with self._threads.get(str(thread_id)) as thread:
+            found = [self._summary(one, len(thread.pending(one))) for one in _every(thread.refresh())]
+        return sorted(found, key=lambda one: one.id, reverse=True)
+
+    def stats(self) -> SaverStats:
+        """Return how many threads, checkpoints and writes are saved, and their bytes. It looks at every thread."""
+        threads = checkpoints = writes = size = 0
+        for id in self._ids():
+            with self._threads.get(id) as thread:
+                saved = _every(thread.refresh())
+                threads += 1
+                checkpoints += len(saved)
+                writes += sum(len(thread.pending(one)) for one in saved)
+                size += thread.bytes
+        return SaverStats(threads, checkpoints, writes, size)
+
+    def _summary(self, saved: Saved, writes: int) -> CheckpointSummary:
+        metadata = self._load(saved.metadata)
+        source, step = str(metadata.get("source", "")), metadata.get("step")
+        return CheckpointSummary(saved.id, saved.ns, saved.parent, self._body(saved)["ts"], source, step, writes)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -285,7 +329,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """The run that made a checkpoint."""
         return str(self._load(saved.metadata).get("run_id"))
 
-    # The same, to be awaited: the event loop goes on while a thread waits for the store.
+    # The same, to be awaited: the event loop stays free while a thread waits for the store.
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, to be awaited."""
@@ -319,6 +363,14 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """`put_writes`, to be awaited."""
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def ahistory(self, thread_id: str) -> Sequence[CheckpointSummary]:
+        """`history`, to be awaited."""
+        return await asyncio.to_thread(self.history, thread_id)
+
+    async def astats(self) -> SaverStats:
+        """`stats`, to be awaited."""
+        return await asyncio.to_thread(self.stats)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, to be awaited."""
