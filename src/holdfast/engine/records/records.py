@@ -276,7 +276,7 @@ class Records:
     def drop(self, key: str, *, expect: int | None = None, why: str = "dropped") -> bool:
         """Remove all of a key; returns whether it was there. The key is free: a later append begins it again.
 
-        What is left is its name, its last seq and the digest there. Seqs go on from that one, so a cursor, or an
+        What is left is its name, its last seq and the digest there. Seqs continue from that one, so a cursor, or an
         `expect` from before the drop, is never taken for one of after it.
         """
         wanted = None if expect is None else _seq(expect, "expect")

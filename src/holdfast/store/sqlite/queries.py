@@ -48,7 +48,7 @@ insert into logs (name, parent, base)
 values (:name, (select log from logs where name = :parent), :base)
 """
 
-# Why a log cannot begin: it is there (and how far), or was and it does not go on there, or its parent is gone.
+# Why a log cannot begin: it is there (and how far), or was and does not continue there, or its parent is gone.
 CANNOT_BEGIN = """
 select (select max(seq) from events where events.log = logs.log) from logs where name = :name
 union all select null from tombstones
@@ -232,7 +232,7 @@ LISTS = {
     ),
 }
 
-# When a row last changed: where a listing by that goes on.
+# When a row last changed: where a listing in that order continues.
 CHANGED = "select changed from tasks where log = ?"
 
 # How many tasks of each status a tenant has, or all together: kept by triggers.
@@ -293,7 +293,7 @@ ACTS = (
     " order by at desc, events.log desc, seq desc limit :limit"
 )  # fmt: skip
 
-# Where a listing goes on: also after a log that was removed meanwhile.
+# Where a listing continues: also after a log that was removed meanwhile.
 PLACE_OF = """
 select log from logs where name = :name union all select log from tombstones where name = :name limit 1
 """
@@ -473,7 +473,7 @@ ERASE_BODY = "update events set body = null where log = :log and seq = :seq and 
 DROP_BLOB_USE = "delete from blob_uses where log = :log and hash = :hash"
 DROP_UNUSED_BLOB = "delete from blobs where hash = :hash and not exists (select 1 from blob_uses where hash = :hash)"
 
-# What is left of a name moves forward: the log that had it went on, and was cut or removed again.
+# What is left of a name moves forward: the log that had it grew, and was cut or removed again.
 INSERT_TOMBSTONE = """
 insert into tombstones (name, log, seq, digest, at, why) values (?, ?, ?, ?, ?, ?)
 on conflict (name) do update set
