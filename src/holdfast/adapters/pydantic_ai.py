@@ -139,15 +139,15 @@ class HoldfastDurability(BaseDurabilityCapability[DepsT], Generic[DepsT]):
 
     def _resolve_tool(self, operation: DurableOperationId, tool: object | None, name: str) -> Declared | Literal[False]:
         metadata: Mapping[str, Any] = getattr(getattr(tool, "tool_def", None), "metadata", None) or {}
-        said: Any = metadata.get("holdfast", {})
-        if said is False:
+        given: Any = metadata.get("holdfast", {})
+        if given is False:
             return False
-        if not isinstance(said, Mapping):
+        if not isinstance(given, Mapping):
             raise InvalidValue(
-                f"the metadata of tool {name!r} has holdfast={said!r}", hint='give {"effect": "once"}, or False'
+                f"the metadata of tool {name!r} has holdfast={given!r}", hint='give {"effect": "once"}, or False'
             )
         effect = self._effects.get(name)
-        return {**({} if effect is None else {"effect": effect}), **cast("Declared", said)}
+        return {**({} if effect is None else {"effect": effect}), **cast("Declared", given)}
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[DepsT], *, requests: DeferredToolRequests
@@ -270,7 +270,7 @@ def _call_id(cache_key: tuple[object, ...]) -> str:
 
 
 class HoldfastAgent(Generic[DepsT, OutputT]):
-    """A Pydantic AI agent whose runs are tasks: kill the process, run it again with the same id, and it goes on.
+    """A Pydantic AI agent whose runs are tasks: run it again with the same id after a crash, and it resumes.
 
     `effects` as for HoldfastDurability, which is added to runs if the agent does not have it. `deps` is what runs get
     that are given none, such as those that a worker resumes; deps are never recorded. Calls of tools whose risk is in

@@ -2,7 +2,7 @@
 
 LangGraph runs a node again after a crash, an interrupt or a time travel, and with it every tool call that the node
 makes. Here a tool call is a small task of its own, named by the thread and the model's call id: it is announced before
-the tool runs, and its result is recorded before the graph goes on.
+the tool runs, and its result is recorded before the graph continues.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class OnceCalls(_Middleware):
         return await run_in_thread(self.wrap_tool_call, request, handler)
 
     def _made(self, id: str, request: ToolCallRequest, watched: Watched) -> Any:
-        """The result of a call, after people have said what they must."""
+        """Return the result of a call, after people have decided what they must."""
         tool = self._declared(request.tool_call["name"], watched.run, watched.is_definite)
         while True:
             try:

@@ -97,12 +97,12 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         id, ns = _place(config)
         values = checkpoint["channel_values"]
         body = self._pack({name: value for name, value in checkpoint.items() if name != "channel_values"})
-        told = self._pack(get_checkpoint_metadata(config, metadata))
+        about = self._pack(get_checkpoint_metadata(config, metadata))
         content = {channel: self._packed(values[channel]) for channel in new_versions if channel in values}
         if self._is_strict:
-            refuse_lossy(self.serde, told, "the metadata of the checkpoint")
+            refuse_lossy(self.serde, about, "the metadata of the checkpoint")
         with self._threads.get(id) as thread:
-            saved = Saved(ns, checkpoint["id"], get_checkpoint_id(config), body, told, {})
+            saved = Saved(ns, checkpoint["id"], get_checkpoint_id(config), body, about, {})
             thread.put(saved, content, new_versions, self._refuse)
         return _config(id, ns, checkpoint["id"])
 
