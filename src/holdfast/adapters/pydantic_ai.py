@@ -18,6 +18,7 @@ if refusal := unsupported("pydantic-ai", "pydantic-ai-slim", at_least="2.62", be
     raise refusal
 
 from pydantic_ai import Agent as PydanticAgent, RunContext
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -29,7 +30,7 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetValidateToolArgumentsId,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_core import to_jsonable_python
 
@@ -45,6 +46,7 @@ from holdfast import (
     current_call,
     report_usage,
 )
+from holdfast.adapters.checks import refuse_unless_mapping
 from holdfast.adapters.names import step_key
 from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
@@ -113,6 +115,7 @@ class HoldfastDurability(BaseDurabilityCapability[DepsT], Generic[DepsT]):
 
     def __init__(self, *, effects: Mapping[str, Effect] | None = None, name: str | None = None, **options: Any) -> None:
         super().__init__(name=name, **options)
+        refuse_unless_mapping(effects, "effects", '{"charge": "once"}')
         self._effects: Mapping[str, Effect] = effects or {}
         for tool, effect in self._effects.items():
             _declared(
@@ -288,6 +291,8 @@ class HoldfastAgent(Generic[DepsT, OutputT]):
     ) -> None:
         if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{app!r} is not an app", hint="give HoldfastAgent(agent, holdfast.open(…))")
+        if not isinstance(agent, AbstractAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{agent!r} is not an agent of Pydantic AI", hint='give Agent(…, name="shop")')
         if not agent.name:
             raise InvalidValue("the agent has no name, and its tasks need one", hint='give Agent(…, name="shop")')
         self._app = app
@@ -347,4 +352,9 @@ def _input(prompt: str | Sequence[str], history: Sequence[ModelMessage] | None) 
     given: dict[str, Any] = {"prompt": prompt}
     if history is None:
         return given
-    return {**given, "history": ModelMessagesTypeAdapter.dump_python(list(history), mode="json")}
+    messages = list(history)
+    if not all(isinstance(one, ModelRequest | ModelResponse) for one in cast("list[Any]", messages)):
+        raise InvalidValue(
+            "message_history= has something in it that is not a message", hint="give result.all_messages()"
+        )
+    return {**given, "history": ModelMessagesTypeAdapter.dump_python(messages, mode="json")}

@@ -347,6 +347,10 @@ def test_bad_input_is_refused_by_name(saver, texts):
         saver.get_tuple({"configurable": {}})
     with texts.raises(InvalidValue):
         saver.prune(["t"], strategy="keep_some")
+    with texts.raises(InvalidValue):
+        saver.prune("t")
+    with texts.raises(InvalidValue):
+        saver.delete_for_runs("run-1")
     with texts.raises(InvalidId):
         saver.get_tuple(config(""))
     assert saver.get_tuple(config(17)) is None  # LangGraph takes any id that can be text

@@ -16,8 +16,10 @@ from agents import (
     set_trace_processors,
     set_tracing_disabled,
 )
+from agents.mcp import MCPServer
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tracing import TracingProcessor
+from mcp.types import CallToolResult, TextContent, Tool as McpTool
 
 from holdfast import Budget, InvalidValue
 from holdfast.adapters.openai_agents import DurableRunner, HoldfastSession, effect
@@ -232,6 +234,15 @@ def test_bad_input_is_refused_by_name(app, texts):
         lambda: Shop(app, fail, declare=effect("twice")),
         lambda: Shop(app, fail, effects={"charge": "twice"}),
         lambda: HoldfastSession("store.db", "ana"),
+        lambda: HoldfastSession(app, 7),
+        lambda: asyncio.run(HoldfastSession(app, "ana").get_items("3")),
+        lambda: DurableRunner(Agent(name="x"), app, max_turns=0),
+        lambda: DurableRunner(Agent(name="x"), app, max_turns="3"),
+        lambda: DurableRunner(Agent(name="x"), app, effects="once"),
+        lambda: DurableRunner(Agent(name="x"), app, run_config={"tracing_disabled": True}),
+        lambda: DurableRunner(Agent(name="x"), app).run_sync(7, id="x-1"),
+        lambda: DurableRunner(Agent(name="x"), app).run_sync("x", id="x-1", session="ana"),
+        lambda: DurableRunner(Agent(name="x"), app).run_streamed(None, id="x-1"),
     ):
         with texts.raises(InvalidValue):
             wrong()
@@ -331,6 +342,59 @@ def test_a_handoff_survives_a_failure_after_it(app):
     assert runner.run_sync("refund me", id="t-1").status == "failed"
     assert asyncio.run(runner.resume("t-1")).result == "done"
     assert done == [5] and triage.model.asked == 1 and billing.model.asked == 3
+
+
+class Server(MCPServer):
+    """An MCP server with one tool, which does what a test says."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act, self.done = act, []
+
+    @property
+    def name(self):
+        return "bank"
+
+    async def connect(self):
+        pass
+
+    async def cleanup(self):
+        pass
+
+    async def list_tools(self, run_context=None, agent=None):
+        return [McpTool(name="refund", description="Refund.", inputSchema={"type": "object", "properties": {}})]
+
+    async def call_tool(self, tool_name, arguments, meta=None):
+        self.done.append(arguments)
+        return self.act()
+
+    async def list_prompts(self):
+        raise NotImplementedError
+
+    async def get_prompt(self, name, arguments=None):
+        raise NotImplementedError
+
+
+def test_tools_of_mcp_servers_are_calls_too(app):
+    server = Server(lambda: CallToolResult(content=[TextContent(type="text", text="refunded")]))
+    model = Replies([("refund", {})], ConnectionError("away"), "done")
+    desk = Agent(name="desk", model=model, mcp_servers=[server])
+    runner = DurableRunner(desk, app)
+    assert runner.run_sync("go", id="d-1").status == "failed"
+    assert asyncio.run(runner.resume("d-1")).result == "done"
+    assert server.done == [{}] and "call:call_1_0" in app.get("d-1").steps and "get_mcp_tools" not in vars(desk)
+
+
+def test_a_tool_of_an_mcp_server_that_raises_is_in_doubt_if_it_is_declared(app):
+    def fail():
+        raise ConnectionResetError("the answer was lost")
+
+    server = Server(fail)
+    desk = Agent(name="desk", model=Replies([("refund", {})], "done"), mcp_servers=[server])
+    runner = DurableRunner(desk, app, effects={"refund": "once"})
+    assert runner.run_sync("go", id="d-1").waiting.kind == "doubt"
+    app.settle("d-1", "call:call_1_0", happened=True, result="refund-7", by="ana")
+    assert runner.run_sync("go", id="d-1").result == "done" and len(server.done) == 1
 
 
 # What the SDK would do by itself

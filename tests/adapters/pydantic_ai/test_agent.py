@@ -286,6 +286,9 @@ def test_bad_input_is_refused_by_name(app, texts):
         lambda: HoldfastAgent(Agent(FunctionModel(lambda messages, info: None)), app),
         lambda: HoldfastDurability(effects={"charge": "twice"}),
         lambda: durable("task").__enter__(),
+        lambda: HoldfastAgent("agent", app),
+        lambda: HoldfastAgent(inner, app, effects="once"),
+        lambda: HoldfastAgent(inner, app).run_sync("x", id="x-1", message_history=["x"]),
     ):
         with texts.raises(InvalidValue):
             wrong()

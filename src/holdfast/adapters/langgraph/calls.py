@@ -18,6 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
 from langgraph.types import Command, interrupt
 
 from holdfast import App, InvalidValue, StepFailed, StoreBusy, Suspended, Tool
+from holdfast.adapters.checks import refuse_unless_mapping
 from holdfast.adapters.langgraph.bridge import run_in_thread
 from holdfast.adapters.langgraph.outcomes import INTERRUPTED, restored
 from holdfast.adapters.langgraph.saver import HoldfastSaver
@@ -81,6 +82,9 @@ class OnceCalls(_Middleware):
         super().__init__()
         if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{app!r} is not an app", hint="give once_calls(holdfast.open(…))")
+        refuse_unless_mapping(effects, "effects", '{"charge": "once"}')
+        refuse_unless_mapping(risks, "risks", '{"charge": "money"}')
+        refuse_unless_mapping(unique, "unique", '{"charge": "order-{order}"}')
         self._app = app
         self._effects: Mapping[str, Effect] = effects
         self._default: Effect = default

@@ -277,7 +277,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names these runs. It looks at every thread."""
-        gone = {str(id) for id in run_ids}
+        gone = {str(id) for id in _listed(run_ids, "run_ids")}
         for id in self._ids() if gone else ():
             with self._threads.get(id) as thread:
                 thread.keep(lambda: [one for one in _every(thread) if self._run(one) not in gone], self._versions)
@@ -300,7 +300,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidValue(f"strategy={strategy!r} is not known", hint="use 'keep_latest' or 'delete'")
-        for id in map(str, thread_ids):
+        for id in map(str, _listed(thread_ids, "thread_ids")):
             if strategy == "delete":
                 self.delete_thread(id)
                 continue
@@ -456,6 +456,13 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
             "the config names no thread", hint='invoke the graph with {"configurable": {"thread_id": "…"}}'
         )
     return str(given["thread_id"]), given.get("checkpoint_ns", "")
+
+
+def _listed(given: Sequence[str], what: str) -> Sequence[str]:
+    """Ids; a single text would be taken for a list of its letters."""
+    if isinstance(given, str):
+        raise InvalidValue(f"{what}={given!r} is a text, not a list of ids", hint=f"give [{given!r}]")
+    return given
 
 
 def _config(id: str, ns: str, checkpoint_id: str) -> RunnableConfig:

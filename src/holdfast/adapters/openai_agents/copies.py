@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import CellType, FunctionType
 from typing import Any, cast
 
-from agents import Agent, AgentUpdatedStreamEvent, FunctionTool, Handoff, Model, StreamEvent, Tool
+from agents import Agent, AgentUpdatedStreamEvent, FunctionTool, Handoff, Model, RunContextWrapper, StreamEvent, Tool
 from agents.tool_context import ToolContext
 
 from holdfast import InvalidValue, current_call
@@ -34,6 +34,14 @@ class AgentCopies:
         self._originals[id(made)] = agent
         made.tools = [self._tool(one) for one in agent.tools]
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
+        if agent.mcp_servers:
+            fetch = made.get_mcp_tools
+
+            async def recorded(run_context: RunContextWrapper[Any]) -> list[Tool]:
+                return [self._tool(one) for one in await fetch(run_context)]
+
+            # The SDK asks servers for their tools in each turn; these are wrapped when they come.
+            made.get_mcp_tools = recorded
         return made
 
     def _tool(self, tool: Tool) -> Tool:

@@ -23,6 +23,7 @@ from agents.result import RunResult, RunResultStreaming
 from pydantic_core import to_jsonable_python
 
 from holdfast import Agent, App, AsyncTask, InvalidValue, StepFailed, TaskState
+from holdfast.adapters.checks import refuse_unless_mapping
 from holdfast.adapters.names import step_key
 from holdfast.adapters.openai_agents.copies import AgentCopies
 from holdfast.adapters.openai_agents.effects import RUN
@@ -69,6 +70,11 @@ class DurableRunner:
             raise InvalidValue(f"{app!r} is not an app", hint="give DurableRunner(agent, holdfast.open(…))")
         if not isinstance(agent, SdkAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent of the SDK", hint='give Agent(name="shop", …)')
+        if run_config is not None and not isinstance(run_config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"run_config={run_config!r} is not a RunConfig", hint="give RunConfig(…)")
+        if type(max_turns) is not int or max_turns < 1:
+            raise InvalidValue(f"max_turns={max_turns!r} is not a number of turns", hint="give an int, 1 or more")
+        refuse_unless_mapping(effects, "effects", '{"charge": "once"}')
         self._app = app
         self._copies = AgentCopies(effects or {})
         self._starting = self._copies.of(agent)
@@ -216,6 +222,12 @@ def _failed_step(error: BaseException) -> StepFailed | None:
 
 
 def _input(input: str | list[TResponseInputItem], session: HoldfastSession | None) -> dict[str, Any]:
+    if not isinstance(input, str | list):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{input!r} is not an input of an agent", hint="give a text, or a list of input items")
+    if session is not None and not isinstance(session, HoldfastSession):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            f"session={session!r} is not a HoldfastSession", hint="give session=HoldfastSession(app, thread_id)"
+        )
     given: dict[str, Any] = {"input": input}
     return given if session is None else {**given, "session": session.session_id}
 

@@ -40,6 +40,8 @@ class HoldfastSession:
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the conversation from the oldest item on, or its newest `limit` items."""
+        if limit is not None and type(limit) is not int:
+            raise InvalidValue(f"limit={limit!r} is not a number of items", hint="give an int")
         most = self.session_settings.limit if limit is None and self.session_settings is not None else limit
         return await asyncio.to_thread(self._items, most)
 
