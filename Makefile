@@ -7,6 +7,9 @@ DOCS := .venv-docs
 NODE := .venv-node
 BROWSER := $(VENV)/.browser
 LOWEST := .venv-lowest
+SDK := .cache/openai-agents
+# A checkout of LangGraph's repository, for the conformance suite of its main branch: make test-adapters LANGGRAPH=path
+LANGGRAPH ?=
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -52,9 +55,9 @@ test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and ins
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
 
-test-adapters: $(READY) $(LOWEST)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
+test-adapters: $(READY) $(LOWEST)/.ready $(SDK)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
 	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2
-	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
+	HOLDFAST_TEST_ALL=1 HOLDFAST_LOWEST=$(LOWEST)/bin/python HOLDFAST_OPENAI_AGENTS=$(SDK)/source HOLDFAST_LANGGRAPH=$(LANGGRAPH) $(PYTEST) tests/adapters -n 2
 
 coverage: $(READY) $(BROWSER)  ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage
@@ -127,6 +130,15 @@ $(LOWEST)/.ready: tests/adapters/lowest.txt requirements-dev.txt constraints.txt
 	@$(PYTHON) -m venv --clear $(LOWEST)
 	@grep -viE '^(lang|openai|pydantic)' constraints.txt > $(LOWEST)/constraints.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt --editable . --requirement requirements-dev.txt --requirement tests/adapters/lowest.txt
+	@touch $@
+
+# The tests that OpenAI publishes in the source package of its SDK, and what they need.
+$(SDK)/.ready: constraints.txt $(READY)
+	@echo "fetching the tests of openai-agents …"
+	@rm -rf $(SDK) && mkdir -p $(SDK)
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai-agents --dest $(SDK) $$(grep '^openai-agents==' constraints.txt)
+	@tar -xzf $(SDK)/openai_agents-*.tar.gz -C $(SDK) && mv $(SDK)/openai_agents-*/ $(SDK)/source
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SDK)/tools pytest-asyncio==1.5.0
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.
