@@ -12,7 +12,7 @@ from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
-from holdfast.engine.reading.describe import as_json as event_json, describe
+from holdfast.engine.reading.describe import as_json as event_json, describe, process_name
 from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
@@ -192,7 +192,7 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
 
 def holder_json(holder: str | None) -> dict[str, Any] | None:
     """A worker's process as people know it."""
-    return None if holder is None else {"name": holder, "pid": holder.partition("-")[0]}
+    return None if holder is None else {"name": holder, "pid": process_name(holder)}
 
 
 def rows(call: PageCall) -> PageAnswer:
