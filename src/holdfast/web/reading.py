@@ -314,6 +314,8 @@ def messages(call: PageCall) -> PageAnswer:
 
 def export(call: PageCall) -> Download:
     """A task's log as JSON Lines, lossless, to be saved."""
+    if not call.app.head(call.at["id"]):
+        call.app.get(call.at["id"])  # which says why it is not there, before an answer has begun
     return Download(call.app.export_lines(call.at["id"]), "task.jsonl", "application/octet-stream")
 
 
