@@ -1,7 +1,7 @@
 """The agent of `holdfast demo`: it handles an order in nine steps, with nothing but what every program can use.
 
 python demo_agent.py agents.db --crash     kills itself in step 6: charged, and not recorded
-python demo_agent.py agents.db             goes on from there; once more, and nothing is left to do
+python demo_agent.py agents.db             continues from there; once more, and nothing is left to do
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def file_order(number: int, receipt: str, message: str) -> str:
 
 
 def work() -> None:
-    time.sleep(0.12)  # here an agent of yours would call a model, or a service
+    time.sleep(1.0 if "--slow" in sys.argv else 0.12)  # here an agent of yours would call a model, or a service
 
 
 if __name__ == "__main__":
