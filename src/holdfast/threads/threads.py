@@ -72,7 +72,7 @@ class Threads:
         return _page([thread_shape(one) for one in self._app.threads(after=after, limit=_one_more(limit))], limit)
 
     def delete(self, thread_id: str) -> bool:
-        """Remove a thread with all that was said; its id can be used again."""
+        """Remove a thread with its messages; its id can be used again."""
         return self.thread(thread_id).delete()
 
     def thread(self, thread_id: str) -> Thread:

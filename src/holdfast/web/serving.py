@@ -31,6 +31,10 @@ TOKEN = "HOLDFAST_UI_TOKEN"
 ASK_SECONDS = 2.0
 
 
+PATIENCE = {"wait_seconds": "2", "statement_seconds": "5"}
+"""How long a page waits for a server. A worker waits half a minute, but a person wants to be told."""
+
+
 class PageAddress(Struct, frozen=True):
     """Where a page is, and the key that lets its owner ask for links."""
 
@@ -58,6 +62,14 @@ def check_host(host: str, token: str, *, behind_proxy: bool) -> None:
             f"{host} can be reached from other machines, and this server does not encrypt",
             hint="put a proxy with TLS before it and add --behind-proxy, or leave --host out",
         )
+
+
+def page_url(url: str) -> str:
+    """The address of a store as a page asks it: with less patience, unless the address says how much."""
+    if not values.is_server(url) or "://" not in url:
+        return url
+    more = "&".join(f"{name}={value}" for name, value in PATIENCE.items() if f"{name}=" not in url)
+    return f"{url}{'&' if '?' in url else '?'}{more}" if more else url
 
 
 def listen(host: str, port: int | None) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -12,7 +13,9 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from holdfast import Agent, App, Tool
+from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
+from holdfast.engine.reading import values
 from holdfast.web.sessions import Sessions
 
 T = TypeVar("T")
@@ -58,7 +61,9 @@ class Site:
         sessions: Sessions | None,
         known: Known = Known(),  # noqa: B008
     ) -> None:
-        self.app, self.settings, self.sessions, self.known = app, settings, sessions, known
+        self._app, self.settings, self.sessions, self.known = app, settings, sessions, known
+        self._path = values.path_of(settings.store) if settings.store else None
+        self._file = _identity(self._path)
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
@@ -66,6 +71,16 @@ class Site:
         """Acts on many tasks that are under way, or were lately."""
         self._states: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
         self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    @property
+    def app(self) -> App:
+        """The app of the store. Raises if the store's file is gone: a file that is open could be read long after."""
+        if self._file is not None and _identity(self._path) != self._file:
+            raise StoreUnreachable(
+                f"{self.settings.store} was removed or replaced while this page was open",
+                hint="put the file back, or start the page again: holdfast ui",
+            )
+        return self._app
 
     def went(self, id: str, use: Callable[[Waterfall], T], upto: int | None = None) -> T:
         """Use how a task went. What was read before is kept, and only later events are added."""
@@ -119,3 +134,12 @@ class Site:
                 while len(self._acts) > MOST_ACTS_KEPT:
                     self._acts.popitem(last=False)
             return self._acts[person, key]
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    """Which file is at a path; None if there is none."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)

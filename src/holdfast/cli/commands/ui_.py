@@ -92,8 +92,10 @@ def _known(environment: Environment, target: str | None) -> Known:
 
 def _is_read_only(environment: Environment) -> bool:
     """Whether the store's file may only be read: then the page only shows."""
+    from holdfast.web import serving
+
     try:
-        environment.app()
+        environment.app(url=serving.page_url(environment.url))
     except StoreReadOnly:
         environment.looks = True
         return True

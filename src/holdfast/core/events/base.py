@@ -57,7 +57,7 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
     `branch` is the branch of the agent whose immediate verb recorded it, `.` for the agent's own line; events from
     outside have none. With the kind, the subject and how often that came before, it tells on replay that the event was
-    recorded already. The nonce keeps the hash of an erased body from telling what it was.
+    recorded already. Without the nonce, the hash of an erased body would show what it was.
     """
 
     branch: str = field(name="@", default="")

@@ -89,7 +89,7 @@ def as_patch(given: Patch) -> StatePatch:
 
 
 def changes_of(patch: Patch) -> Changes:
-    """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
+    """A patch as it is written, each value packed. Refuses what is not a patch, with the place in it."""
     patch = as_patch(patch)
     document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
     document["append_facts"] = [

@@ -64,7 +64,7 @@ def _nothing(hash: str) -> bytes:
 
 
 def check(bag: Mapping[str, Raw], name: str, part: Raw | None = None) -> Raw | None:
-    """Refuse a path that leads nowhere, or a value too deep for it; gives what is there, if that can be told."""
+    """Refuse a path that leads nowhere, or a value too deep for it; returns what is there, if that is known."""
     if name in bag:
         return bag[name]
     path = split(name)

@@ -209,12 +209,12 @@ def _step_settled(state: State, event: ev.StepSettled) -> None:
     _refuse(
         step is None or not (step.open or may_correct(state, step)),
         f"step {event.key!r} is not in doubt",
-        "only a call in doubt is settled; a settlement can be corrected until the task goes on",
+        "only a call in doubt is settled; a settlement can be corrected until the task resumes",
     )
 
 
 def may_correct(state: State, step: Step) -> bool:
-    """Return whether a settlement can be corrected: the task has not gone on since, so nothing was built on it."""
+    """Return whether a settlement can be corrected: the task has not resumed since, so nothing was built on it."""
     return step.settled and state.claimed_seq < step.last_seq and state.summary.status in ("pending", "waiting")
 
 

@@ -28,7 +28,7 @@ def here(state: State, key: str) -> str:
 
 
 def signal(name: str, value: Any, by: str) -> Decide:
-    """Something happened that the task may wait for, now or later. One that waits for other things goes on waiting."""
+    """Something happened that the task may wait for, now or later. One that waits for other things keeps waiting."""
     packed = codec.pack(value, "the signal's value")
 
     def decide(state: State) -> Sequence[Event]:

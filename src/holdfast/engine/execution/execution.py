@@ -1,4 +1,4 @@
-"""One task being worked on, here and now: what was said but not written, what goes on its way to the store.
+"""One task being worked on, here and now: events that are not written yet, and those on their way to the store.
 
 Records queue up, and the branch that writes takes all that is queued: the branches of a task share commits as tasks do.
 """
@@ -140,7 +140,7 @@ class Execution:
 
     @property
     def unwritten(self) -> bool:
-        """True if anything was said, or done, that is not durable yet."""
+        """True if anything was recorded, or done, that is not durable yet."""
         return bool(self._buffer) or self._in_flight is not None
 
     def seconds_left(self) -> float | None:
@@ -209,7 +209,7 @@ class Execution:
             if runs:
                 take_over()
                 self.abandoned = self.careful = True
-                self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
+                self._failed = LeaseLost(f"task {self.log.name!r} continued without this thread, which was abandoned")
             return runs
 
     def inherit(self, left: Execution) -> None:
@@ -325,7 +325,7 @@ class Execution:
         if entry.record.reads is not None and not self.state.ended:
             if entry.overtaken(self.log.tail or (), before):
                 entry.settle(False)
-            return not entry.settled  # its flow has looked at the rules; what was only said is not held to them
+            return not entry.settled  # its flow has looked at the rules; immediate events are not held to them
         try:
             for event in entry.record.events:
                 rules.check(self.state, event)
@@ -477,7 +477,7 @@ class Execution:
         self.send(group)
 
     def send(self, group: Group) -> None:
-        """Have a group written, and be told what became of it."""
+        """Write a group, and return what became of it."""
         self.logs.committer.submit(group, self.deliver, self)
 
     def batch_committed(self, ticket: Ticket) -> None:
@@ -511,7 +511,7 @@ class Execution:
         """Send what has gathered meanwhile."""
         self._in_flight = None
         if self.suspended:
-            self._buffer.clear()  # said while the suspension was on its way; a replay says it again
+            self._buffer.clear()  # recorded while the suspension was on its way; a replay records it again
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.submit_batch()
 
@@ -528,10 +528,10 @@ class Execution:
             told += change.children_end(self.logs, self.state, ending.failure)
         return told
 
-    # Saying
+    # Immediate verbs
 
     def record_immediate(self, branch: Branch, event: Event, condition: Condition | None = None) -> None:
-        """An immediate verb: kept until the next durable write, or recognised as said before.
+        """An immediate verb: kept until the next durable write, or recognised as recorded before.
 
         A change under a condition, and what the branch says after it, is kept until its own next waiting verb.
         """

@@ -143,7 +143,7 @@ class Logs:
     def news(self, log: Log) -> list[Stored]:
         """Return the events that other writers have added since a log was read.
 
-        Diverged if what was read is gone; LeaseLost if that is no more than a claim with no event after it.
+        Diverged if what was read is gone; LeaseLost if only a claim is gone, with no event after it.
         """
         head = log.head
         rows = self.store.read(log.name, after=head.seq - 1)

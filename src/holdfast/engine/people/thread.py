@@ -55,12 +55,12 @@ class Thread:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a thread: it was created, or something was said or set in it."""
+        """True if the thread exists: it was created, or something was written in it."""
         return self._logs.store.origin(self._name) is not None
 
     @property
     def seq(self) -> int:
-        """The position in the thread's log; 0 if nothing was ever said."""
+        """The position in the thread's log; 0 if nothing was ever written."""
         head = self._logs.store.head(self._name)
         return 0 if head is None else head.seq
 
@@ -147,7 +147,7 @@ class Thread:
         state = fields.changed(self._logs, self._name, ev.ThreadCreated, decide)
         return {name: self._value(raw) for name, raw in state.bag.items()}
 
-    # What was said
+    # Messages
 
     @property
     def messages(self) -> list[Any]:
@@ -272,7 +272,7 @@ class Thread:
         return count
 
     def delete(self, *, why: str = "deleted") -> bool:
-        """Remove the thread, with all that was said, its state and its metadata; returns whether it was there.
+        """Remove the thread, with its messages, state and metadata; return whether it was there.
 
         Its id can be used again. Tasks that have not ended keep it from being deleted.
         """

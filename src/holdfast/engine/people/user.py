@@ -44,7 +44,7 @@ class UserState:
 
     @property
     def seq(self) -> int:
-        """The position in the user's log; 0 if nothing was ever said."""
+        """The position in the user's log; 0 if nothing was ever written."""
         return 0 if self._hot is None else self._hot.seq
 
     @property
@@ -153,7 +153,7 @@ class User:
         return self._logs.store.list(Query(status=status, user=self.id, limit=most))
 
     def erase(self, *, by: str = "", why: str = "") -> int:
-        """Forget what this user's log and tasks say, what they said in threads, and records that are theirs.
+        """Erase what this user's log and tasks hold, their messages in threads, and records that are theirs.
 
         Returns how many events and records that were.
 

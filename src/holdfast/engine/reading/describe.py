@@ -136,7 +136,7 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
             value = f"calls that may have happened: {calls}" if calls else None
             return EventLine(verb="diverged", about=f"lost {lost}", value=value, tone="bad")
         case ev.DivergenceAccepted():
-            return EventLine(verb="goes on", about="from what is left", value=event.why or None, by=event.by)
+            return EventLine(verb="resumed", about="from what is left", value=event.why or None, by=event.by)
         case ev.UndoStarted():
             return EventLine(verb="undoing", value=_failed(event.failure) or None, tone="warn")
         case ev.TurnStarted():

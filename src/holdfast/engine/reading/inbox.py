@@ -95,7 +95,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
+    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
     for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):

@@ -176,7 +176,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def waiting(self) -> Waiting | None:
-        """Why it does not go on. A pending task may wait for a worker that serves it, which is found out now."""
+        """Why the task waits. A pending task may wait for a worker that serves it, which is found out now."""
         return waiting(self._state, self._logs)
 
     @property

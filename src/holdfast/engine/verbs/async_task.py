@@ -255,7 +255,7 @@ class AsyncTask(Task):
         return self._verb(races.race(_Racer(self, self._execution), branches), "race")
 
     def select(self, *tasks: Any) -> Verb:
-        """Give the index of the first of these asyncio tasks to end; the others go on.
+        """Give the index of the first of these asyncio tasks to end; the others keep running.
 
         The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
         """

@@ -44,7 +44,7 @@ class Verbs(NamedTuple):
 
 
 class Bag:
-    """A task's own state: `task.state.city = "Oslo"`. What is set is said once, not once a replay.
+    """A task's own state: `task.state.city = "Oslo"`. A value is recorded once, not once a replay.
 
     A name with a dot is a path: `task.state.set("preferences.seat", "aisle")`. Lists and dicts that are read here are
     read-only: change a copy and set it, or use a verb.
@@ -119,7 +119,7 @@ class Bag:
 
         A waiting verb: it is durable when it returns, and an async agent awaits it. If another writer is faster, `fn`
         is called again. On replay the recorded value counts, and `fn` is not called. What it raises is recorded, too,
-        and told as StepFailed.
+        and raised as StepFailed.
 
         >>> task.state.update("total", lambda total: (total or 0) + 5)  # doctest: +SKIP
         """

@@ -132,7 +132,7 @@ class Task:
 
         `key` is the step's key, taken as given, whatever branch does it. Default: branch, name and occurrence.
 
-        `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
+        `estimate` is what it may use up, in tokens: it is announced then, and should its worker be lost before it is
         recorded, that stands in the books as unknown spend.
         """
         lent = self._execution.lent
@@ -217,7 +217,7 @@ class Task:
         """Do a step whose function yields: watchers get each chunk while it runs (`app.follow(id, chunks=True)`).
 
         The step's result is what a generator returns; without that, its chunks: texts joined, anything else as a list.
-        Chunks are not recorded. An attempt that fails or is cut off begins anew, and watchers are told that its chunks
+        Chunks are not recorded. An attempt that fails or is cut off begins anew, and watchers see that its chunks
         are void. `fn` may also return an iterator, or be async. The other parameters are those of `step`.
         """
         request, parameters = self._step_request(
@@ -421,7 +421,7 @@ class Task:
         raise _needs_a_loop("race")
 
     def select(self, *tasks: Any) -> Any:
-        """In an async agent: give the index of the first of these asyncio tasks to end; the others go on.
+        """In an async agent: give the index of the first of these asyncio tasks to end; the others keep running.
 
         The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
         """

@@ -254,8 +254,8 @@ class TaskUser:
 class TaskThread:
     """The conversation of a task: `task.thread.state.topic`, which all tasks of the thread share.
 
-    What is changed here is in the thread's log with the task's own event, under the same rules as a user's state. What
-    was said is `task.messages`.
+    What is changed here is in the thread's log with the task's own event, under the same rules as a user's state. Its
+    messages are `task.messages`.
     """
 
     def __init__(self, id: str, verbs: Verbs) -> None:

@@ -146,8 +146,6 @@ export function stream(path, after, hear, changed) {
     const given = last === null || last === undefined ? {} : { "last-event-id": String(last) };
     const answer = await fetch(`${base}/api/v1${path}`, { headers: headers(given), signal, cache: "no-store" });
     if (!answer.ok) throw new Problem({ ...(await answer.json().catch(() => ({}))), status: answer.status });
-    tries = 0;
-    tell("live");
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -172,7 +170,12 @@ export function stream(path, after, hear, changed) {
       else if (one.startsWith("data: ")) data += one.slice(6);
       else if (one.startsWith("id: ")) id = one.slice(4);
     }
-    if (data) hear(kind, JSON.parse(data), id);
+    if (!data) return;
+    const told = JSON.parse(data);
+    if (kind === "failed") throw new Problem({ ...told, status: 503 });
+    if (connection.state !== "live") tell("live");
+    tries = 0;
+    hear(kind, told, id);
     if (id !== null) last = id;
   }
 

@@ -1,6 +1,6 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
-import { get, post, save } from "./api.js";
+import { get, post, Problem, save } from "./api.js";
 import { conversation, counted, readChat } from "./chat.js";
 import { copy, copyAs } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
@@ -17,7 +17,7 @@ import { ago, clock, duration, money, name, number, plural, shown, value } from 
 import { lane, marks, nameOf, overlay, row, scale } from "./waterfall.js";
 
 const SHOWN_AT_ONCE = 80;
-const MARGIN = 12;
+const MARGIN = 8;
 const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
@@ -162,7 +162,7 @@ export function task(page, to) {
         known.dead = { since: known.arrived ? Date.now() + known.skew : lastMs() };
         page.notice = `interrupted: ${nameOf(known.lanes[known.lanes.length - 1] || {})} died`;
       }
-    } else if (kind === "gone") page.failed({ ...data, message: data.detail });
+    } else if (kind === "gone") page.failed(new Problem({ ...data, status: 410 }));
   }
 
   function adopt(header) {
@@ -229,7 +229,8 @@ export function task(page, to) {
     if (next) ask({ step: next.key });
   }
 
-  const canAct = (right) => page.about && page.about.rights.includes(right) && !page.about.read_only;
+  const broken = () => known.chain && known.chain.ok === false;
+  const canAct = (right) => page.about && page.about.rights.includes(right) && !page.about.read_only && !broken();
 
   // Drawing
 
@@ -238,7 +239,7 @@ export function task(page, to) {
     settle();
     if (view.step) inspect();
     const header = shownHeader();
-    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), needs(header), failed(header), tabs(), content()];
+    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
   }
 
   const pace = (header) => part(header, known.docs.now);
@@ -303,8 +304,13 @@ export function task(page, to) {
       h("button", { class: "btn pri", type: "button", onclick: () => goTo(head()) }, "Back to now", h("kbd", null, ".")));
   }
 
+  /** What the log holds is not what was written: it is shown, and not acted on. */
+  function damaged() {
+    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${id}`)))) : null;
+  }
+
   function needs(header) {
-    if (!header.is_now || !header.inbox.length) return null;
+    if (broken() || !header.is_now || !header.inbox.length) return null;
     return h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => card(page, one, { short: true })));
   }
 
@@ -362,7 +368,9 @@ export function task(page, to) {
     const open = header.status === "running" && !header.interrupted;
     const pending = all.some((one) => one.bars.some(([, , to]) => to === null));
     const end = Math.max(lastMs(), open || pending ? Date.now() + known.skew : 0, known.dead ? known.dead.since : 0, start + 1);
-    const time = scale(all, known.rows, known.lanes, start, end, !view.real);
+    const made = [known.rows.length, known.arrived, end, view.real].join(); // of a long task it takes as long as all the rest
+    if (!known.scale || known.scale.made !== made) known.scale = { made, time: scale(all, known.rows, known.lanes, start, end, !view.real) };
+    const { time } = known.scale;
     const moment = view.at && known.rows[view.at - 1] ? known.rows[view.at - 1][1] : null;
     const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? end : to) - from : 0), 0), 0);
     const folded = time.silences.length ? ` · ${plural(time.silences.length, "silence")} folded` : "";
