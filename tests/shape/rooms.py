@@ -78,6 +78,7 @@ LATE = {
 MOST_MODULES = 12
 LARGE_ROOMS = {
     "cli/commands": "one module a command",
+    "web": "the page: who may, streams, and a module for each kind of screen and of act",
     "store/postgres": "a server has more sides than a file: connections, statements, presence, liveness",
 }
 
