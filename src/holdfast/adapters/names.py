@@ -17,7 +17,20 @@ def call_id(framework: str, *parts: str) -> str:
     'langgraph:ana=27s=20thread:call_7'
     """
     name = ":".join((framework, *(re.sub(r"[^A-Za-z0-9_.-]", _escaped, part) for part in parts)))
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 33]}~{sha256(name.encode()).hexdigest()[:32]}"
+    return _short(name, LONGEST)
+
+
+def call_key(framework: str, *parts: str) -> str:
+    """Return the key of a call that `app.call` makes, such as `adk:shop:ana:session-1:call_7`.
+
+    >>> call_key("adk", "shop", "call#7")
+    'adk:shop:call=237'
+    """
+    return _short(":".join((framework, *(re.sub(r"[^A-Za-z0-9_.-]", _escaped, part) for part in parts))), LONGEST_KEY)
+
+
+def _short(name: str, longest: int) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 33]}~{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -31,4 +44,4 @@ def step_key(kind: str, id: str) -> str:
     'call:fc=231'
     """
     name = f"{kind}:{re.sub(r'[^A-Za-z0-9_.-]', _escaped, id)}"
-    return name if len(name) <= LONGEST_KEY else f"{name[: LONGEST_KEY - 33]}~{sha256(name.encode()).hexdigest()[:32]}"
+    return _short(name, LONGEST_KEY)

@@ -19,9 +19,7 @@ from langgraph.types import Command
 
 import holdfast
 from holdfast.adapters.langgraph import HoldfastSaver, once_calls
-
-EFFECTS = ("charge", "ship", "mail")
-REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
+from tests.adapters.orders import EFFECTS, REPLIES, line, lines
 
 
 class Model(BaseChatModel):
@@ -42,16 +40,6 @@ class Model(BaseChatModel):
         calls = [{"name": name, "args": args, "id": f"call_{uuid.uuid4().hex}"} for name, args in REPLIES[turn]]
         message = AIMessage("" if calls else "done", tool_calls=calls)
         return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def line(path, text):
-    """One line, written at once: it is there, or it is not."""
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{text}\n".encode())
-
-
-def lines(path):
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def tools_of(log):

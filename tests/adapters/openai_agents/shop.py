@@ -7,7 +7,7 @@ from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, functi
 from agents.testing import assistant_message, function_call
 
 from holdfast.adapters.openai_agents import DurableRunner, effect
-from tests.adapters.langgraph.shop import line, lines
+from tests.adapters.orders import line, lines
 
 REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
 
