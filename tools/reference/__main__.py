@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.main import SECTIONS, cli
 from tools.reference.api import api_page
+from tools.reference.contents import write_contents
 from tools.reference.errors import errors_page, write_error_pages
 from tools.reference.llms import llms_page
 
@@ -80,6 +81,7 @@ def write(folder: str) -> None:
         (Path(folder) / name).write_text(page(), "utf-8")
     write_error_pages(Path(folder) / "errors")
     (Path(folder) / "llms.txt").write_text(llms_page(Path(folder)), "utf-8")
+    write_contents(Path(folder))
 
 
 if __name__ == "__main__":

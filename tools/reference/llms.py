@@ -11,12 +11,12 @@ from typing import Any
 _INTRO = """# Holdfast
 
 > The durable state layer for AI agents, in Python. A task is its log: every step, decision and answer is an immutable
-> event, and the state is what folding them gives. Kill the process at any instruction, and the task goes on.
+> event, and state is computed by replaying them. Kill the process at any instruction, and the task resumes.
 
-`import holdfast`; `app = holdfast.open("agents.db")` (SQLite, PostgreSQL or memory:). An agent is `@agent def f(task:
+`import holdfast`; `app = holdfast.open("holdfast.db")` (SQLite, PostgreSQL or memory:). An agent is `@agent def f(task:
 Task, …)`; `task.step(fn, …)` is done once, `task.call(tool, …)` by the tool's effect: `@tool(effect="read" |
-"idempotent" | "once" | "transaction")`. `app.run(agent, input, id=…)` starts a task or goes on with it. Code between
-verbs is executed again on replay: no clock, no chance, nothing slow there. Every example in these pages is tested.
+"idempotent" | "once" | "transaction")`. `app.run(agent, input, id=…)` starts or resumes a task. Code between
+verbs is executed again on replay: no clock, no randomness, nothing slow there. Every example in these pages is tested.
 """
 
 

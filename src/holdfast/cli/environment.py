@@ -73,8 +73,12 @@ class Environment:
         agents: Iterable[Agent] = (),
         queues: Iterable[Queue] = (),
         webhook: Webhook | None = None,
+        url: str | None = None,
     ) -> App:
-        """The store, opened once. One that is not there is made only by a command that is to `make` it."""
+        """The store, opened once. One that is not there is made only by a command that is to `make` it.
+
+        `url`: the same store with other options of its address.
+        """
         if self._app is None:
             import holdfast
 
@@ -82,7 +86,11 @@ class Environment:
                 self.refuse_missing()
             try:
                 app = holdfast.open(
-                    self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace, webhook=webhook
+                    url or self.url,
+                    agents=tuple(agents),
+                    queues=tuple(queues),
+                    namespace=self.namespace,
+                    webhook=webhook,
                 )
             except StoreReadOnly:
                 if not self.looks or self.path is None:

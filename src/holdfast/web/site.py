@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from holdfast import App
+from holdfast import Agent, App, Tool
+from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
+from holdfast.engine.reading import values
 from holdfast.web.sessions import Sessions
 
 T = TypeVar("T")
@@ -33,6 +36,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     debug: bool = False
 
 
+class Known(Struct, frozen=True):
+    """The code that a page was given: agents to start tasks of, and tools whose destinations can be asked."""
+
+    agents: Mapping[str, Agent] = {}
+    tools: Mapping[str, Tool] = {}
+
+
 class _Kept:
     """How one task went, and the lock under which it is read."""
 
@@ -43,12 +53,30 @@ class _Kept:
 class Site:
     """What handlers share: the store, the settings, and what is kept for a while. Safe from several threads."""
 
-    def __init__(self, app: App, settings: Settings, sessions: Sessions | None) -> None:
-        self.app, self.settings, self.sessions = app, settings, sessions
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        sessions: Sessions | None,
+        known: Known = Known(),  # noqa: B008
+    ) -> None:
+        self._app, self.settings, self.sessions, self.known = app, settings, sessions, known
+        self._path = values.path_of(settings.store) if settings.store else None
+        self._file = _identity(self._path)
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
         self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    @property
+    def app(self) -> App:
+        """The app of the store. Raises if the store's file is gone: a file that is open could be read long after."""
+        if self._file is not None and _identity(self._path) != self._file:
+            raise StoreUnreachable(
+                f"{self.settings.store} was removed or replaced while this page was open",
+                hint="put the file back, or start the page again: holdfast ui",
+            )
+        return self._app
 
     def went(self, id: str, use: Callable[[Waterfall], T], upto: int | None = None) -> T:
         """Use how a task went. What was read before is kept, and only later events are added."""
@@ -89,3 +117,12 @@ class Site:
                 while len(self._acts) > MOST_ACTS_KEPT:
                     self._acts.popitem(last=False)
             return self._acts[person, key]
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    """Which file is at a path; None if there is none."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)

@@ -6,8 +6,7 @@ import asyncio
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -353,21 +352,48 @@ class _Threads:
         self._kept: OrderedDict[str, SavedThread] = OrderedDict()
         self._bytes = 0
 
-    @contextmanager
-    def get(self, id: str) -> Generator[SavedThread, None, None]:
-        """A thread that nothing else of this process reads or writes meanwhile."""
+    def get(self, id: str) -> _InUse:
+        """Return a thread to work with: `with threads.get(id) as thread:`."""
+        return _InUse(self, id)
+
+    def take(self, id: str) -> SavedThread:
+        """Return a thread, as the one that was used last."""
         with self._lock:
-            thread = self._kept.get(id) or self._make(id)
-            self._kept[id] = thread
-            self._kept.move_to_end(id)
-        with thread.lock:
-            before = thread.bytes
-            yield thread
-            grown = thread.bytes - before
+            thread = self._kept.get(id)
+            if thread is None:
+                thread = self._kept[id] = self._make(id)
+            else:
+                self._kept.move_to_end(id)
+            return thread
+
+    def grown(self, id: str, thread: SavedThread, bytes: int) -> None:
+        """Count what a thread has grown by, and forget others if there is too much."""
         with self._lock:
-            self._bytes += grown if self._kept.get(id) is thread else 0
+            self._bytes += bytes if self._kept.get(id) is thread else 0
             while self._bytes > MEMORY_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].bytes
+
+
+class _InUse:
+    """A thread that nothing else of this process reads or writes meanwhile. (A generator would take twice as long.)"""
+
+    __slots__ = ("_before", "_id", "_thread", "_threads")
+
+    def __init__(self, threads: _Threads, id: str) -> None:
+        self._threads = threads
+        self._id = id
+        self._thread = threads.take(id)
+
+    def __enter__(self) -> SavedThread:
+        self._thread.lock.acquire()
+        self._before = self._thread.bytes
+        return self._thread
+
+    def __exit__(self, *error: object) -> None:
+        grown = self._thread.bytes - self._before
+        self._thread.lock.release()
+        if grown:
+            self._threads.grown(self._id, self._thread, grown)
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:

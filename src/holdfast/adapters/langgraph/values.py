@@ -104,10 +104,9 @@ class Version:
         """A new version. A list is stored as what it adds to the version before, as far as the two begin alike."""
         if not isinstance(value, list):
             return cls(holder, channel, name, whole=value)
-        earlier = before.elements if before is not None and before.elements is not None else []
-        kept = _alike(earlier, value)
+        kept = 0 if before is None or before.elements is None else _alike(before.elements, value)
         base = before.holder if before is not None and kept else None
-        made = cls(holder, channel, name, base=base, kept=kept, tail=value[kept:])
+        made = cls(holder, channel, name, base=base, kept=kept, tail=value[kept:] if kept else value)
         made.elements = value
         return made
 
@@ -129,6 +128,8 @@ class Version:
 def _alike(a: Sequence[Packed], b: Sequence[Packed]) -> int:
     """How many elements two lists begin with that are the same."""
     shorter = min(len(a), len(b))
+    if not shorter or a[0] != b[0]:
+        return 0
     if a[:shorter] == b[:shorter]:  # a conversation that grew: the usual case, compared at once
         return shorter
     return next((at for at, (one, two) in enumerate(zip(a, b, strict=False)) if one != two), shorter)

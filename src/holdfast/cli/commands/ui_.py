@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command import by_option, command
+from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
 from holdfast.core.errors import StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast.web.asgi import PageApp
+    from holdfast.web.site import Known
 
 
 @command("ui")
+@click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
 @click.option("--port", type=int, metavar="N", help="The port; else 7433, or the next that is free. 0 is any.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option("--read-only", is_flag=True, help="Show tasks only; each button shows the command instead.")
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--for", "seconds", metavar="TIME", help="End by itself after so long.")
 def ui_(
     environment: Environment,
+    target: str | None,
     port: int | None,
     host: str,
     read_only: bool,
@@ -40,9 +44,10 @@ def ui_(
     """See and steer tasks in a browser, on this machine.
 
     Opens a page that shows tasks as they run: each step, who held the task, its state at any moment, and the inbox.
-    What you do there is recorded with your name. The link logs in once; --link prints another.
+    What you do there is recorded with your name. The link logs in once; --link prints another. With FILE, tasks of its
+    agents can be started there, and destinations of calls in doubt asked again; agents themselves run in workers.
 
-    Example: holdfast ui --store agents.db
+    Example: holdfast ui agents.py --store holdfast.db
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
@@ -52,6 +57,7 @@ def ui_(
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
         environment.data({"link": found}) if environment.as_json else environment.lines([found])
         return
+    known = _known(environment, target)
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
     serving.check_host(host, token, behind_proxy=behind_proxy)
@@ -65,15 +71,31 @@ def ui_(
     )
     with serving.listen(host, port) as listening:
         bound = listening.getsockname()[1]
-        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names)
+        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names, known=known)
         server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
         _serve(environment, made, server, opens=not no_open)
 
 
+def _known(environment: Environment, target: str | None) -> Known:
+    """The agents and tools of the file that was named; none without one."""
+    from holdfast.web.site import Known
+
+    if target is None:
+        return Known()
+    from holdfast.cli.input import agents
+
+    environment.runs_agents()
+    named, found = agents.agents_for(target)
+    chosen = found if named is None else [named]
+    return Known({one.name: one for one in chosen}, agents.tools_of(target))
+
+
 def _is_read_only(environment: Environment) -> bool:
     """Whether the store's file may only be read: then the page only shows."""
+    from holdfast.web import serving
+
     try:
-        environment.app()
+        environment.app(url=serving.page_url(environment.url))
     except StoreReadOnly:
         environment.looks = True
         return True

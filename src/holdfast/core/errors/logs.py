@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.errors.base import HoldfastError
+from holdfast.core.errors.base import HoldfastError, log_words
 
 
 class SeqOutOfRange(HoldfastError):
@@ -14,7 +14,7 @@ class SeqOutOfRange(HoldfastError):
 
     def __init__(self, id: str, seq: int, head: int, first: int = 1) -> None:
         super().__init__(
-            f"task {id!r} has no seq {seq!r}",
+            f"{log_words(id)} has no seq {seq!r}",
             hint=f"its log goes from {first} to {head}",
             id=id,
             seq=seq,

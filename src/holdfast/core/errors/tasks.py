@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.errors.base import HoldfastError
+from holdfast.core.errors.base import HoldfastError, log_words
 
 
 class TaskNotFound(HoldfastError):
@@ -13,7 +13,8 @@ class TaskNotFound(HoldfastError):
     code = "task-not-found"
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no task {id!r}", hint="app.list() shows the tasks of this store", id=id)
+        shows = "app.threads() shows the threads" if id.startswith("@thread/") else "app.list() shows the tasks"
+        super().__init__(f"there is no {log_words(id)}", hint=f"{shows} of this store", id=id)
 
 
 class TaskExists(HoldfastError):
@@ -87,13 +88,17 @@ class ThreadBusy(HoldfastError):
 
     code = "thread-busy"
 
-    def __init__(self, thread: str, task: str, status: str) -> None:
+    def __init__(self, thread: str, task: str, status: str, *, waits_for: str = "") -> None:
+        on = {"": status, "person": "waiting for a person's answer"}.get(waits_for, f"waiting ({waits_for})")
         super().__init__(
-            f"thread {thread!r} is busy: task {task!r} is {status}; nothing was written",
-            hint=f'app.wait({task!r}) waits for it, app.cancel({task!r}) ends it; when_busy="queue" lets this one wait',
+            f"thread {thread!r} is busy: task {task!r} is {on}; nothing was written",
+            hint=f"answer it (app.inbox() shows how), or end it: app.cancel({task!r})"
+            if waits_for
+            else f'app.wait({task!r}) waits for it, app.cancel({task!r}) ends it; when_busy="queue" lets this one wait',
             thread=thread,
             id=task,
             status=status,
+            waits_for=waits_for,
         )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from msgspec import UNSET, Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from holdfast.core import codec, events as ev, limits, names, phases
-from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, TaskFinished
+from holdfast.core.errors import Diverged, InvalidEvent, InvalidTransition, InvalidValue, TaskFinished
 from holdfast.core.events import ANNOUNCED, CHANGING, KIND, Event
 from holdfast.core.state import budget, paths
 from holdfast.core.state.shapes import Approval, State, Step
@@ -46,8 +46,23 @@ def check(state: State | None, event: Event) -> None:
 
 def check_text(event: Event) -> None:
     """Refuse text that could not be written, before anything else is: an immediate verb's event waits in memory."""
+    texts = _text_fields(type(event))
     for name in event.__struct_fields__:
-        _check_text(name, getattr(event, name))
+        value = getattr(event, name)
+        if name in texts and not isinstance(value, str):
+            raise InvalidValue(f"{name}={value!r} is not text; nothing was written", hint="give a str")
+        _check_text(name, value)
+
+
+def _text_fields(kind: type[Event]) -> frozenset[str]:
+    """The fields of a kind of event that hold text and nothing else, looked up once."""
+    found = _TEXT_FIELDS.get(kind)
+    if found is None:
+        found = _TEXT_FIELDS[kind] = frozenset(one.name for one in fields(kind) if one.type is str)
+    return found
+
+
+_TEXT_FIELDS: dict[type[Event], frozenset[str]] = {}
 
 
 def _check_text(name: str, value: object) -> None:
@@ -194,12 +209,12 @@ def _step_settled(state: State, event: ev.StepSettled) -> None:
     _refuse(
         step is None or not (step.open or may_correct(state, step)),
         f"step {event.key!r} is not in doubt",
-        "only a call in doubt is settled; a settlement can be corrected until the task goes on",
+        "only a call in doubt is settled; a settlement can be corrected until the task resumes",
     )
 
 
 def may_correct(state: State, step: Step) -> bool:
-    """Return whether a settlement can be corrected: the task has not gone on since, so nothing was built on it."""
+    """Return whether a settlement can be corrected: the task has not resumed since, so nothing was built on it."""
     return step.settled and state.claimed_seq < step.last_seq and state.summary.status in ("pending", "waiting")
 
 

@@ -253,7 +253,7 @@ def sending() -> Generator[None, None, None]:
 
 
 def report_usage(*, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, model: str = "") -> None:
-    """Say from inside a step or tool what it has used up; said again, it adds up. It counts with the step's record.
+    """Report from inside a step or tool what it has used up. Several reports add up. They count with the step's record.
 
     A result with a provider's `usage` needs no report.
     """

@@ -1,4 +1,4 @@
-"""Who may go on with a task, and whether there is anything to do for it now."""
+"""Checks of who may resume a task, and whether there is anything to do for it now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def same_input(logs: Logs, log: Log, given: Fields) -> None:
 
 
 def same_owner(log: Log, given: ev.TaskCreated) -> None:
-    """The same id for another user, or in another thread, is other work. Going on needs neither."""
+    """The same id for another user, or in another thread, is other work. Resuming a task needs neither."""
     known = log.state.summary
     for what, there, wanted in (("user", known.user, given.user), ("thread", known.thread, given.thread)):
         if wanted is not None and wanted != there:
@@ -53,7 +53,7 @@ def check_agent(log: Log, agent: Agent | str) -> None:
 
 
 def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
-    """Refuse, before anything is written, a task that this agent cannot go on with."""
+    """Refuse, before anything is written, a task that this agent cannot resume."""
     check_agent(log, agent)
     if not anyway:
         rules.refuse_diverged(log.state)

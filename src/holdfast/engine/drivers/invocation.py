@@ -190,7 +190,7 @@ class Invocation:
 
     @property
     def _place(self) -> str:
-        """Its key as it is known in later turns, if the task has gone on to one."""
+        """Its key as it is known in later turns, if the task has reached one."""
         turn = self._turn
         return self.key if turn == self._execution.state.turn else address(turn, self.key)
 

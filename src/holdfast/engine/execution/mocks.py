@@ -42,7 +42,7 @@ def refuse_real(log: Log, asked: bool) -> None:
     if asked and not state.mock and state.effects != "recorded":
         raise InvalidValue(
             f"task {log.name!r} is there already, and is not a mock task",
-            hint="give the mock task another id, or leave mock= out to go on for real",
+            hint="give the mock task another id, or leave mock= out to resume it for real",
         )
 
 

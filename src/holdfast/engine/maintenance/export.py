@@ -26,7 +26,7 @@ from holdfast.store.protocol import Erasure, Store, Tombstone
 FORMAT = 1
 
 Progress = Callable[[int, int], None]
-"""Told how many are done, of how many."""
+"""Called with how many are done, of how many."""
 
 
 class Copied(Struct, frozen=True):
@@ -174,7 +174,7 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
 
 
 _LINE_BYTES = limits.MAX_EVENT_BYTES + 64 * 1024
-"""The longest line: an event's body and what is said of it, or a large value in base64."""
+"""The longest line: an event's body with its other fields, or a large value in base64."""
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:

@@ -51,7 +51,7 @@ def check_history(store: Store, one: RecordLog) -> None:
 
 
 def drop(store: Store, stone: Tombstone) -> None:
-    """Drop the copy of a log of records that was dropped at its source, unless this one went on."""
+    """Drop the copy of a log of records that was dropped at its source, unless the copy has grown since."""
     head = store.head(stone.log)
     if head is not None and head.seq > stone.seq:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
@@ -54,12 +55,12 @@ class Thread:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a thread: it was created, or something was said or set in it."""
+        """True if the thread exists: it was created, or something was written in it."""
         return self._logs.store.origin(self._name) is not None
 
     @property
     def seq(self) -> int:
-        """The position in the thread's log; 0 if nothing was ever said."""
+        """The position in the thread's log; 0 if nothing was ever written."""
         head = self._logs.store.head(self._name)
         return 0 if head is None else head.seq
 
@@ -88,21 +89,39 @@ class Thread:
         return {} if state is None else {name: self._value(raw) for name, raw in state.metadata.items()}
 
     def create(
-        self, *, metadata: Mapping[str, Any] | None = None, user: str | None = None, expire: Duration | None = None
+        self,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        expire: Duration | None = None,
+        messages: Sequence[Mapping[str, Any] | Message] = (),
     ) -> Thread:
         """Begin the thread. One that is there already stays, and gets the metadata and the time of life.
 
         `user`: whose conversation it is. `expire`: how long after its last change `gc` removes it. Default: never.
+        `messages`: what it begins with, written together with it; a thread that began with others is refused.
         """
         noted = _noted(metadata, expire, "")
+        said = self._events(messages, "chat", "") if messages else []
         salt = "" if user is None else random_hex(8)
         owner = None if user is None else names.user_of(names.user_log(user))
         try:
-            self._logs.create(self._name, [ev.ThreadCreated(salt=salt, user=owner), *noted])
+            self._logs.create(self._name, [ev.ThreadCreated(salt=salt, user=owner), *noted, *said])
         except Conflict:
+            self._refuse_other_beginning(said)
             if noted:
                 change(self._logs, self._name, lambda state: noted)
         return self
+
+    def _refuse_other_beginning(self, said: Sequence[ev.MessageAdded]) -> None:
+        """Refuse to begin a thread with messages that it does not begin with: a repeated call adds none twice."""
+        there = (one.event for one in self.events() if isinstance(one.event, ev.MessageAdded))
+        begins = [self._value(one.message) for one in itertools.islice(there, len(said))]
+        if begins != [self._value(one.message) for one in said]:
+            raise InvalidValue(
+                f"thread {self.id!r} is there already, and began with other messages; nothing was written",
+                hint=f"add them: app.thread({self.id!r}).add([…]), or leave out the id for a new thread",
+            )
 
     def update(
         self, *, metadata: Mapping[str, Any] | None = None, expire: Duration | None = None, by: str = ""
@@ -128,7 +147,7 @@ class Thread:
         state = fields.changed(self._logs, self._name, ev.ThreadCreated, decide)
         return {name: self._value(raw) for name, raw in state.bag.items()}
 
-    # What was said
+    # Messages
 
     @property
     def messages(self) -> list[Any]:
@@ -148,8 +167,7 @@ class Thread:
 
         `after`, `before`: ids of messages. Default: from the first to the last. `newest_first`: begin with the newest.
         """
-        if type(limit) is not int or not 1 <= limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidValue(f"limit={limit!r} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
+        limit = names.whole(limit, "limit", least=1, most=limits.MAX_PAGE_SIZE)
         first = 0 if after is None else place(after, "after")
         upto = None if before is None else place(before, "before") - 1
         state = self._known()
@@ -254,7 +272,7 @@ class Thread:
         return count
 
     def delete(self, *, why: str = "deleted") -> bool:
-        """Remove the thread, with all that was said, its state and its metadata; returns whether it was there.
+        """Remove the thread, with its messages, state and metadata; return whether it was there.
 
         Its id can be used again. Tasks that have not ended keep it from being deleted.
         """

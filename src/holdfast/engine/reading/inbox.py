@@ -15,11 +15,10 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.errors.values import share
-from holdfast.core.events import WaitKind
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.definitions.call import acting
 from holdfast.engine.logs.addresses import given, path_of
@@ -75,6 +74,10 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     """How much of a budget the next step, call or turn is estimated to take."""
     since_us: int = 0
     until_us: int | None = None
+    expires_us: int | None = None
+    """When `gc` cancels the task, unless something happens before; None if the task never expires."""
+    answer: dict[str, Any] | None = None
+    """The JSON Schema of the answer that a question takes; None if any JSON will do."""
 
     @property
     def asks(self) -> str:
@@ -92,15 +95,11 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
+    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
     for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):
         yield from items_of_row(logs, summary)
-
-
-FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
-"""Kinds of waits that a person can end. A task that has several is said to wait for the one of these."""
 
 
 def waiting_rows(logs: Logs) -> Iterator[Summary]:
@@ -108,8 +107,8 @@ def waiting_rows(logs: Logs) -> Iterator[Summary]:
     import heapq  # few programs need it
 
     overdue = Query(due_us=logs.clock.now_us())
-    kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
-    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)
+    kinds = (_rows(logs, Query(waiting=kind)) for kind in ev.FOR_PEOPLE)
+    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in ev.FOR_PEOPLE)
     return heapq.merge(*kinds, late, key=lambda row: -row.created_us)
 
 
@@ -199,6 +198,7 @@ def _diverged(state: State, lost: Divergence) -> InboxItem:
 def _plain(state: State, kind: Kind, why: str, *, key: str = "", name: str = "") -> InboxItem:
     """Something that concerns the whole task, and why."""
     what: dict[str, Any] = {"key": key, "name": name or kind, "prompt": why, "since_us": state.updated_us}
+    what["expires_us"] = _expires_us(state)
     return InboxItem(task=state.summary.id, agent=state.summary.agent, kind=kind, **what)
 
 
@@ -212,7 +212,7 @@ _KINDS: dict[str, Kind] = {
 _SETTLED = ("doubt", "blocked")
 """What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
 
-_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner")
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "answer")
 
 
 def _item(state: State, one: dict[str, Any]) -> InboxItem:
@@ -227,8 +227,14 @@ def _item(state: State, one: dict[str, Any]) -> InboxItem:
         prompt=one["prompt"],
         since_us=since_us,
         until_us=until_us,
+        expires_us=_expires_us(state),
         **more,
     )
+
+
+def _expires_us(state: State) -> int | None:
+    summary = state.summary
+    return None if summary.expires_at is None else summary.changed_us + (summary.expire_us or 0)
 
 
 def _times(state: State, kind: str, key: str) -> tuple[int, int | None]:

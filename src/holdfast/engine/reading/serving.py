@@ -56,7 +56,7 @@ _lock = threading.Lock()
 class Announcement:
     """Lets others know of a worker, for as long as it lasts.
 
-    Workers of one store object are one holder, and speak as one.
+    Workers of one store object share one name and one row.
     """
 
     def __init__(self, store: Store, serving: Serving) -> None:

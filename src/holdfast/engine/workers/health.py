@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.engine.workers.worker import Worker
 
 KEPT_SECONDS = 1.0
-"""How long a count of tasks is told again: frequent requests do not make the store count often."""
+"""How long a count of tasks is reused: frequent requests do not make the store count often."""
 
 SLOW_SECONDS = 5.0
 """How long one waits for the rest of a request."""

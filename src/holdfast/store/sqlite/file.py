@@ -275,7 +275,7 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
         case apsw.FullError():
             return StoreFull(
                 f"there is no room for {path!r}; nothing was written and everything before is safe",
-                hint="free some space and go on; reading still works",
+                hint="free some space and try again; reading still works",
             )
         case apsw.NotADBError():
             return NotAStore(f"{path!r} is not a database; it was not touched", hint="choose another file")
