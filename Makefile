@@ -56,12 +56,12 @@ test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
 	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
-	$(BIN)/pyright --project tests/adapters/pyright.json --pythonpath $(HEAVY)/bin/python
+	$(BIN)/pyright --project tests/typed/heavy.json --pythonpath $(HEAVY)/bin/python
 	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest tests/adapters/google_adk tests/adapters/claude_agent_sdk tests/adapters/test_extras.py -n 2
 	$(HEAVY)/bin/python -m pytest tests/docs/test_examples.py -k "google-adk or claude-agent-sdk" -n 2
 
 test-adk-published: $(HEAVY)/.ready  ## ADK's own tests of session services, from a checkout of it: make test-adk-published ADK=path/to/adk-python
-	HOLDFAST_ADK=$(ADK) $(HEAVY)/bin/python -m pytest tests/adapters/google_adk/published.py -W ignore
+	HOLDFAST_ADK=$(ADK) $(HEAVY)/bin/python -m pytest tests/adapters/google_adk/published.py -o addopts=-q -W ignore
 
 coverage: $(READY) $(BROWSER)  ## the same tests, with what they execute of src/ measured and printed; takes twice as long
 	rm -rf .cache/coverage

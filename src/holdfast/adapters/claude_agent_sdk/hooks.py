@@ -15,7 +15,7 @@ from claude_agent_sdk import HookMatcher
 from pydantic_core import to_json
 
 from holdfast import App, HoldfastError, InvalidValue, StepFailed, Suspended, Tool
-from holdfast.adapters.attempt import Attempt
+from holdfast.adapters.open_call import OpenCall
 from holdfast.adapters.names import call_key
 from holdfast.core.events import Effect
 
@@ -56,7 +56,7 @@ class _OnceHooks:
         self._app = app
         self._effects = effects
         self._unique = unique
-        self._open: dict[str, tuple[str, Attempt]] = {}
+        self._open: dict[str, tuple[str, OpenCall]] = {}
         unknown = sorted(set(unique) - set(effects))
         if unknown:
             raise InvalidValue(f"unique= names {unknown[0]!r}, which effects= does not", hint="name its effect too")
@@ -69,8 +69,8 @@ class _OnceHooks:
         if tool not in self._effects:
             return {}
         try:
-            attempt = Attempt(self._app, _key(given, self._unique.get(tool)))
-            recorded = await attempt.begin(self._declared(tool, attempt.run), arguments)
+            call = OpenCall(self._app, _key(given, self._unique.get(tool)))
+            recorded = await call.begin(self._declared(tool, call.run), arguments)
         except Suspended:
             return _refused(
                 f"{tool} was called with these arguments before, and its outcome is not known. It is not called again "
@@ -80,34 +80,34 @@ class _OnceHooks:
             return _refused(f"{tool} was called with these arguments before, and failed: {failed.message}")
         except HoldfastError as error:
             return _refused(f"{tool} is not called, because the call can't be recorded: {error}")
-        if attempt.is_open:
-            self._open[given["tool_use_id"]] = (given["session_id"], attempt)
+        if call.is_open:
+            self._open[given["tool_use_id"]] = (given["session_id"], call)
             return {}
         return _refused(f"{tool} was called with these arguments before. Its result was: {to_json(recorded).decode()}")
 
     async def after(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """Record the result of a call."""
-        _, attempt = self._open.pop(given["tool_use_id"], (None, None))
-        if attempt is not None:
-            await attempt.end(given["tool_response"])
+        _, call = self._open.pop(given["tool_use_id"], (None, None))
+        if call is not None:
+            await call.end(given["tool_response"])
         return {}
 
     async def failed(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """Record that a tool failed. A `once` call may have happened all the same: it is in doubt."""
-        _, attempt = self._open.pop(given["tool_use_id"], (None, None))
-        if attempt is not None:
+        _, call = self._open.pop(given["tool_use_id"], (None, None))
+        if call is not None:
             try:
-                await attempt.fail(RuntimeError(str(given.get("error", "the tool failed"))))
+                await call.fail(RuntimeError(str(given.get("error", "the tool failed"))))
             except (Suspended, StepFailed):  # the next call with this key is told
                 return {}
         return {}
 
     async def stopped(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """Give up calls that got no answer by the end of the turn, such as one that was not permitted: in doubt."""
-        for id, (session, attempt) in list(self._open.items()):
+        for id, (session, call) in list(self._open.items()):
             if session == given["session_id"]:
                 del self._open[id]
-                await attempt.give_up()
+                await call.give_up()
         return {}
 
     def _declared(self, name: str, fn: Any) -> Tool[..., Any]:

@@ -64,7 +64,7 @@ class HoldfastSessionStore(SessionStore):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return what the SDK has summed up of the sessions of a project."""
         found = await asyncio.to_thread(lambda: list(self._latest(f"summary/{_quoted(project_key)}/")))
-        return [{**from_json(one.data), "mtime": one.at_us // 1000} for one in found]
+        return [_summary(one) for one in found]
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a session with the transcripts of its subagents, or, with a subpath, only that one."""
@@ -97,9 +97,8 @@ class HoldfastSessionStore(SessionStore):
         if "subpath" in key:
             return
         found = self._records.read(_key("summary", key), last=1)
-        before: Any = {**from_json(found[0].data), "mtime": found[0].at_us // 1000} if found else None
-        folded = dict(fold_session_summary(before, key, new))
-        yield RecordWrite(key=_key("summary", key), data=to_json({**folded, "mtime": 0}))
+        folded = fold_session_summary(_summary(found[0]) if found else None, key, new)
+        yield RecordWrite(key=_key("summary", key), data=to_json(folded["data"]))
 
     def _trim(self, key: str) -> None:
         if self._records.head(key) % SUMMARIES_KEPT == 0:
@@ -146,6 +145,12 @@ class _Known:
         self.uuids: set[str] = set()
         self.cursor: str | None = None
         self.head = 0
+
+
+def _summary(record: Record) -> SessionSummaryEntry:
+    """A summary as the SDK takes it. Its time is that of the write, by the clock that lists of sessions have too."""
+    data: dict[str, Any] = from_json(record.data)
+    return {"session_id": _last(record.key), "mtime": record.at_us // 1000, "data": data}
 
 
 def _packed(entry: SessionStoreEntry) -> bytes:

@@ -19,7 +19,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic_core import to_jsonable_python
 
 from holdfast import App, InvalidValue, StepFailed, Tool
-from holdfast.adapters.attempt import Attempt
+from holdfast.adapters.open_call import OpenCall
 from holdfast.adapters.names import call_key
 from holdfast.core.events import Effect
 
@@ -54,7 +54,7 @@ class HoldfastPlugin(BasePlugin):
         self._effects: Mapping[str, Effect] = effects or {}
         self._default: Effect = default
         self._unique = unique or {}
-        self._open: dict[str, tuple[str, Attempt]] = {}
+        self._open: dict[str, tuple[str, OpenCall]] = {}
         for one in {*self._effects, *self._unique, "a_tool"}:
             self._declared(one, _nothing)  # refuses what can't be declared now, and not in the middle of a run
 
@@ -64,13 +64,13 @@ class HoldfastPlugin(BasePlugin):
         """Announce a call and let ADK make it, or return what is recorded of it."""
         key = _key(tool_context)
         for number in range(1, MOST_ASKS):
-            attempt = Attempt(self._app, key if number == 1 else f"{key}/{number}")
+            call = OpenCall(self._app, key if number == 1 else f"{key}/{number}")
             try:
-                recorded = await attempt.begin(self._declared(tool.name, attempt.run), to_jsonable_python(tool_args))
+                recorded = await call.begin(self._declared(tool.name, call.run), to_jsonable_python(tool_args))
             except StepFailed as failed:  # a person has said that it did not happen
                 return {"error": failed.message}
-            if attempt.is_open:
-                self._open[key] = (tool_context.invocation_id, attempt)
+            if call.is_open:
+                self._open[key] = (tool_context.invocation_id, call)
                 return None
             if recorded != ASKED:
                 return _restored(recorded, tool, tool_context)
@@ -80,9 +80,9 @@ class HoldfastPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> dict[str, Any] | None:
         """Record the result of a call, and what it changed of the session."""
-        _, attempt = self._open.pop(_key(tool_context), (None, None))
-        if attempt is not None:
-            await attempt.end(ASKED if _has_asked(tool_context) else _kept(result, tool_context))
+        _, call = self._open.pop(_key(tool_context), (None, None))
+        if call is not None:
+            await call.end(ASKED if _has_asked(tool_context) else _kept(result, tool_context))
         return None
 
     async def on_tool_error_callback(
@@ -92,11 +92,11 @@ class HoldfastPlugin(BasePlugin):
 
         That is not an Exception: of those ADK writes an event, after which it never replays the call.
         """
-        _, attempt = self._open.pop(_key(tool_context), (None, None))
-        if attempt is None:
+        _, call = self._open.pop(_key(tool_context), (None, None))
+        if call is None:
             return None
         with contextlib.suppress(StepFailed):  # ADK, and the agent's own callbacks, decide what becomes of the error
-            await attempt.fail(error)
+            await call.fail(error)
         return None
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -108,10 +108,10 @@ class HoldfastPlugin(BasePlugin):
         await self._give_up(None)
 
     async def _give_up(self, invocation: str | None) -> None:
-        for key, (whose, attempt) in list(self._open.items()):
+        for key, (whose, call) in list(self._open.items()):
             if invocation in (None, whose):
                 del self._open[key]
-                await attempt.give_up()
+                await call.give_up()
 
     def _declared(self, name: str, fn: Callable[..., Any]) -> Tool[..., Any]:
         effect: Effect | None = self._effects.get(name)
@@ -147,9 +147,9 @@ def _kept(result: Any, context: ToolContext) -> dict[str, Any]:
 def _restored(recorded: Any, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
     """Return a recorded response, and do again to the session what the call did; a person may have settled it."""
     given = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
-    response: Any = recorded
+    response = cast("object", recorded)
     if given.get("google-adk") == "result":
-        response = given["response"]
+        response = cast("object", given["response"])
         actions = EventActions.model_validate(given["actions"])
         context.state.update(actions.state_delta)
         for name in actions.model_fields_set - {"state_delta"}:

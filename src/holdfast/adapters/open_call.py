@@ -10,7 +10,7 @@ from typing import Any
 from holdfast import App, Suspended, Tool
 
 
-class Attempt:
+class OpenCall:
     """A call that is announced by `begin` and recorded by `end`; in between, the tool is run by others."""
 
     def __init__(self, app: App, key: str) -> None:
