@@ -222,9 +222,10 @@ def test_bad_input_is_refused_by_name(app):
             wrong()
 
 
-@pytest.mark.parametrize("mode", ["plugin"])
-def test_every_effect_happens_once_however_often_the_process_is_killed(mode):
-    found = trials("tests.adapters.google_adk.killed_shop", mode, seed=7, count=40 if ALL else 4, kills=4)
+@pytest.mark.parametrize("seed", [7, 8, 9] if ALL else [7])
+def test_every_effect_happens_once_however_often_the_process_is_killed(seed):
+    """Thirty trials in all; an attempt waits two seconds before it asks about a call in doubt."""
+    found = trials("tests.adapters.google_adk.killed_shop", "plugin", seed=seed, count=10 if ALL else 3, kills=4)
     for one in found:
         assert {name: one.get(name) for name in ONCE} == ONCE, one
         assert 3 <= one["model"] <= 3 + one["killed"], one  # the model is asked again only if its reply was not saved
@@ -232,5 +233,5 @@ def test_every_effect_happens_once_however_often_the_process_is_killed(mode):
 
 
 def test_without_the_plugin_effects_are_repeated():
-    found = trials("tests.adapters.google_adk.killed_shop", "control", seed=7, count=40 if ALL else 6, kills=4)
+    found = trials("tests.adapters.google_adk.killed_shop", "control", seed=7, count=12 if ALL else 6, kills=4)
     assert any(one.get(name, 0) > 1 for one in found for name in ONCE), found

@@ -15,8 +15,8 @@ from claude_agent_sdk import HookMatcher
 from pydantic_core import to_json
 
 from holdfast import App, HoldfastError, InvalidValue, StepFailed, Suspended, Tool
-from holdfast.adapters.open_call import OpenCall
 from holdfast.adapters.names import call_key
+from holdfast.adapters.open_call import OpenCall
 from holdfast.core.events import Effect
 
 Hooks = dict[Any, list[HookMatcher]]

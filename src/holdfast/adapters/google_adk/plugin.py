@@ -19,8 +19,8 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic_core import to_jsonable_python
 
 from holdfast import App, InvalidValue, StepFailed, Tool
-from holdfast.adapters.open_call import OpenCall
 from holdfast.adapters.names import call_key
+from holdfast.adapters.open_call import OpenCall
 from holdfast.core.events import Effect
 
 ASKED = {"google-adk": "asked"}
