@@ -35,6 +35,15 @@ def call_id(framework: str, *parts: str) -> str:
     return _short(":".join((framework, *map(escaped, parts))), LONGEST)
 
 
+def call_key(framework: str, *parts: str) -> str:
+    """Return the key of a call that `app.call` makes, such as `adk:shop:ana:session-1:call_7`.
+
+    >>> call_key("adk", "shop", "call#7")
+    'adk:shop:call=237'
+    """
+    return _short(":".join((framework, *map(escaped, parts))), LONGEST_KEY)
+
+
 def step_key(kind: str, id: str) -> str:
     """Return the key of a step or a call in a task, such as `call:call_7`.
 

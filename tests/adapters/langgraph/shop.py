@@ -19,10 +19,7 @@ from langgraph.types import Command
 
 import holdfast
 from holdfast.adapters.langgraph import HoldfastSaver, once_calls
-from tests.adapters.lines import line, lines
-
-EFFECTS = ("charge", "ship", "mail")
-REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
+from tests.adapters.orders import EFFECTS, REPLIES, line, lines
 
 
 class Model(BaseChatModel):

@@ -10,7 +10,7 @@ from agents.testing import assistant_message, function_call
 
 import holdfast
 from holdfast.adapters.openai_agents import DurableRunner, effect
-from tests.adapters.lines import line, lines
+from tests.adapters.orders import line, lines
 
 REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
 

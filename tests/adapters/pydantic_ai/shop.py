@@ -13,7 +13,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 import holdfast
 from holdfast.adapters.pydantic_ai import HoldfastAgent, HoldfastDurability
-from tests.adapters.lines import line, lines
+from tests.adapters.orders import line, lines
 
 REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
 

@@ -1,7 +1,10 @@
-"""What the shops of these tests do to the world: lines in files."""
+"""What the shops of all frameworks do: the tools that a model calls in turn, and files in which effects are lines."""
 
 import sys
 import time
+
+EFFECTS = ("charge", "ship", "mail")
+REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
 
 
 def line(path, text):
