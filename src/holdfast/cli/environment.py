@@ -73,6 +73,7 @@ class Environment:
         agents: Iterable[Agent] = (),
         queues: Iterable[Queue] = (),
         webhook: Webhook | None = None,
+        telemetry: Mapping[str, Any] | None = None,
     ) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it."""
         if self._app is None:
@@ -82,7 +83,12 @@ class Environment:
                 self.refuse_missing()
             try:
                 app = holdfast.open(
-                    self.url, agents=tuple(agents), queues=tuple(queues), namespace=self.namespace, webhook=webhook
+                    self.url,
+                    agents=tuple(agents),
+                    queues=tuple(queues),
+                    namespace=self.namespace,
+                    webhook=webhook,
+                    **(telemetry or {}),
                 )
             except StoreReadOnly:
                 if not self.looks or self.path is None:

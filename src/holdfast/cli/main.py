@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "audit": "Show who did what: by tool, person, decision, time.",
         "workers": "List workers that are alive, and what they serve.",
         "stats": "Count tasks, events, bytes, and what waits in queues.",
+        "traces": "Send spans of tasks to an OTLP collector.",
     },
     "People": {
         "inbox": "List tasks waiting for a person, each with its reason and the command that helps.",

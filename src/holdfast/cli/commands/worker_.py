@@ -23,6 +23,8 @@ from holdfast.cli.environment import Environment
 @click.option(
     "--health", type=int, metavar="PORT", help="Serve /healthz and /metrics on 127.0.0.1; 0 is any free port."
 )
+@click.option("--traces", is_flag=True, help="Send spans to the OTLP collector that OTEL_EXPORTER_OTLP_ENDPOINT names.")
+@click.option("--metrics", is_flag=True, help="Send metrics to that collector, every minute.")
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long a stop may take.")
 @click.option("--drain", is_flag=True, help="Stop when nothing is left to do.")
 @click.option("--gc-every", metavar="TIME", help="Remove old tasks so often; of several workers one does.")

@@ -59,6 +59,10 @@ CODES: dict[str, Code] = {
         NOTHING,
         ("holdfast list --thread ID   lists the tasks of a thread",),
     ),
+    "export-failed": Code(
+        "Nothing of the store was changed. Spans that the collector took stay there; sending again doubles none.",
+        ("holdfast traces export --endpoint http://HOST:4318   sends to another collector",),
+    ),
     "task-busy": Code(
         NOTHING,
         (
