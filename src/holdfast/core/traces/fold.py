@@ -473,7 +473,8 @@ class TraceFold:
             return []
         if self._reader is not None:
             one.attributes["output.value"] = self._reader.text(event.value)
-        outcome = "expired" if event.expired else "failed" if event.failure is not None else "completed"
+        is_late = event.expired and one.attributes["holdfast.why"] != "timer"  # a timer ends in no other way
+        outcome = "expired" if is_late else "failed" if event.failure is not None else "completed"
         failed = event.failure is not None
         return [self._end(one, at_us, outcome, failed=failed, message=self._failed(one, event.failure))]
 
