@@ -199,6 +199,7 @@ class AsyncApp(_Awaited[App]):
     start = _awaited(App.start)
     resume = _coroutine(App.aresume)
     aresume = _coroutine(App.aresume)
+    reconcile = _awaited(App.reconcile)
     reopen = _awaited(App.reopen)
     signal = _awaited(App.signal)
     answer = _awaited(App.answer)

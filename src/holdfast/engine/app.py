@@ -43,6 +43,7 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, WhenBusy, deadline_us
 from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
+from holdfast.engine.dispatch.reconcile import ask_again
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.lists.feed import Feed
 from holdfast.engine.lists.query import TaskRows, since as us_since, task_query
@@ -615,8 +616,8 @@ class App:
         return self._change(id, answers.signal(name, value, acting(by)))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
-        """Answer what a task asked, by the question's key or name."""
-        return self._change(id, answers.answer(question, value, acting(by), why))
+        """Answer what a task asked, by the question's key or name. A value that its question can't take is refused."""
+        return self._change(id, answers.answer(question, value, acting(by), why, self.logs.blob))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
@@ -629,6 +630,17 @@ class App:
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)
         return self._change(id, decide, answers.keys_of_settling(call, happened))
+
+    def reconcile(self, id: str, call: str, tool: Tool | None = None, *, by: str = "") -> TaskState:
+        """Ask the destination of a call in doubt once more, and settle the call if the destination knows.
+
+        Runs the tool's `reconcile` here, and nothing else. If the destination can't tell, the call stays in doubt.
+        `tool`: the tool of the call. Default: the one that an agent of this app declares with `tools=`.
+        """
+        by = self._decided_by(id, "reconcile", by)
+        known = self._dispatcher.services.tools if tool is None else {tool.name: tool}
+        asked = ask_again(self.logs, names.task_log(id), call, known, by)
+        return self.get(id) if asked is None else self._change(id, asked.decide, asked.keys)
 
     def approve(
         self,

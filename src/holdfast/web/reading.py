@@ -6,26 +6,24 @@ from itertools import islice
 from typing import Any
 
 from holdfast import App, __version__
-from holdfast.core.errors import HoldfastError, InvalidValue, TaskNotFound
+from holdfast.core.errors import HoldfastError, TaskNotFound
 from holdfast.engine.lists.comparing import common_past, paired
 from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
-from holdfast.engine.reading.describe import as_json as event_json, describe
+from holdfast.engine.reading.describe import describe
 from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent, Summary
+from holdfast.web.contents import value_of
 from holdfast.web.filters import FIELDS, filters_of
 from holdfast.web.gate import RIGHTS
 from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
 
 SHOWN = 120
 """How many characters of a value a row has."""
-
-LARGE = 2_048
-"""Values with more characters than this are shown by their beginning."""
 
 MOMENT = ("status", "turn", "goal", "waiting", *KEYFRAME)
 """The sections that the page shows of a moment."""
@@ -58,8 +56,20 @@ def about(call: PageCall) -> PageAnswer:
     """What this page is: version, store, namespace, who acts, and what they may."""
     settings = call.site.settings
     told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only")}
+    known = call.site.known
+    asks = sorted(name for name, one in known.tools.items() if one.reconcile is not None)
+    told |= {"agents": sorted(known.agents), "reconciles": asks}
     more = {"by": call.person.id, "rights": [one for one in RIGHTS if call.person.may(one)], "filters": FIELDS}
     return PageAnswer({"version": __version__, **told, **more, "limits": {"rows": MOST_ROWS, "events": MOST_EVENTS}})
+
+
+def agents(call: PageCall) -> PageAnswer:
+    """The agents of the file that the page was given: what each takes (JSON Schema), its stages, what it does."""
+    told = [
+        {"name": name, "input": one.input_schema, "stages": list(one.stages), "about": (one.__doc__ or "").strip()}
+        for name, one in sorted(call.site.known.agents.items())
+    ]
+    return PageAnswer({"agents": told})
 
 
 # Many tasks
@@ -172,7 +182,7 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
     lane = went.lanes[-1] if went.lanes else None
     return {
         **told,
-        "result": _value(found.stored_result),
+        "result": value_of(found.stored_result, found.id, found.seq, "result"),
         "is_now": is_now,
         "head": went.seq,
         "interrupted": is_now and found.interrupted,
@@ -276,28 +286,6 @@ def deltas_of(app: App, id: str, after: int, upto: int) -> list[Any]:
     return [[one.seq, one.ops] for one in app.deltas(id, after=after, upto=upto, sections=MOMENT)]
 
 
-def event(call: PageCall) -> PageAnswer:
-    """Everything about one event."""
-    given = call.at["seq"]
-    if not given.isascii() or not given.isdigit() or len(given) > 18:
-        raise InvalidValue(f"{given!r} is not a seq", hint="seqs are whole numbers from 1 on")
-    seq = int(given)
-    found = next(call.app.events(call.at["id"], after=max(0, seq - 1), limit=1), None)
-    if found is None or found.seq != seq:
-        call.app.at(call.at["id"], seq)  # which says that there is no such seq
-        raise TaskNotFound(call.at["id"])
-    return PageAnswer({**event_json(found, call.app.fetch), "digest": found.digest.hex()}, etag=found.digest.hex())
-
-
-def step(call: PageCall) -> PageAnswer:
-    """Everything about one step: arguments, result, attempts, failures."""
-    found = call.app.step(call.at["id"], call.at["key"])
-    failures = [values.as_json(one) for one in found.failures]
-    more = {"turn": found.turn, "before": found.before, "after": found.after, "failures": failures}
-    told = {**found.to_dict(), **more, "idempotency_key": found.idempotency_key, "maybe_done": found.maybe_done}
-    return PageAnswer(told | {"result": _value(found.result), "input": {k: _value(v) for k, v in found.input.items()}})
-
-
 def verify(call: PageCall) -> PageAnswer:
     """Walk a task's chain of digests; problems with their seq."""
     found = call.app.verify(call.at["id"])
@@ -305,16 +293,10 @@ def verify(call: PageCall) -> PageAnswer:
     return PageAnswer({"ok": found.ok, "events": found.events, "erased": found.erased, "problems": problems})
 
 
-def messages(call: PageCall) -> PageAnswer:
-    """The conversation of a task."""
-    at = call.number("upto", 0)
-    found = call.app.at(call.at["id"], at) if at else call.app.get(call.at["id"])
-    return PageAnswer({"messages": [_value(one) for one in found.messages], "summarised": found.summarised})
-
-
 def export(call: PageCall) -> Download:
     """A task's log as JSON Lines, lossless, to be saved."""
-    return Download(call.app.export_lines(call.at["id"]), "task.jsonl", "application/octet-stream")
+    lines = (line.rstrip(b"\n") + b"\n" for line in call.app.export_lines(call.at["id"]))
+    return Download(lines, "task.jsonl", "application/octet-stream")
 
 
 def compare(call: PageCall) -> PageAnswer:
@@ -372,6 +354,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "used",
         "of",
         "ahead",
+        "answer",
     )
     commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
@@ -379,6 +362,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         **{name: getattr(item, name) for name in same},
         "since_ms": item.since_us // 1000,
         "until_ms": until,
+        "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
         "commands": commands,
     }
 
@@ -427,14 +411,6 @@ def _short(value: Any) -> str:
         return ""
     text = value if isinstance(value, str) else values.text(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def _value(value: Any) -> Any:
-    """A value, or of a large one how large it is and how it begins."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else values.text(value)
-    return value if len(text) <= LARGE else {"$blob": {"bytes": len(text.encode()), "preview": text[:LARGE]}}
 
 
 def _money(cost: float | None) -> str | None:

@@ -23,7 +23,7 @@ from holdfast.engine.reading import values
 from holdfast.web.asgi import API, PageApp
 from holdfast.web.gate import Gate, Person, is_loopback, own_hosts
 from holdfast.web.sessions import LEAST_TOKEN_LENGTH, Sessions
-from holdfast.web.site import Settings, Site
+from holdfast.web.site import Known, Settings, Site
 
 PORT = 7433
 TRIED_PORTS = 20
@@ -90,13 +90,20 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def page_app(
-    app: App, settings: Settings, host: str, port: int, *, token: str = "", names: tuple[str, ...] = ()
+    app: App,
+    settings: Settings,
+    host: str,
+    port: int,
+    *,
+    token: str = "",
+    names: tuple[str, ...] = (),
+    known: Known = Known(),  # noqa: B008
 ) -> PageApp:
     """The page of this machine: people log in by a link, and act under one name."""
     rights = ("look",) if settings.read_only else ("look", "answer", "steer", "admin")
     sessions = Sessions(Person(settings.by, rights), fixed=token)
     gate = Gate(sessions, None, own_hosts(host, port, names))
-    return PageApp(Site(app, settings, sessions), gate)
+    return PageApp(Site(app, settings, sessions, known), gate)
 
 
 class PageServer:

@@ -100,6 +100,24 @@ class ApprovalAct(Act, frozen=True):
     expires: str | None = None
 
 
+class ReconcileAct(Act, frozen=True):
+    """Ask the destination of a call in doubt once more."""
+
+    call: str
+
+
+class StartAct(Act, frozen=True):
+    """Start a task of an agent that this page knows; workers take it."""
+
+    agent: str
+    input: dict[str, Any] = {}
+    id: str | None = None
+    user: str | None = None
+    thread: str | None = None
+    queue: str = "default"
+    deadline: str | None = None
+
+
 class SettleAct(Act, frozen=True):
     """Record whether a call in doubt happened, and its result."""
 

@@ -6,13 +6,13 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from holdfast import App
+from holdfast import Agent, App, Tool
 from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
@@ -36,6 +36,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     debug: bool = False
 
 
+class Known(Struct, frozen=True):
+    """The code that a page was given: agents to start tasks of, and tools whose destinations can be asked."""
+
+    agents: Mapping[str, Agent] = {}
+    tools: Mapping[str, Tool] = {}
+
+
 class _Kept:
     """How one task went, and the lock under which it is read."""
 
@@ -46,8 +53,14 @@ class _Kept:
 class Site:
     """What handlers share: the store, the settings, and what is kept for a while. Safe from several threads."""
 
-    def __init__(self, app: App, settings: Settings, sessions: Sessions | None) -> None:
-        self._app, self.settings, self.sessions = app, settings, sessions
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        sessions: Sessions | None,
+        known: Known = Known(),  # noqa: B008
+    ) -> None:
+        self._app, self.settings, self.sessions, self.known = app, settings, sessions, known
         self._path = values.path_of(settings.store) if settings.store else None
         self._file = _identity(self._path)
         self._lock, self._acting = threading.Lock(), threading.Lock()

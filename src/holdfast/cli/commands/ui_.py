@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command import by_option, command
+from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
 from holdfast.core.errors import StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast.web.asgi import PageApp
+    from holdfast.web.site import Known
 
 
 @command("ui")
+@click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
 @click.option(
     "--port", type=int, metavar="N", help="The port; 0 takes any free port. Default: 7433, or the next free one."
 )
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--for", "seconds", metavar="TIME", help="Stop after this time.")
 def ui_(
     environment: Environment,
+    target: str | None,
     port: int | None,
     host: str,
     read_only: bool,
@@ -48,9 +52,10 @@ def ui_(
     """See and control tasks in a browser, on this machine.
 
     The page shows tasks while they run: steps, workers, the state after any event, and the inbox. What you do there is
-    recorded with your name. The printed link logs in once; --link prints a new one.
+    recorded with your name. The printed link logs in once; --link prints a new one. With FILE, you can start tasks of
+    its agents, and ask the destination of a call in doubt again. The agents themselves run in workers.
 
-    Example: holdfast ui --store holdfast.db
+    Example: holdfast ui agents.py --store holdfast.db
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
@@ -60,6 +65,7 @@ def ui_(
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
         environment.data({"link": found}) if environment.as_json else environment.lines([found])
         return
+    known = _known(environment, target)
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
     serving.check_host(host, token, behind_proxy=behind_proxy)
@@ -73,9 +79,23 @@ def ui_(
     )
     with serving.listen(host, port) as listening:
         bound = listening.getsockname()[1]
-        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names)
+        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names, known=known)
         server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
         _serve(environment, made, server, opens=not no_open)
+
+
+def _known(environment: Environment, target: str | None) -> Known:
+    """The agents and tools of the file that was named; none without one."""
+    from holdfast.web.site import Known
+
+    if target is None:
+        return Known()
+    from holdfast.cli.input import agents
+
+    environment.runs_agents()
+    named, found = agents.agents_for(target)
+    chosen = found if named is None else [named]
+    return Known({one.name: one for one in chosen}, agents.tools_of(target))
 
 
 def _is_read_only(environment: Environment) -> bool:

@@ -11,12 +11,12 @@ from shlex import quote
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast import Agent, Queue, Schedule
+from holdfast import Agent, Queue, Schedule, Tool
 from holdfast.cli.show.screen import Screen
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading.values import BLOCK_QUEUE, Summary
 
-T = TypeVar("T", Agent, Queue, Schedule)
+T = TypeVar("T", Agent, Queue, Schedule, Tool)
 
 PROJECT = "pyproject.toml"
 
@@ -169,6 +169,15 @@ def _of_kind(files: Sequence[tuple[str, dict[str, object]]], kind: type[T]) -> d
             label = next(label for label in (name, one.name, f"{one.name}@{version}") if label not in found)
             found[label] = one
     return found
+
+
+def tools_of(target: str) -> dict[str, Tool]:
+    """The tools of the file that a target names, by their names in the log, and those that its agents declare."""
+    path, _ = split(target)
+    files = executed([path] if path else _declared_paths())
+    given = (one for agent in _of_kind(files, Agent).values() for one in agent.tools)
+    declared = (cast("Tool", one) for one in given if isinstance(one, Tool))
+    return {one.name: one for one in (*declared, *_of_kind(files, Tool).values())}
 
 
 class FoundAgents(NamedTuple):

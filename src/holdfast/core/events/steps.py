@@ -165,7 +165,10 @@ class ChildSpent(Event, frozen=True):
 
 
 class WaitStarted(Event, frozen=True):
-    """A task begins to wait. `phase` is the one it is in meanwhile; in older logs the phase stayed as it was."""
+    """A task begins to wait. `phase` is the one it is in meanwhile; in older logs the phase stayed as it was.
+
+    `answer` is the JSON Schema of the answer that a question takes; without it, any JSON is an answer.
+    """
 
     key: str
     wait: WaitKind
@@ -173,6 +176,7 @@ class WaitStarted(Event, frozen=True):
     prompt: Value | UnsetType = UNSET
     wake_us: int | None = None
     phase: str = ""
+    answer: Value | UnsetType = UNSET
 
 
 class WaitEnded(Event, frozen=True):

@@ -98,6 +98,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, gc=False):
     prompt: Raw
     since_us: int
     wake_us: int | None = None
+    answer: Raw | UnsetType = UNSET
 
 
 class Approval(Struct, frozen=True, omit_defaults=True, gc=False):

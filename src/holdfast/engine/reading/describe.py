@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
-from holdfast.core.errors import LogCorrupt, ValueDamaged
+from holdfast.core.errors import InvalidValue, LogCorrupt, ValueDamaged
 from holdfast.engine.reading.steps import iso
 
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
@@ -67,6 +67,28 @@ def as_json(record: LoggedEvent, fetch: Fetch) -> dict[str, Any]:
         "cost": None if line.cost is None else f"{line.cost:.6f}",
         "event": codec.as_json(record.event),
     }
+
+
+def value_in(record: LoggedEvent, pointer: str, fetch: Fetch) -> Any:
+    """Return a value of an event by its place in it, such as `result`, `input/batch` or `message/content`."""
+    found: Any = record.event
+    for part in pointer.split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        match found:
+            case Mapping():
+                found = cast("Mapping[str, Any]", found).get(name, UNSET)
+            case list() | tuple():
+                items = cast("Sequence[Any]", found)
+                found = items[int(name)] if name.isascii() and name.isdigit() and int(name) < len(items) else UNSET
+            case ev.Event():
+                found = getattr(found, name) if name in found.__struct_fields__ else UNSET
+            case _:
+                found = UNSET
+        found = codec.unpack(found, fetch) if isinstance(found, Raw) else found
+    if found is UNSET:
+        hint = "give the name of a field of that event, such as result"
+        raise InvalidValue(f"event {record.seq} of {record.log!r} has no value at {pointer!r}", hint=hint)
+    return codec.as_json(found)
 
 
 def _value(raw: Any, fetch: Fetch) -> Any:

@@ -74,6 +74,10 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     """Why a call in doubt must be settled again: the result that was given can't be its tool's."""
     since_us: int = 0
     until_us: int | None = None
+    expires_us: int | None = None
+    """When `gc` cancels the task, unless something happens before; None if the task never expires."""
+    answer: dict[str, Any] | None = None
+    """The JSON Schema of the answer that a question takes; None if any JSON will do."""
 
     @property
     def asks(self) -> str:
@@ -194,6 +198,7 @@ def _diverged(state: State, lost: Divergence) -> InboxItem:
 def _plain(state: State, kind: Kind, why: str, *, key: str = "", name: str = "") -> InboxItem:
     """Something that concerns the whole task, and why."""
     what: dict[str, Any] = {"key": key, "name": name or kind, "prompt": why, "since_us": state.updated_us}
+    what["expires_us"] = _expires_us(state)
     return InboxItem(task=state.summary.id, agent=state.summary.agent, kind=kind, **what)
 
 
@@ -207,7 +212,7 @@ _KINDS: dict[str, Kind] = {
 _SETTLED = ("doubt", "blocked")
 """What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
 
-_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "why")
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "why", "answer")
 
 
 def _item(state: State, one: dict[str, Any]) -> InboxItem:
@@ -222,8 +227,14 @@ def _item(state: State, one: dict[str, Any]) -> InboxItem:
         prompt=one["prompt"],
         since_us=since_us,
         until_us=until_us,
+        expires_us=_expires_us(state),
         **more,
     )
+
+
+def _expires_us(state: State) -> int | None:
+    summary = state.summary
+    return None if summary.expires_at is None else summary.changed_us + (summary.expire_us or 0)
 
 
 def _times(state: State, kind: str, key: str) -> tuple[int, int | None]:

@@ -34,6 +34,7 @@ class Waiting:
         """The waits, each with the key by which it is answered, approved or settled."""
         waits = [
             {"kind": wait.kind, "key": wait.key, "name": wait.name, "prompt": self._value(wait.prompt)}
+            | ({"answer": self._value(wait.answer)} if isinstance(wait.answer, Raw) else {})
             for wait in self._state.waits.values()
         ]
         approvals = [

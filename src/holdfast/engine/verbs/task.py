@@ -36,6 +36,7 @@ from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent, is_agent
+from holdfast.engine.definitions.json_schema import AnswerType
 from holdfast.engine.definitions.signature import Parameters, parameters_of
 from holdfast.engine.definitions.step import Step
 from holdfast.engine.definitions.tool import Tool, is_tool, undo_name
@@ -337,10 +338,27 @@ class Task:
 
         return self._together("map", works, typed, limit)
 
-    def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
-        """Ask a person and wait for the answer; None if no answer came in time."""
-        asked = _named(name, "ask")
-        return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
+    @overload
+    def ask(
+        self, question: str, *, answer: type[R], name: str | None = None, timeout: Duration | None = None
+    ) -> R | None: ...
+    @overload
+    def ask(
+        self, question: str, *, answer: Any = None, name: str | None = None, timeout: Duration | None = None
+    ) -> Any: ...
+    def ask(
+        self, question: str, *, answer: Any = None, name: str | None = None, timeout: Duration | None = None
+    ) -> Any:
+        """Ask a person and wait for the answer; None if no answer came in time.
+
+        `answer`: the type of the answer, such as `bool` or `Literal["window", "aisle"]`. People get a form of it, and
+        other answers are refused. Default: any JSON.
+        """
+        asked, prompt = _named(name, "ask"), pack(question)
+        wanted = AnswerType(answer)
+        return self._drive(
+            "ask", wanted.read, waits.wait, asked, "person", prompt, _seconds(timeout), wanted.schema, name=name
+        )
 
     def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> bool:
         """Ask a person to agree. False if they refuse, or do not answer in time."""

@@ -98,6 +98,13 @@ export function post(path, body) {
   return ask(`/api/v1${path}`, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", "idempotency-key": key } });
 }
 
+/** Read what the server has as text. */
+export async function fetchText(path) {
+  const answer = await fetch(`${base}/api/v1${path}`, { headers: headers() });
+  if (!answer.ok) throw new Problem({ ...(await answer.json().catch(() => ({}))), status: answer.status });
+  return answer.text();
+}
+
 /** Save what the server has as a file. */
 export async function save(path, as) {
   const answer = await fetch(`${base}/api/v1${path}`, { headers: headers() });

@@ -45,6 +45,7 @@ function told(section, given) {
   if (section === "facts") return [value(one.value, 160), one.source ? h("span", { class: "muted" }, " ", shown(one.source)) : null];
   if (section === "plan") return [shown(one.step), one.done ? " ✓" : ""];
   if (section === "artifacts") return [shown(one.summary || one.type), h("span", { class: "muted" }, ` ${one.bytes} bytes`)];
+  if (section === "checkpoints") return [`seq ${one}`];
   if (section === "task" || section === "flags" || section === "questions") return typeof one === "string" ? shown(one) : value(one, 160);
   return value(one, 160);
 }

@@ -6,6 +6,7 @@ import { icon, status, statusOf } from "./icons.js";
 import { legend } from "./keys.js";
 import { copyAs } from "./copy.js";
 import { addressOf, ask, go } from "./route.js";
+import { startTask } from "./start.js";
 import { ago, duration, money, name, number, shown } from "./text.js";
 
 const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "failed", "completed", "cancelled"];
@@ -112,7 +113,7 @@ export function tasks(page, at) {
       return true;
     },
     close: () => clearTimeout(timer),
-    draw: () => [head(query), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates)), filter(query, known.error), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed))],
+    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates)), filter(query, known.error), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed))],
   };
 }
 
@@ -120,9 +121,11 @@ function pathOf(row) {
   return `/tasks/${encodeURIComponent(row.id)}`;
 }
 
-function head(query) {
+function head(query, page) {
+  const starts = page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only;
   const filtered = query ? ` # ${query}` : "";
   return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
+    starts ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
     copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }));
 }
 
