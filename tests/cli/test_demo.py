@@ -85,7 +85,7 @@ def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
 def test_the_three_next_things_work_as_they_are_printed(shown):
     folder, text = shown
     printed = text.partition("Next, try:")[2]
-    read, again, look = re.findall(r"^  (\S.*)", printed, re.M)
+    read, again, look, _ = re.findall(r"^  (\S.*)", printed, re.M)
     before = (folder / "holdfast-demo.db-world").read_bytes()
     for command, found in ((read, "def handle_order("), (again, "order-7 is completed: filed"), (look, "file_order#1")):
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=60)

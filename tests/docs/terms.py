@@ -34,7 +34,7 @@ TERMS = [
     _term(r"\btoo late for\b", "the task is already completed"),
     _term(r"\btheir (life|lives)\b", "workers died"),
     _term(r"\bwhat was done was undone\b", "compensated"),
-    _term(r"(?<!there )(?<!where )\b(is|are|was|were) no (?!longer\b)", "is not a, can't, isn't"),
+    _term(r"(?<!there )(?<!where )\b(is|are|was|were) no (?!longer\b|one\b)", "is not a, can't, isn't"),
     _term(r"\b(said|told|saying|telling)\b(?! apart)", "record, describe, report, notify; a noun"),
     _term(r"\bin silence\b|\bwithout a word\b", "silently"),
     _term(r"\bagents\.db\b", "holdfast.db"),

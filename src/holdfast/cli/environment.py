@@ -108,8 +108,11 @@ class Environment:
 
         return path_of(self.url)
 
-    def page_link(self, id: str) -> str | None:
-        """The task's address on the page of this store, if one is up. Its code is loaded only if one seems to be."""
+    def page_link(self, id: str = "") -> str | None:
+        """The address of a task, or of the workers, on the page of this store, if one is up; else None.
+
+        The page's code is loaded only if one seems to be up.
+        """
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if not os.path.exists(f"{cache}/holdfast" if self.path is None else self.path):
             return None

@@ -52,8 +52,8 @@ def ui_(
     """See and control tasks in a browser, on this machine.
 
     The page shows tasks while they run: steps, workers, the state after any event, and the inbox. What you do there is
-    recorded with your name. The printed link logs in once; --link prints a new one. With FILE, you can start tasks of
-    its agents, and ask the destination of a call in doubt again. The agents themselves run in workers.
+    recorded with your name. The printed link logs in once; --link prints a new one. With FILE you can start tasks of
+    its agents, and ask the destinations of calls in doubt again. Agents themselves run in workers.
 
     Example: holdfast ui agents.py --store holdfast.db
     """

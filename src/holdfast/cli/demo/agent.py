@@ -107,7 +107,7 @@ def file_order(number: int, receipt: str, message: str) -> str:
 
 
 def work() -> None:
-    time.sleep(0.12)  # here an agent of yours would call a model, or a service
+    time.sleep(1.0 if "--slow" in sys.argv else 0.12)  # here an agent of yours would call a model, or a service
 
 
 if __name__ == "__main__":

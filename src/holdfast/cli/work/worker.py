@@ -281,6 +281,8 @@ class WorkerReport:
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
         for line in wrapped(told, " · ", self._screen.style.width):
             self._line(line, "dim")
+        if link := self._place.page_link():
+            self._line(f"on the page: {link}", "dim")
 
     def task(self, done: Worked) -> None:
         """Say what came of a task."""

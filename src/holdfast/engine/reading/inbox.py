@@ -212,7 +212,7 @@ _KINDS: dict[str, Kind] = {
 _SETTLED = ("doubt", "blocked")
 """What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
 
-_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "why", "answer")
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "answer", "why")
 
 
 def _item(state: State, one: dict[str, Any]) -> InboxItem:
