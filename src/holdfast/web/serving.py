@@ -32,7 +32,7 @@ ASK_SECONDS = 2.0
 
 
 PATIENCE = {"wait_seconds": "2", "statement_seconds": "5"}
-"""How long a page waits for a server. A worker waits half a minute, but a person wants to be told."""
+"""How long a page waits for a server. A worker waits half a minute; a person wants to see the reason sooner."""
 
 
 class PageAddress(Struct, frozen=True):
@@ -175,7 +175,7 @@ def withdraw(file: Path, address: PageAddress) -> None:
 
 
 def published(file: Path) -> PageAddress | None:
-    """Where the page of a store is said to be; None if it is not said, or can't be read."""
+    """Return the address of a store's page; None if there is no file with it, or it can't be read."""
     try:
         return values.load(file.read_bytes(), PageAddress)
     except (OSError, ValueError):
@@ -199,12 +199,12 @@ def new_link(file: Path) -> str:
 
 
 def task_link(store: str, namespace: str, id: str) -> str | None:
-    """The address of a task on the page of its store, if one is up; None if not."""
+    """The address of a task on the page of its store, of the workers without an id; None if no page is up."""
     address = published(address_file(store, namespace))
     if address is None:
         return None
     with suppress(OSError, ValueError), _opener().open(f"{address.url}/healthz", timeout=ASK_SECONDS):
-        return f"{address.url}/tasks/{quote(id, safe='')}"
+        return f"{address.url}/tasks/{quote(id, safe='')}" if id else f"{address.url}/workers"
     return None
 
 
