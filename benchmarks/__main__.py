@@ -33,6 +33,7 @@ from benchmarks import (
     reading,
     records,
     resume,
+    screens,
     steps,
     tiers,
     turns,
@@ -67,6 +68,7 @@ SUBJECTS: dict[str, Callable[[Bench], list[Row]]] = {
     "overhead": steps.overhead,
     "waiting": waiting.rows,
     "tiers": tiers.rows,
+    "page": screens.rows,
 }
 
 

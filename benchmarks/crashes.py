@@ -1,4 +1,4 @@
-"""SIGKILL at every durable system call of an agent that does three things: what is done twice in silence, what never?
+"""SIGKILL at every durable system call of an agent that does three things: what is silently done twice, what never?
 
 Each contender is killed at the kernel's own stops (peers/killing.py), before and after every write, sync, truncation
 and removal it makes; its schema was there before. Another process goes on, until all is done. A sample says so.
@@ -90,10 +90,10 @@ def _spread(count: int) -> list[int]:
 
 
 def _rows(ours: Tally, theirs: list[Tally]) -> Iterator[Row]:
-    for what, unit in (("silent", "repeated in silence"), ("lost", "lost")):
+    for what, unit in (("silent", "silently repeated"), ("lost", "lost")):
         yield _row(ours, what, unit, None)
         yield from (_row(ours, what, unit, one) for one in theirs)
-    yield Row(name=f"killed at {ours.where} points: in doubt, and said so", measured=ours.flagged, unit="points")
+    yield Row(name=f"killed at {ours.where} points: in doubt, and flagged", measured=ours.flagged, unit="points")
 
 
 def _row(ours: Tally, what: str, unit: str, other: Tally | None) -> Row:

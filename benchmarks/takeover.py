@@ -1,4 +1,4 @@
-"""How soon a killed worker's tasks go on elsewhere: from SIGKILL to the first new event of each of them.
+"""How soon a killed worker's tasks resume elsewhere: from SIGKILL to the first new event of each of them.
 
     python -m benchmarks.takeover [postgresql://…] [--kills 50]
 

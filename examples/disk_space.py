@@ -23,7 +23,7 @@ PAUSE = 0.5  # seconds that a deletion takes: time to kill it
 
 @tool(effect="read")
 def old_files(days: int) -> list[str]:
-    """List the files that nobody has changed for so many days."""
+    """List the files that have not changed for so many days."""
     return sorted(file.name for file in FOLDER.iterdir() if time.time() - file.stat().st_mtime > days * 86_400)
 
 

@@ -1,6 +1,6 @@
 r"""Draft the recap of a meeting and send it once, whatever becomes of the process.
 
-    python examples/meeting_recap.py [store.db]
+    python examples/meeting_recap.py [holdfast.db]
 
 Shows plain calls, stages, and a tool that must not happen twice. The mail server is a folder, ./meeting-outbox. Kill
 it (Ctrl-\, or kill -9) as soon as it says that it sends, and run it again: the call in doubt is cleared up.
@@ -14,7 +14,7 @@ import holdfast
 from holdfast import Call, DidNotHappen, Happened, Task, agent, step, tool
 
 OUTBOX = Path("meeting-outbox")
-NOTES = {"meeting": "planning", "to": "team@example.com", "notes": "Ana ships the search. Ben mends the login."}
+NOTES = {"meeting": "planning", "to": "team@example.com", "notes": "Ana ships the search. Ben fixes the login."}
 PAUSE = 1.0  # seconds that a model or a mail server takes: time to kill it
 
 

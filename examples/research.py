@@ -1,9 +1,9 @@
 r"""Read many sources, more than a model can be shown at once, and write a report from what was learned.
 
-    python examples/research.py [store.db]
+    python examples/research.py [holdfast.db]
 
 Shows a loop of turns, a conversation that outgrows its window (the rest is summarised, once), facts, a slice of them
-for one step, and a budget. Kill it (Ctrl-\, or kill -9) after some sources, and run it again: it goes on in its turn.
+for one step, and a budget. Kill it (Ctrl-\, or kill -9) after some sources, and run it again: it resumes in its turn.
 """
 
 import re

@@ -66,7 +66,7 @@ class Trials:
         return end.calls
 
     def trial(self, kill_at: int, side: str) -> dict[str, Any]:
-        """Be killed there, go on until it is done; tell what became of it."""
+        """Be killed there, resume until it is done; report what became of it."""
         self._begin()
         first = killing.live(lambda: self._errand(self._folder), kill_at, side)
         ends = 0

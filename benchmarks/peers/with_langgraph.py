@@ -181,7 +181,7 @@ def talk(path: str, turns: int, deltas: bool = False) -> float:
 
 
 def _go_on(builder: Any, path: Path, given: Any, durability: Any) -> Any:
-    """Begin a thread, or go on with it if there is something of it."""
+    """Begin a thread, or resume it if there is something of it."""
     saver = _saver(path)
     graph = builder.compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": "one"}, "recursion_limit": 10**6}

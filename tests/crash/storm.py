@@ -252,7 +252,7 @@ def begin(app, tasks, steps):
 
 
 def assert_all_well(app, world, tasks, steps):
-    """Every task ended once, each effect is there once or was flagged, nothing was passed over in silence.
+    """Every task ended once, each effect is there once or was flagged, nothing was silently passed over.
 
     Gives what there was to see: claims, take-overs, doubts, late results and effects that were made twice.
     """

@@ -95,7 +95,7 @@ def test_a_failed_task_is_reopened_for_workers_and_not_run_here(app):
 
 def test_a_task_that_was_set_aside_is_reopened_with_all_its_lives(app):
     app.start(count, {"upto": 3}, id="t")
-    set_aside(app.logs.load("t"), "3 holders in a row died")
+    set_aside(app.logs.load("t"), "3 workers in a row died")
     assert app.get("t").waiting.kind == "quarantined"
     again = app.reopen("t", by="ana", deadline="1h")
     assert again.status == "pending"

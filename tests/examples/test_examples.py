@@ -167,7 +167,7 @@ def the_recap_is_sent_once_however_often_it_is_started(folder):
     second = run(folder, "meeting_recap")
     assert "drafting" not in second and "sending" not in second and "recap-1 is completed" in second
     (mail,) = mails(folder)
-    assert "Subject: Recap: planning" in mail and "- Ben mends the login" in mail
+    assert "Subject: Recap: planning" in mail and "- Ben fixes the login" in mail
 
 
 def a_recap_killed_after_it_was_sent_is_not_sent_again(folder):

@@ -172,3 +172,38 @@ def test_what_is_not_there_is_named(threads, app):
     with pytest.raises(InvalidValue):
         Threads(app, [print])
     assert holdfast.__version__
+
+
+def test_a_thread_is_created_with_its_messages_or_not_at_all(app):
+    threads = Threads(app, [])
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    with pytest.raises(holdfast.InvalidMessage):
+        threads.create(id="t", messages=[*said, {"role": "nonsense"}], metadata={"a": 1})
+    assert not app.thread("t").exists
+    for _ in range(2):  # whose answer was lost calls again
+        assert threads.create(id="t", messages=said, metadata={"a": 1}).id == "t"
+    assert [one["content"] for one in app.thread("t").messages] == ["one", "two"]
+    app.thread("t").pop()
+    threads.create(id="t", messages=said)
+    assert [one["content"] for one in app.thread("t").messages] == ["one"]
+    with pytest.raises(holdfast.InvalidValue, match="began with other messages"):
+        threads.create(id="t", messages=[{"role": "user", "content": "three"}])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda app: Threads(5, []),
+        lambda app: Threads(app, 5),
+        lambda app: Threads(app, [5]),
+        lambda app: Threads(app).create(messages=5),
+        lambda app: Threads(app).create(messages=[5]),
+        lambda app: Threads(app).runs.create("t", []),
+        lambda app: Threads(app).runs.create("t", "unknown"),
+    ],
+)
+def test_what_is_not_an_app_an_agent_or_a_message_is_refused(app, make):
+    app.thread("t").create()
+    with pytest.raises(holdfast.HoldfastError) as refused:
+        make(app)
+    assert refused.value.hint

@@ -17,6 +17,8 @@ FLAGS = [
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 ]
 NONE = "no Chromium is here: the page was not tested in a browser. As root: make test-page installs Debian's"
+REPORTS = """addEventListener("securitypolicyviolation", report =>
+  console.error(`policy: ${report.violatedDirective} ${report.blockedURI} ${report.sample}`))"""
 SIZES = {"wide": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
 
 
@@ -47,6 +49,7 @@ def tab(browser, page, path="/", *, size="wide", theme="light", **options):
     """A tab that is logged in. At its end: no error in the console, no policy report, no request to elsewhere."""
     context = browser.new_context(viewport=SIZES[size], color_scheme=theme, **options)
     context.set_default_timeout(10_000)
+    context.add_init_script(REPORTS)
     opened = context.new_page()
     seen = Seen(page.url)
     opened.on("console", seen.console)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import dataclass
 
 import jsonpatch
 import pytest
@@ -90,8 +91,39 @@ def looper(task: Task) -> int | None:
     return task.turn if task.turn == 20 else None
 
 
+@dataclass
+class Guest:
+    name: str = ""
+    seen: int = 0
+
+
+@dataclass
+class Visitor:
+    first: str = ""
+    seen: int = 0
+
+
+@agent(name="stay", state=Guest)
+def stay(task: Task) -> None:
+    task.state.name = "Ana Lee"
+    for number in range(6):
+        task.state.seen = number
+        task.fact(f"night-{number}", {"at": number}, source="the desk")
+    task.wait("leave")
+
+
+@agent(name="stay", state=Visitor, state_version=2)
+def stay_longer(task: Task) -> None:
+    task.wait("leave")
+
+
+@stay_longer.upcast(1, 2)
+def first_name(state: dict) -> dict:
+    return {"first": state["name"].split()[0], "seen": state["seen"]}
+
+
 def five_tasks(app):
-    """Tasks whose pasts were patched, rolled back, forked, and one with many turns."""
+    """Tasks whose pasts were patched, rolled back, forked and migrated, and one with many turns."""
     fill(app)
     app.run(looper, id="loops")
     app.run(recap, {"n": 30}, id="long")
@@ -100,7 +132,12 @@ def five_tasks(app):
     app.rollback("trip-rome-02", to=4, by="ben")
     app.patch("trip-rome-02", StatePatch(set={"after": [1, {"deep": None}]}), by="ben")
     app.fork("long", at=40, id="long~2", patch=StatePatch(set={"count": 99}), by="ben")
-    return ["trip-rome-02", "loops", "long", "long~2", "refund-A1093"]
+    app.run(stay, id="guest")
+    assert app.migrate_states(stay_longer).migrated == ("guest",)
+    app.patch("guest", StatePatch(set={"seen": 7}), by="ben")
+    kinds = {one.kind for id in ("trip-rome-02", "long~2", "guest") for one in app.events(id)}
+    assert kinds >= {"rolled_back", "state_patched", "task_forked", "state_migrated"}
+    return ["trip-rome-02", "loops", "long", "long~2", "guest"]
 
 
 def test_the_slider_shows_what_the_task_knew_at_any_seq(tmp_path, browser):
@@ -215,7 +252,7 @@ def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser)
         card.get_by_label("Answer").fill("one stop is fine")
         card.get_by_role("button", name="Answer").click()
         card.locator(".outcome", has_text="Answered").wait_for()
-        card.get_by_text("no worker is alive").wait_for()
+        card.get_by_text("no worker is running").wait_for()
     assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
 
 
@@ -253,78 +290,6 @@ def test_a_fork_from_a_moment_opens_the_new_task(own, browser):
         opened.locator("h1", has_text="recap-2").wait_for()
         opened.locator(".crumb", has_text="forked recap-standup-1117").wait_for()
     assert own.app.get("recap-2").state["count"] == 77
-
-
-# Hostile text
-
-TAGS = [
-    *("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg onload=alert(1)>", "javascript:alert(1)"),
-    *('"><iframe src=//evil.example>', "<style>*{display:none}</style>", "{{7*7}}", "${alert(1)}", "</script><b>"),
-    *("<a href=https://evil.example>x</a>", "&lt;b&gt;", "<base href=//evil.example>", "<!--", "]]>", "'; drop table"),
-]
-ENDS = ("", " ", "\n", "\t", "x" * 40, "'\"", "\\", "%00", "é", "漢")
-STRINGS = [f"{one}{end}" for one in TAGS for end in ENDS] * 2
-HIDDEN = {"\u202e": "U+202E", "\u200b": "U+200B", "\u2066": "U+2066", "\U000e0041": "U+E0041"}
-
-
-@agent
-def hostile(task: Task, texts: list[str]) -> str:
-    task.goal(texts[0])
-    for number, text in enumerate(texts):
-        task.state.set(f"value{number}", text)
-        task.fact(f"fact{number}", text, source=text)
-    for text in texts[:12]:
-        task.note(text[:60], text)
-        task.decide(text, text, why=text, options=[text])
-        task.question(text)
-        task.message({"role": "user", "content": text})
-        task.message({"role": "user", "content": [{"type": "text", "text": text}]})
-        task.artifact(text, type="text/html", summary=text)
-        task.step(lambda text=text: text, name="say")
-    task.step(_raise, texts[1], name="raise")
-    return texts[0]
-
-
-def _raise(text):
-    raise ValueError(text)
-
-
-@pytest.mark.page
-def test_what_agents_write_is_text_on_every_screen(tmp_path, browser):
-    assert len(STRINGS) == 300
-    store = tmp_path / "store.db"
-    with holdfast.open(store) as app:
-        app.run(hostile, {"texts": STRINGS}, id="hostile", user="ana")
-        app.start(hostile, {"texts": ["<script>alert(3)</script>"]}, id="asks", user="u")
-        with page_of(store) as page:
-            for path, wanted in {
-                "/": "td .id",
-                "/tasks/hostile": ".wrow",
-                "/tasks/hostile?step=raise%231": ".insp dd",
-                "/tasks/hostile?tab=state": ".cols",
-                "/tasks/hostile?tab=conversation": ".msg",
-                "/tasks/hostile?tab=failures": "pre.code",
-                "/tasks/hostile?tab=events": "table.events",
-                "/audit": "td .id",
-            }.items():
-                with tab(browser, page, path) as opened:
-                    opened.locator(wanted).first.wait_for()
-                    assert opened.locator("main script, main iframe, main img, main style, main base").count() == 0
-            with tab(browser, page, "/tasks/hostile") as opened:
-                opened.get_by_role("button", name="JSON").click()
-                assert eventually(lambda: document(opened))["state"] == dict(app.get("hostile").state)
-
-
-@pytest.mark.page
-def test_invisible_characters_are_shown_as_what_they_are(tmp_path, browser):
-    store = tmp_path / "store.db"
-    with holdfast.open(store) as app:
-        for number, one in enumerate(HIDDEN):
-            app.run(refunds, {"order": f"pay{one}ment", "euros": 1}, id=f"r{number}", contract={"constraints": ASK})
-        with page_of(store) as page, tab(browser, page, "/inbox") as opened:
-            opened.locator(".card").first.wait_for()
-            for number, name in enumerate(HIDDEN.values()):
-                assert opened.locator(".card", has_text=f"r{number}").locator(".args .hid").first.inner_text() == name
 
 
 # Many

@@ -8,11 +8,14 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import Budget, Retry, Task, agent, tool
+from holdfast.engine.reading.values import path_of
+from holdfast.web.serving import address_file
 
 ASK = {"human_in_the_loop": {"required_for_risk_levels": ["external_action", "payment"]}}
 
@@ -190,12 +193,15 @@ class Page:
 
 
 @contextlib.contextmanager
-def page_of(store, *options, env=None, login=True):
-    """`holdfast ui` over a store, on a free port; ended at the end."""
+def page_of(store, *options, env=None, login=True, file=None):
+    """`holdfast ui` over a store, on a free port; ended at the end. `file`: where it writes its address."""
     command = [sys.executable, "-m", "holdfast", "ui", "--store", str(store), "--no-open", "--by", "ana"]
     if "--port" not in options:
         command += ["--port", "0"]
-    given = {**os.environ, **(env or {})}
+    cache = tempfile.TemporaryDirectory()  # where a page over PostgreSQL writes its address
+    usual = address_file(str(store), "")
+    file = Path(file or (usual if path_of(str(store)) else Path(cache.name, "holdfast", usual.name)))
+    given = {**os.environ, "XDG_CACHE_HOME": cache.name, **(env or {})}
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=given
     )
@@ -204,7 +210,7 @@ def page_of(store, *options, env=None, login=True):
         link = process.stdout.readline().strip()
         assert link.startswith("http://"), process.stderr.read()
         page = Page(process, link)
-        page.key = json.loads(Path(f"{store}-page").read_text())["key"]
+        page.key = json.loads(file.read_text())["key"]
         if login:
             assert page.login() == 200
         yield page
@@ -217,6 +223,7 @@ def page_of(store, *options, env=None, login=True):
             process.wait(10)
         process.stdout.close()
         process.stderr.close()
+        cache.cleanup()
 
 
 def eventually(check, seconds=10.0):

@@ -154,7 +154,7 @@ def _errors() -> Iterator[str]:
     errors = [one for one in found if inspect.isclass(one) and issubclass(one, holdfast.HoldfastError)]
     yield f"{len(errors)} errors, one tree under `HoldfastError`; each has `code`, `message`, `hint` and `details`.\n"
     yield "\n".join(f"- [`{one.__name__}`](errors/{one.code}.md): {inspect.getdoc(one)}" for one in errors) + "\n"
-    yield "These are no errors, and no `Exception` either, so that `except Exception` does not swallow them:\n"
+    yield "These are not errors, and not `Exception` either, so that `except Exception` does not swallow them:\n"
     raised = [one for one in found if inspect.isclass(one) and issubclass(one, BaseException)]
     control = [one for one in raised if not issubclass(one, Exception)]
     yield "\n".join(f"- `{one.__name__}`: {inspect.getdoc(one)}" for one in control) + "\n"

@@ -11,26 +11,24 @@ from typing import Any
 _INTRO = """# Holdfast
 
 > The durable state layer for AI agents, in Python. A task is its log: every step, decision and answer is an immutable
-> event, and the state is what folding them gives. Kill the process at any instruction, and the task goes on.
+> event, and state is computed by replaying them. Kill the process at any instruction, and the task resumes.
 
-`import holdfast`; `app = holdfast.open("agents.db")` (SQLite, PostgreSQL or memory:). An agent is `@agent def f(task:
+`import holdfast`; `app = holdfast.open("holdfast.db")` (SQLite, PostgreSQL or memory:). An agent is `@agent def f(task:
 Task, …)`; `task.step(fn, …)` is done once, `task.call(tool, …)` by the tool's effect: `@tool(effect="read" |
-"idempotent" | "once" | "transaction")`. `app.run(agent, input, id=…)` starts a task or goes on with it. Code between
-verbs is executed again on replay: no clock, no chance, nothing slow there. Every example in these pages is tested.
+"idempotent" | "once" | "transaction")`. `app.run(agent, input, id=…)` starts or resumes a task. Code between
+verbs is executed again on replay: no clock, no randomness, nothing slow there. Every example in these pages is tested.
 """
 
 
 def llms_page(folder: Path) -> str:
     """docs/llms.txt, of the pages in a folder and the navigation beside it."""
     parts = [_INTRO]
-    alone: list[str] = []
     for title, what in _entries(tomllib.loads((folder.parent / "zensical.toml").read_text("utf-8"))["project"]["nav"]):
         if isinstance(what, str):
-            alone.append(_line(folder, title, what))
+            parts.append(_line(folder, title, what) + "\n")
         else:
             parts.append(f"## {title}\n")
             parts.append("\n".join(_line(folder, name, page) for name, page in _entries(what)) + "\n")
-    parts.insert(1, "## Start\n\n" + "\n".join(alone) + "\n")
     return "\n".join(parts)
 
 

@@ -61,7 +61,7 @@ FEED_CLOSE_SECONDS = 5.0
 """How long closing an app waits for the thread that reads changes."""
 
 WAIT_LOOK_SECONDS = 5.0
-"""How often a task that is waited for is looked at although no change of it was told."""
+"""How often `wait` reads a task although no change of it was reported."""
 
 LIST_CHUNK = 1_000
 """How many rows of a list without a limit are in memory at once."""
@@ -112,10 +112,10 @@ FAILED_OUTPUT_BYTES = 16_384
 """How much the record of a failure keeps of what the step had streamed: its last part."""
 
 FAILURE_LOGGER = "holdfast.failures"
-"""The logger of `logging` that is told of failed tasks. It hands on to `holdfast`, as all loggers do."""
+"""The name of the logger for failed tasks. Its records propagate to `holdfast`, as with all loggers."""
 
 FAILURES_KEPT = 10_000
-"""How many failures of tasks an app remembers that it has told `on_failure`."""
+"""How many reported failures of tasks an app remembers, so that `on_failure` gets each once."""
 
 NOTICE_SECONDS = 0.5
 """How often a watcher of the inbox looks for new entries."""
@@ -124,10 +124,10 @@ NOTICE_SHARE = 20
 """A look at the inbox rests for so many times as long as it took, if that is longer."""
 
 NOTICE_KEPT_SECONDS = 3_600.0
-"""How long it is remembered what was told of a task that does not wait any more."""
+"""How long notices of a task are remembered after it has stopped waiting."""
 
 UNSERVED_SECONDS = 10.0
-"""How long a task that no worker takes must wait until those who watch the inbox are told: a worker may be starting."""
+"""How long a task that no worker takes must wait before a notice is sent: a worker may be starting."""
 
 WEBHOOK_SECONDS = 10.0
 """How long a request of a webhook may take by default."""
@@ -175,7 +175,7 @@ MAX_LOST_SHOWN = 100
 """How many unconfirmed spendings are kept one by one; all are counted."""
 
 LEASE_SECONDS = 30.0
-"""How long a holder may be silent before others may take its tasks; one that is dead has none."""
+"""How long a worker may be silent before others may take its tasks. A dead worker's tasks are taken at once."""
 
 ABSENT_SECONDS = 1.0
 """How long a worker's lock must be missing before the worker is presumed dead; one that lives takes it again sooner."""
@@ -199,7 +199,7 @@ WORKER_HOLD_SECONDS = 2.0
 """How long a worker blocks while a task sleeps, before the task suspends."""
 
 MAX_DEATHS = 5
-"""How many holders in a row a task may cost, without a step being done, before workers set it aside."""
+"""How many workers in a row may die at a task, without a step being done, before it is quarantined."""
 
 MAX_NOTE_LENGTH = 2_000
 """How long the reason of a quarantine may be."""
@@ -274,13 +274,13 @@ CHUNKS_STALE_SECONDS = 3_600.0
 """How old a stream must be for `gc` to delete it: it was left over by a process that died."""
 
 MAX_STREAM_BYTES = 1024 * 1024
-"""How many bytes of chunks an attempt of a step publishes; watchers are told that the rest is left out."""
+"""How many bytes of chunks an attempt of a step publishes; watchers see that the rest is left out."""
 
 MAX_STREAM_CHUNKS = 100_000
 """How many chunks an attempt of a step publishes."""
 
 CACHE_BYTES = 32 * 1024 * 1024
-"""How many bytes an app keeps of states, of what was said in threads and of messages that were read, about."""
+"""About how many bytes an app caches of states, of threads and of messages."""
 
 CACHE_ENTRIES = 10_000
 """How many of each it keeps at the most."""
@@ -304,7 +304,7 @@ CACHE_SHARED_BYTES = 8 * 1024 * 1024
 """The largest state that servers share, compressed."""
 
 CACHE_SHARE_EVENTS = 32
-"""By how many events a log must have gone on before servers share its state again; less is not worth a trip."""
+"""By how many events a log must have grown before servers share its state again; less is not worth a trip."""
 
 CACHE_QUEUE = 64
 """How many states, and how many wake-ups, may be on their way to the tier that servers share."""

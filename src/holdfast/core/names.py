@@ -206,8 +206,8 @@ def encodable(value: str, what: str) -> str:
     return value
 
 
-def whole(value: Any, what: str, *, least: int = 0) -> int:
-    """A whole number, not below the least. Digits as text will do: a header of HTTP is text.
+def whole(value: Any, what: str, *, least: int = 0, most: int | None = None) -> int:
+    """A whole number, not below the least or above the most. Digits as text will do: a header of HTTP is text.
 
     >>> whole("17", "after")
     17
@@ -217,6 +217,8 @@ def whole(value: Any, what: str, *, least: int = 0) -> int:
         raise InvalidValue(f"{what}={value!r} is not a whole number", hint=f"give {least} or more")
     if number < least:
         raise InvalidValue(f"{what}={value} is too low", hint=f"give {least} or more")
+    if most is not None and number > most:
+        raise InvalidValue(f"{what}={str(value)[:80]} is too high", hint=f"give {most:,} or less")
     return number
 
 

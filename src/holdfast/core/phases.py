@@ -29,7 +29,7 @@ DONE, ERROR, FEEDBACK = "done", "error", "waiting_feedback"
 """The phases that follow from what becomes of a task: it is completed, it has failed, it asks a person."""
 
 PLANNING = "planning"
-"""The phase in which an agent begins when a user has said what is wanted."""
+"""The phase in which an agent begins with a user's request."""
 
 
 class Moves(Struct, frozen=True, omit_defaults=True):

@@ -33,7 +33,7 @@ class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
     jitter: float = 0.0
 
     def delay(self, attempt: int, chance: float = 0.5) -> float:
-        """Seconds to wait after this attempt. With jitter, a part of it is left to chance (0 to 1)."""
+        """Seconds to wait after this attempt. With jitter, a part of it is random (`chance`, 0 to 1)."""
         first, most = cast("float", self.first), cast("float", self.most)  # they were made numbers
         whole = min(most, first * self.factor ** min(attempt - 1, 63))
         return whole * (1 - self.jitter + self.jitter * chance) if self.jitter else whole

@@ -1,4 +1,4 @@
-"""`app.aio`: every verb of an app, to be awaited. The event loop goes on while a thread waits for the store.
+"""`app.aio`: every verb of an app, to be awaited. The event loop keeps running while a thread waits for the store.
 
 There is no second implementation here: each name wraps the method of App of that name.
 """
@@ -159,7 +159,7 @@ class AsyncThread(_Awaited[Thread]):
         return self.of.id
 
     async def messages(self) -> list[Any]:
-        """Everything that was said."""
+        """All messages."""
         return await asyncio.to_thread(lambda: self.of.messages)
 
     async def exists(self) -> bool:
@@ -199,6 +199,7 @@ class AsyncApp(_Awaited[App]):
     start = _awaited(App.start)
     resume = _coroutine(App.aresume)
     aresume = _coroutine(App.aresume)
+    reconcile = _awaited(App.reconcile)
     reopen = _awaited(App.reopen)
     signal = _awaited(App.signal)
     answer = _awaited(App.answer)
@@ -278,7 +279,7 @@ class AsyncApp(_Awaited[App]):
     acall = call
 
     async def wait(self, id: str, *, timeout: Duration | None = None) -> TaskState[Any]:
-        """`app.wait` without a thread that blocks: any number of tasks can be waited for at once."""
+        """`app.wait` without a thread that blocks: wait for any number of tasks at once."""
         return await TaskEnd(self.of.logs, self.of.feed, id, timeout).wait_async()
 
     def records(self, space: str) -> AsyncRecords:
@@ -292,6 +293,11 @@ class AsyncApp(_Awaited[App]):
     def thread(self, id: str | None = None) -> AsyncThread:
         """A conversation that spans tasks, to be awaited: `await app.aio.thread(id).messages()`."""
         return AsyncThread(self.of.thread(id))
+
+    async def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncUser]:
+        """Return the users there are, in the order of their ids, to be awaited."""
+        found = await asyncio.to_thread(self.of.users, after=after, limit=limit)
+        return [AsyncUser(one) for one in found]
 
     async def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncThread]:
         """Return the threads there are, in the order of their ids, to be awaited."""

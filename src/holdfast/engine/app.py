@@ -43,6 +43,7 @@ from holdfast.engine.dispatch import begin, block, fork as forks
 from holdfast.engine.dispatch.begin import TaskOptions, WhenBusy, deadline_us
 from holdfast.engine.dispatch.calls import DurableCall
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
+from holdfast.engine.dispatch.reconcile import ask_again
 from holdfast.engine.execution.watch import WatchedStep
 from holdfast.engine.lists.feed import Feed
 from holdfast.engine.lists.query import TaskRows, since as us_since, task_query
@@ -404,7 +405,7 @@ class App:
         when_busy: WhenBusy = "allow",
         expire: Duration | None = None,
     ) -> TaskState[R]:
-        """`run`, to be awaited; the event loop goes on meanwhile."""
+        """`run`, to be awaited; the event loop keeps running meanwhile."""
         options = TaskOptions(
             user=user,
             thread=thread,
@@ -634,8 +635,8 @@ class App:
         return self._change(id, answers.signal(name, value, acting(by)))
 
     def answer(self, id: str, question: str, value: Any, *, by: str = "", why: str = "") -> TaskState:
-        """Answer what a task asked, by the question's key or name."""
-        return self._change(id, answers.answer(question, value, acting(by), why))
+        """Answer what a task asked, by the question's key or name. A value that its question can't take is refused."""
+        return self._change(id, answers.answer(question, value, acting(by), why, self.logs.blob))
 
     def settle(
         self, id: str, call: str, *, happened: bool, result: Any = None, by: str = "", why: str = ""
@@ -648,6 +649,17 @@ class App:
         tools = self._dispatcher.services.tools
         decide = answers.settle(call, happened, result, by, why, tools)
         return self._change(id, decide, answers.keys_of_settling(call, happened))
+
+    def reconcile(self, id: str, call: str, tool: Tool | None = None, *, by: str = "") -> TaskState:
+        """Ask the destination of a call in doubt once more, and settle the call if the destination knows.
+
+        Runs the tool's `reconcile` here, and nothing else. If the destination can't tell, the call stays in doubt.
+        `tool`: the tool of the call. Default: the one that an agent of this app declares with `tools=`.
+        """
+        by = self._decided_by(id, "reconcile", by)
+        known = self._dispatcher.services.tools if tool is None else {tool.name: tool}
+        asked = ask_again(self.logs, names.task_log(id), call, known, by)
+        return self.get(id) if asked is None else self._change(id, asked.decide, asked.keys)
 
     def approve(
         self,
@@ -705,7 +717,7 @@ class App:
         return migration.migrate_states(self.logs, self._dispatcher.register(agent))
 
     def raise_budget(self, id: str, budget: Budget, *, by: str = "", why: str = "") -> TaskState:
-        """Allow a task more. One that waited for that can go on; one that failed for it can be resumed."""
+        """Raise a task's budget. A task that waited for it continues; one that failed for it can be resumed."""
         by = self._decided_by(id, "raise_budget", by)
         return TaskState(lifecycle.raise_budget(self.logs, names.task_log(id), limits_of(budget), by, why), self.logs)
 
@@ -755,7 +767,7 @@ class App:
         effects: Literal["ask", "live", "recorded"] = "ask",
         by: str = "",
     ) -> TaskState:
-        """A new task whose past is this one's, up to `at`. Copies nothing; this one goes on as it was.
+        """A new task whose past is this one's, up to `at`. Copies nothing; this one stays as it was.
 
         The same fork asked for again, by the same `id`, is found as it is now.
         """
@@ -1010,8 +1022,8 @@ class App:
         """Return who did what, newest first: tool calls, what people did, decisions. Found by index.
 
         `decision` is part of a decision's question or choice. `since`, `until`: a time, or how long ago. `after`: the
-        cursor of the last row seen. `limit`: how many. Default: all, read as you go through them. `progress` is told
-        how many events were looked at.
+        cursor of the last row seen. `limit`: how many. Default: all, read as you go through them. `progress` is called
+        with the number of events read.
         """
         query = audit.AuditQuery(
             task=None if task is None else names.task_log(task),
@@ -1134,6 +1146,12 @@ class App:
 
         return Thread(self.logs, self.new_id() if id is None else id)
 
+    def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[User]:
+        """Return the users there are, in the order of their ids. `after` is the id of the last one seen."""
+        from holdfast.engine.people.user import users
+
+        return users(self.logs, after=after, limit=limit)
+
     def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[Thread]:
         """Return the threads there are, in the order of their ids. `after` is the id of the last one seen."""
         from holdfast.engine.people.thread import threads
@@ -1154,7 +1172,7 @@ class App:
     def verify(self, id: str | None = None, *, progress: Callable[[int], None] | None = None) -> Verification:
         """Walk the chain of one task, or all, and name the first bad seq of each that is damaged.
 
-        `progress` is told how many logs were walked.
+        `progress` is called with the number of logs walked.
         """
         return verify.verify(self.logs, None if id is None else names.task_log(id), progress)
 
@@ -1244,11 +1262,11 @@ class App:
         return retention.collectable(self.logs, older_than_us=self._before(older_than), keep=keep)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store to a new file while others go on."""
+        """Write a consistent copy of the store to a new file while other processes keep working."""
         self.store.backup(names.text(os.fspath(path), "path"))
 
     def copy_to(self, url: str | os.PathLike[str], progress: Progress | None = None) -> Copied:
-        """Copy everything into another store and verify it there. Run it again to go on or to catch up."""
+        """Copy everything into another store and verify it there. Run it again to continue or to catch up."""
         with open(url, clock=self.clock) as target:
             return copy.verified_copy(self.logs, target.logs, progress)
 

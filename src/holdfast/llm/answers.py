@@ -1,4 +1,4 @@
-"""Final answers: what a model is told about their form, and whether what it says has it."""
+"""Final answers: how their form is described to a model, and whether a reply has it."""
 
 from __future__ import annotations
 

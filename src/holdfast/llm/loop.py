@@ -46,7 +46,7 @@ def loop_agent(
 
     `model` is anything that answers messages; a name stands for `OpenAIModel(name)`. `retry` and `timeout` are for its
     calls. With `answer_type` the answer is JSON of that type, and the model is asked again until it is. `on_token` is
-    told the text of replies as it comes. With `stream=True`, watchers in any process get it as chunks:
+    called with the text of replies as it comes. With `stream=True`, watchers in any process get it as chunks:
     `app.follow(id, chunks=True)`. With `max_tokens` the model is shown a window of the conversation, tools
     included, which keeps the last `keep_last` messages and `keep_turns` turns or fails with WindowTooSmall; by the
     strategy "summarise" it is asked for summaries of what does not fit, each of them a step. The other options are
@@ -196,7 +196,7 @@ def _told_to(listeners: Sequence[OnToken]) -> OnToken:
 
 
 def _careful(on_token: OnToken) -> OnToken:
-    """A listener that cannot spoil a reply: if it fails, the event loop is told, and it is not called again."""
+    """A listener that cannot spoil a reply: if it fails, the event loop gets the error, and it is not called again."""
     broken = False
 
     def tell(text: str) -> None:
@@ -207,7 +207,7 @@ def _careful(on_token: OnToken) -> OnToken:
             on_token(text)
         except Exception as error:  # noqa: BLE001 — a listener has no part in the task
             broken = True
-            told = {"message": "on_token failed and is not told the rest of this reply", "exception": error}
+            told = {"message": "on_token failed and does not get the rest of this reply", "exception": error}
             asyncio.get_running_loop().call_exception_handler(told)
 
     return tell

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from holdfast.core.errors import HoldfastError, NotDone
 
 OnToken = Callable[[str], object]
-"""Is told pieces of a reply's text as they come."""
+"""Called with pieces of a reply's text as they come."""
 
 
 class Model(Protocol):
@@ -26,7 +26,7 @@ class Model(Protocol):
 
 
 class ModelError(HoldfastError):
-    """A model did not answer. `details["status"]` is what its endpoint said, None if it said nothing."""
+    """A model did not answer. `details["status"]` is the HTTP status, None if there was no answer."""
 
     code = "model-error"
 

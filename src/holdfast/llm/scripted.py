@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, and for demos without a network."""
+"""A model with scripted replies: for tests, and for demos without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def use(tool: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 class ScriptedModel:
-    """Gives one reply after the other. Which one is told by the messages, so a crash changes nothing.
+    """Gives one reply after the other. The messages decide which, so a crash changes nothing.
 
     >>> ScriptedModel([use("look_up", city="Rome"), say("Sunny.")])
     <scripted model, 2 replies>

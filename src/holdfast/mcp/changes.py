@@ -38,7 +38,7 @@ class ChangeFeed:
         return len(self._subjects)
 
     async def watch(self, wanted: Iterable[str]) -> list[str]:
-        """Begin to watch some URIs; gives those that are served. What changes after this returns is told of."""
+        """Begin to watch some URIs; gives those that are served. What changes after this returns is reported."""
         subjects, seen = await asyncio.to_thread(self._found, dict.fromkeys(wanted))
         for uri, subject in subjects.items():
             self._subjects[uri] = subject

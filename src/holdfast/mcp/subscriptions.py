@@ -57,7 +57,7 @@ class Subscriptions:
         """Serve one stream of a modern client. A URI that is not served is accepted and never changes."""
         wanted = params.notifications
         if "taskIds" in (wanted.model_extra or {}):
-            require_declared(ctx)  # it is told that none is agreed to: handles are polled, and tasks are resources
+            require_declared(ctx)  # the answer agrees to none: handles are polled, and tasks are resources
         names = [*(wanted.resource_subscriptions or ()), *([LISTED[0]] if wanted.resources_list_changed else [])]
         watched = await self._changes.watch(names[:MOST])
         try:
@@ -98,7 +98,7 @@ class Subscriptions:
                     with anyio.fail_after(1):
                         await connection.send_resource_updated(uri)
                 except Exception:  # noqa: BLE001 - a closed or stuck connection may fail in any way; it is left
-                    logger.info("a client that no longer reads is not told of %s any more", uri)
+                    logger.info("a client that no longer reads gets no more updates of %s", uri)
                     self._left(uri, connection)
 
 

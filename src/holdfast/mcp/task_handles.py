@@ -161,13 +161,13 @@ class TaskHandles(Extension):
 
 
 def is_declared(ctx: Context) -> bool:
-    """Return whether a client has said with this very request that it knows handles."""
+    """Return whether a client has declared with this very request that it knows handles."""
     declared = ctx.session.client_capabilities
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and IDENTIFIER in ((declared and declared.extensions) or {})
 
 
 def require_declared(ctx: Context) -> None:
-    """Refuse a client that has not said so. In older revisions of the protocol there are no such methods."""
+    """Refuse a client that has not declared it. In older revisions of the protocol there are no such methods."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method)
     if not is_declared(ctx):

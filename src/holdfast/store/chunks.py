@@ -1,6 +1,6 @@
 """What steps stream while they run, beside the logs: batches of chunks for watchers in other processes.
 
-Nothing here is the truth. A batch may be missing, or left over from a process that died: whether it counts is told by
+Nothing here is the truth. A batch may be missing, or left over from a process that died: whether it counts is up to
 the log. So it is never exported, copied or verified, and may be deleted at any time.
 """
 

@@ -39,7 +39,7 @@ def current() -> ProcessName:
 def machine() -> str:
     """Return what tells this kernel and these namespaces from all others; nothing if the system does not tell.
 
-    The time namespace counts too: it shifts the start times that processes are told apart by. A /proc of another
+    The time namespace counts too: it shifts the start times that distinguish processes. A /proc of another
     namespace, as containers may be given, speaks of other processes and tells nothing.
     """
     return _machine_of(os.getpid())

@@ -92,6 +92,8 @@ class Query(Struct, frozen=True, kw_only=True):
     def lead(self) -> str:
         """The filter, or the two, whose index is likely to leave the fewest rows; empty if there is none."""
         given = next((name for name in LEADING if getattr(self, name) not in (None, False)), "")
+        if given == "status" and self.order == "changed" and self.changed_since_us is not None:
+            return "changed_since_us"  # in its order already; by status, every row of it would be read and sorted
         return f"{given}_and_status" if given in WITH_STATUS and self.status is not None else given
 
 
@@ -256,7 +258,7 @@ class Store(Protocol):
     """Keeps logs. Everything here is durable when the call returns.
 
     `waits` says whether calls may take a while: such a store is not asked from an event loop. `lease_seconds` is how
-    long its holders may be silent.
+    long its workers may be silent.
     """
 
     url: str
@@ -436,7 +438,7 @@ class Store(Protocol):
         """Remove whole logs and the blobs only they used, leaving tombstones; gives the names of those removed.
 
         A log whose head is no longer the tombstone's, or that is the past of a fork, stays. Its name is given again
-        only to a log that goes on at the tombstone: without a parent, after its seq and its digest.
+        only to a log that continues at the tombstone: without a parent, after its seq and its digest.
         """
         ...
 
@@ -461,7 +463,7 @@ class Store(Protocol):
         ...
 
     def backup(self, path: str) -> None:
-        """Write a consistent copy to a new file while others go on."""
+        """Write a consistent copy to a new file while other processes keep working."""
         ...
 
     def identity(self) -> Identity:
@@ -473,7 +475,7 @@ class Store(Protocol):
         ...
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        """Return whether there is a sign of life of that holder now, and it was heard of within its lease."""
+        """Return whether that process lives: there is a sign of life now, or there was one within its lease."""
         ...
 
     def loss(self, holder: str, lease: float | None = None) -> Loss | None:

@@ -18,7 +18,7 @@ from holdfast.core import codec, limits
 from holdfast.core.codec import Group, Head, Stored, Summary, Write
 
 Loss = Literal["proven", "presumed"]
-"""How it is known that a holder no longer works. `proven`: its process is dead, or it said goodbye. `presumed`: it gave
+"""How it is known that a worker is lost. `proven`: its process is dead, or it signed off. `presumed`: it gave
 no sign of life, but it may be alive and in the middle of a call."""
 
 
@@ -41,9 +41,9 @@ class Slot(Struct, frozen=True, gc=False):
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
-    """What a worker looks for in one queue: tasks of these agents, each with the versions it can go on with.
+    """What a worker looks for in one queue: tasks of these agents, each with the versions it can resume.
 
-    `lost` are holders whose tasks may be taken from them. What is None is not limited.
+    `lost` are workers whose tasks may be taken from them. What is None is not limited.
     """
 
     queue: str
@@ -108,7 +108,7 @@ class WaitDepth(Struct, frozen=True, gc=False):
 
 
 class ServedRow(Struct, frozen=True, gc=False):
-    """What a holder said that it serves, and when it was last heard of."""
+    """What a worker serves, and when it was last heard of."""
 
     holder: str
     serves: str
@@ -141,7 +141,7 @@ class Queues(Protocol):
         ...
 
     def lost(self) -> dict[str, Loss]:
-        """Holders of running tasks whose tasks may be taken, each with how that is known."""
+        """Return workers whose running tasks may be taken, each with how that is known."""
         ...
 
     def next_wake(self, namespace: str | None, queues: Sequence[str], after_us: int = EVER_US) -> int | None:

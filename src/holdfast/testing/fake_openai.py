@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint on 127.0.0.1 that says what it was told to say, so that the real SDK can be tested.
+"""An OpenAI-compatible endpoint on 127.0.0.1 with scripted replies, so that the real SDK can be tested.
 
     with FakeOpenAI([use("look_up", city="Rome"), Fail(429), say("Sunny.")]) as server:
         model = OpenAIModel("fake", base_url=server.base_url, api_key="sk-test")
@@ -33,7 +33,7 @@ class Fail(Struct, frozen=True):
     """Refuse a request, with headers such as `Retry-After`."""
 
     status: int = 500
-    message: str = "the fake server was told to fail"
+    message: str = "the fake server was set to fail"
     headers: dict[str, str] = {}
 
 
@@ -209,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             return  # the one who asked is gone
         except ValueError as error:
-            self._send(400, {"error": {"message": f"the body is no JSON object: {error}", "type": "invalid_request"}})
+            self._send(400, {"error": {"message": f"it is not a JSON object: {error}", "type": "invalid_request"}})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""

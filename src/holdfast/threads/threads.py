@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from holdfast import Agent, App, InvalidValue, TaskNotFound, Thread, ThreadNotFound
@@ -32,6 +32,10 @@ class Threads:
     """
 
     def __init__(self, app: App, agents: Sequence[Agent] = ()) -> None:
+        if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{app!r} is not an app", hint="Threads(holdfast.open(url), [agent, …])")
+        if not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="Threads(app, [agent, …])")
         self._app = app
         self._agents: dict[str, Agent] = {}
         for one in agents:
@@ -49,12 +53,11 @@ class Threads:
         expire: str | float | None = None,
         id: str | None = None,
     ) -> StoredThread:
-        """Begin a thread, with messages if there are any; its id is a new one unless you give it."""
-        thread = self._app.thread(id)
-        thread.create(metadata=metadata, expire=expire)
-        if messages:
-            thread.add(list(messages))
-        return thread_shape(thread)
+        """Begin a thread, with its first messages if there are any, all in one write.
+
+        `id`: its id, so that a repeated call finds the thread it made. Default: a new one.
+        """
+        return thread_shape(self._app.thread(id).create(metadata=metadata, expire=expire, messages=messages))
 
     def retrieve(self, thread_id: str) -> StoredThread:
         """Return a thread; ThreadNotFound if there is none."""
@@ -69,7 +72,7 @@ class Threads:
         return _page([thread_shape(one) for one in self._app.threads(after=after, limit=_one_more(limit))], limit)
 
     def delete(self, thread_id: str) -> bool:
-        """Remove a thread with all that was said; its id can be used again."""
+        """Remove a thread with its messages; its id can be used again."""
         return self.thread(thread_id).delete()
 
     def thread(self, thread_id: str) -> Thread:
@@ -82,7 +85,7 @@ class Threads:
     def agent(self, assistant_id: str | Agent) -> Agent:
         """Return an agent by its name."""
         name = assistant_id.name if isinstance(assistant_id, Agent) else assistant_id
-        found = self._agents.get(name)
+        found = self._agents.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if found is None:
             known = ", ".join(map(repr, sorted(self._agents))) or "none"
             raise InvalidValue(f"there is no assistant {name!r}; known: {known}", hint="Threads(app, [agent, …])")

@@ -24,9 +24,11 @@ from holdfast.web.shapes import (
     PageCall,
     PatchAct,
     PlainAct,
+    ReconcileAct,
     RollbackAct,
     SettleAct,
     SignalAct,
+    StartAct,
 )
 
 LOOKED_BACK = 50
@@ -84,6 +86,30 @@ def settle(call: PageCall) -> PageAnswer:
         lambda app, id, by: app.settle(
             id, given.call, happened=given.happened, result=given.result, by=by, why=given.why
         ),
+    )
+
+
+def reconcile(call: PageCall) -> PageAnswer:
+    """Ask the destination of a call in doubt once more; only with the file that declares its tool."""
+    given = call.read(ReconcileAct)
+
+    def act(app: App, id: str, by: str) -> TaskState:
+        asked = next((one for one in app.inbox(id) if given.call in (one.key, one.name)), None)
+        return app.reconcile(id, given.call, call.site.known.tools.get("" if asked is None else asked.tool), by=by)
+
+    return _done(call, given, given.call, act)
+
+
+def start(call: PageCall) -> PageAnswer:
+    """Start a task of an agent of the file that the page was given. It is pending until a worker takes it."""
+    given, known = call.read(StartAct), call.site.known.agents
+    if given.agent not in known:
+        hint = f"it knows {', '.join(sorted(known))}" if known else "start the page with a file: holdfast ui agents.py"
+        raise InvalidValue(f"this page knows no agent {given.agent!r}", hint=hint)
+    more: dict[str, Any] = {name: getattr(given, name) or None for name in ("id", "user", "thread", "deadline")}
+    agent = known[given.agent]
+    return _once(
+        call, lambda: call.app.start(agent, given.input, queue=given.queue, by=call.person.id, **more), given.id or ""
     )
 
 
@@ -157,16 +183,25 @@ def _done(
 ) -> PageAnswer:
     """Do it, once for its key; answer with the task's header. If it was too late, say who was first."""
     id, app = call.at["id"], call.app
+
+    def checked() -> TaskState:
+        if check and given.expect is not None and app.head(id) != given.expect:
+            raise Conflict(id, given.expect, app.head(id))
+        return act(app, id, call.person.id)
+
+    return _once(call, checked, id, about)
+
+
+def _once(call: PageCall, act: Callable[[], TaskState], id: str, about: str = "") -> PageAnswer:
+    app = call.app
     if not call.key:
         raise InvalidValue("an act needs an Idempotency-Key", hint="send a new random one with each act")
     if call.site.settings.read_only:
         raise Denied(403, "read-only", "This page was opened with --read-only.", "Use the command that it shows.")
 
     def once() -> dict[str, Any]:
-        if check and given.expect is not None and app.head(id) != given.expect:
-            raise Conflict(id, given.expect, app.head(id))
         try:
-            found = act(app, id, call.person.id)
+            found = act()
         except (InvalidEvent, TaskFinished) as error:
             raise _first(app, id, about, error) from None
         return call.site.went(found.id, lambda went: reading.header(app, found, went, is_now=True))

@@ -18,13 +18,14 @@ from holdfast import App, __version__
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError, WebOpen
 from holdfast.engine.reading import values
-from holdfast.web import acting, page, reading
+from holdfast.web import acting, bulk, contents, page, places, reading
 from holdfast.web.feed import Feeds
 from holdfast.web.gate import Authorize, Denied, Gate, Person, Right, Scope
 from holdfast.web.shapes import (
     AnswerAct,
     ApprovalAct,
     BudgetAct,
+    BulkAct,
     CodeBody,
     Described,
     Download,
@@ -34,9 +35,11 @@ from holdfast.web.shapes import (
     PageCall,
     PatchAct,
     PlainAct,
+    ReconcileAct,
     RollbackAct,
     SettleAct,
     SignalAct,
+    StartAct,
     openapi,
 )
 from holdfast.web.site import Settings, Site
@@ -80,35 +83,52 @@ ROUTES = (
         for path in ("/", "/tasks/{id}", "/compare/{a}/{b}", "/inbox", "/workers", "/audit")
     ),
     PageRoute("GET", "/inbox/{task}/{kind}/{key}", "public"),
-    PageRoute("GET", "/users/{id}", "public"),
-    PageRoute("GET", "/threads/{id}", "public"),
+    *(PageRoute("GET", path, "public") for path in ("/users", "/users/{id}", "/threads", "/threads/{id}")),
     PageRoute("GET", "/static/{version}/{name}", "public"),
     PageRoute("GET", "/healthz", "public", _health),
     PageRoute("POST", f"{API}/session", "public", acting.session, CodeBody),
     PageRoute("POST", f"{API}/link", "public", acting.link, CodeBody),
     PageRoute("GET", f"{API}/openapi.json", "look", _describe),
     PageRoute("GET", f"{API}/about", "look", reading.about),
+    PageRoute("GET", f"{API}/agents", "look", reading.agents),
     PageRoute("GET", f"{API}/tasks", "look", reading.tasks),
     PageRoute("GET", f"{API}/tasks/counts", "look", reading.counts),
-    PageRoute("GET", f"{API}/rates", "look", reading.rates),
+    PageRoute("GET", f"{API}/rates", "look", places.rates),
     PageRoute("GET", f"{API}/strips", "look", reading.strips),
-    PageRoute("GET", f"{API}/search", "look", reading.search),
+    PageRoute("GET", f"{API}/search", "look", places.search),
+    PageRoute("GET", f"{API}/words", "look", places.words),
+    PageRoute("GET", f"{API}/money", "look", places.money),
+    PageRoute("GET", f"{API}/users", "look", places.users),
+    PageRoute("GET", f"{API}/users/{{id}}", "look", places.user),
+    PageRoute("GET", f"{API}/threads", "look", places.threads),
+    PageRoute("GET", f"{API}/threads/{{id}}", "look", places.thread),
     PageRoute("GET", f"{API}/stream", "look"),
     PageRoute("GET", f"{API}/tasks/{{id}}", "look", reading.task),
     PageRoute("GET", f"{API}/tasks/{{id}}/rows", "look", reading.rows),
     PageRoute("GET", f"{API}/tasks/{{id}}/steps", "look", reading.steps),
-    PageRoute("GET", f"{API}/tasks/{{id}}/steps/{{key}}", "look", reading.step),
+    PageRoute("GET", f"{API}/tasks/{{id}}/steps/{{key}}", "look", contents.step),
     PageRoute("GET", f"{API}/tasks/{{id}}/state", "look", reading.state),
     PageRoute("GET", f"{API}/tasks/{{id}}/deltas", "look", reading.deltas),
-    PageRoute("GET", f"{API}/tasks/{{id}}/events/{{seq}}", "look", reading.event),
-    PageRoute("GET", f"{API}/tasks/{{id}}/messages", "look", reading.messages),
+    PageRoute("GET", f"{API}/tasks/{{id}}/events/{{seq}}", "look", contents.event),
+    PageRoute("GET", f"{API}/tasks/{{id}}/digests", "look", contents.digests),
+    PageRoute("GET", f"{API}/tasks/{{id}}/messages", "look", contents.messages),
+    PageRoute("GET", f"{API}/tasks/{{id}}/decisions", "look", contents.decisions),
+    PageRoute("GET", f"{API}/tasks/{{id}}/artifacts", "look", contents.artifacts),
+    PageRoute("GET", f"{API}/tasks/{{id}}/same-failure", "look", contents.same_failure),
+    PageRoute("GET", f"{API}/blobs/{{task}}/{{seq}}/{{pointer}}", "look", contents.blob),
     PageRoute("GET", f"{API}/tasks/{{id}}/verify", "look", reading.verify),
     PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", reading.export),
     PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
     PageRoute("GET", f"{API}/compare", "look", reading.compare),
     PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
-    PageRoute("GET", f"{API}/workers", "look", reading.workers),
-    PageRoute("GET", f"{API}/audit", "look", reading.audit),
+    PageRoute("GET", f"{API}/workers", "look", places.workers),
+    PageRoute("GET", f"{API}/audit", "look", places.audit),
+    PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
+    PageRoute("POST", f"{API}/bulk", "admin", bulk.begin, BulkAct),
+    PageRoute("GET", f"{API}/bulk", "admin", bulk.count),
+    PageRoute("GET", f"{API}/bulk/{{job}}", "admin", bulk.progress),
+    PageRoute("POST", f"{API}/tasks", "steer", acting.start, StartAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acting.reconcile, ReconcileAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acting.answer, AnswerAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acting.approve, ApprovalAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acting.reject, ApprovalAct),
@@ -211,7 +231,7 @@ class PageApp:
         found = await to_thread.run_sync(handler, call, limiter=self._readers)
         if isinstance(found, Download):
             shown = {"content-disposition": f'attachment; filename="{found.name}"', "cache-control": "no-store"}
-            return StreamingResponse(_lines(found.body), media_type=found.kind, headers=shown)
+            return StreamingResponse(_read(found.body), media_type=found.kind, headers=shown)
         headers = {"cache-control": "no-store"}
         if found.etag:
             headers = {"cache-control": "no-cache", "etag": f'"{quote(found.etag)}"'}
@@ -240,14 +260,12 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-async def _lines(found: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Lines of a file, read in a thread a batch at a time."""
+async def _read(found: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a file, read in a thread a batch at a time."""
     left = iter(found)
 
     def some() -> bytes:
-        return b"".join(
-            line if line.endswith(b"\n") else line + b"\n" for _, line in zip(range(500), left, strict=False)
-        )
+        return b"".join(part for _, part in zip(range(500), left, strict=False))
 
     while part := await to_thread.run_sync(some):
         yield part

@@ -136,7 +136,7 @@ class _Shared:
     async def listening(self) -> AsyncGenerator[None, None]:
         """Take part: the first one starts the loop, the last one ends it."""
         self._listeners += 1
-        if self._loop is None:
+        if self._loop is None or self._loop.done():  # it ends by itself when the store does not answer
             self.error = None
             self._loop = asyncio.create_task(self._run())
         try:
@@ -154,7 +154,7 @@ class _Shared:
     async def _run(self) -> None:
         try:
             await self.look()
-        except HoldfastError as error:  # those who listen are told, and connect again
+        except HoldfastError as error:  # listeners see it, and connect again
             self.error = error
             self.moved()
 
@@ -187,7 +187,7 @@ class TaskFeed(_Shared):
         async with self.listening():
             await self._first_look()
             after = min(after, self.head)
-            while self.error is None:
+            while self.error is None and pulse.error is None:
                 if after < self.head:
                     after, part = await self._group(after)
                     yield part
@@ -200,7 +200,7 @@ class TaskFeed(_Shared):
                 elif not await self.wait(KEEP_OPEN_SECONDS):
                     yield STILL_HERE
             gone = isinstance(self.error, TaskNotFound | TaskCollected)
-            yield frame("gone" if gone else "failed", {"code": self.error.code, "detail": self.error.message})
+            yield frame("gone" if gone else "failed", _told(self.error or pulse.error))
 
     def over(self) -> None:
         self.feeds.forget(self.id)
@@ -215,6 +215,7 @@ class TaskFeed(_Shared):
         while True:
             head = await self.feeds.reading(lambda: self.site.app.head(self.id))
             if head == 0:
+                await self.feeds.reading(lambda: self.site.app.get(self.id))  # which says why it is not there
                 raise TaskNotFound(self.id)
             news = head != self.head
             alive -= LOOK_SECONDS
@@ -267,6 +268,11 @@ class TaskFeed(_Shared):
         return last, frame("rows", data | self.site.went(self.id, told), str(last))
 
 
+def _told(error: HoldfastError | None) -> dict[str, Any]:
+    assert error is not None
+    return {"code": error.code, "detail": error.message, "hint": error.hint}
+
+
 def _touched(events: list[LoggedEvent], went: Waterfall, after: int) -> list[str]:
     """The keys of rows that events may have changed. A claim ends what a dead worker left running."""
     lost = any(one.kind in ("task_claimed", "rolled_back") for one in events)
@@ -301,7 +307,7 @@ class Pulse(_Shared):
                         yield frame("counts", told)
                     elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
                         yield STILL_HERE
-                yield frame("failed", {"code": self.error.code, "detail": self.error.message})
+                yield frame("failed", _told(self.error))
             finally:
                 watch.cancel()
 

@@ -23,12 +23,16 @@ from holdfast.engine.reading import values
 from holdfast.web.asgi import API, PageApp
 from holdfast.web.gate import Gate, Person, is_loopback, own_hosts
 from holdfast.web.sessions import LEAST_TOKEN_LENGTH, Sessions
-from holdfast.web.site import Settings, Site
+from holdfast.web.site import Known, Settings, Site
 
 PORT = 7433
 TRIED_PORTS = 20
 TOKEN = "HOLDFAST_UI_TOKEN"
 ASK_SECONDS = 2.0
+
+
+PATIENCE = {"wait_seconds": "2", "statement_seconds": "5"}
+"""How long a page waits for a server. A worker waits half a minute; a person wants to see the reason sooner."""
 
 
 class PageAddress(Struct, frozen=True):
@@ -60,6 +64,14 @@ def check_host(host: str, token: str, *, behind_proxy: bool) -> None:
         )
 
 
+def page_url(url: str) -> str:
+    """The address of a store as a page asks it: with less patience, unless the address says how much."""
+    if not values.is_server(url) or "://" not in url:
+        return url
+    more = "&".join(f"{name}={value}" for name, value in PATIENCE.items() if f"{name}=" not in url)
+    return f"{url}{'&' if '?' in url else '?'}{more}" if more else url
+
+
 def listen(host: str, port: int | None) -> socket.socket:
     """Listen on a port; without one, on 7433 or the next that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -78,13 +90,20 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def page_app(
-    app: App, settings: Settings, host: str, port: int, *, token: str = "", names: tuple[str, ...] = ()
+    app: App,
+    settings: Settings,
+    host: str,
+    port: int,
+    *,
+    token: str = "",
+    names: tuple[str, ...] = (),
+    known: Known = Known(),  # noqa: B008
 ) -> PageApp:
     """The page of this machine: people log in by a link, and act under one name."""
     rights = ("look",) if settings.read_only else ("look", "answer", "steer", "admin")
     sessions = Sessions(Person(settings.by, rights), fixed=token)
     gate = Gate(sessions, None, own_hosts(host, port, names))
-    return PageApp(Site(app, settings, sessions), gate)
+    return PageApp(Site(app, settings, sessions, known), gate)
 
 
 class PageServer:
@@ -156,7 +175,7 @@ def withdraw(file: Path, address: PageAddress) -> None:
 
 
 def published(file: Path) -> PageAddress | None:
-    """Where the page of a store is said to be; None if it is not said, or can't be read."""
+    """Return the address of a store's page; None if there is no file with it, or it can't be read."""
     try:
         return values.load(file.read_bytes(), PageAddress)
     except (OSError, ValueError):
@@ -180,12 +199,12 @@ def new_link(file: Path) -> str:
 
 
 def task_link(store: str, namespace: str, id: str) -> str | None:
-    """The address of a task on the page of its store, if one is up; None if not."""
+    """The address of a task on the page of its store, of the workers without an id; None if no page is up."""
     address = published(address_file(store, namespace))
     if address is None:
         return None
     with suppress(OSError, ValueError), _opener().open(f"{address.url}/healthz", timeout=ASK_SECONDS):
-        return f"{address.url}/tasks/{quote(id, safe='')}"
+        return f"{address.url}/tasks/{quote(id, safe='')}" if id else f"{address.url}/workers"
     return None
 
 

@@ -100,6 +100,24 @@ class ApprovalAct(Act, frozen=True):
     expires: str | None = None
 
 
+class ReconcileAct(Act, frozen=True):
+    """Ask the destination of a call in doubt once more."""
+
+    call: str
+
+
+class StartAct(Act, frozen=True):
+    """Start a task of an agent that this page knows; workers take it."""
+
+    agent: str
+    input: dict[str, Any] = {}
+    id: str | None = None
+    user: str | None = None
+    thread: str | None = None
+    queue: str = "default"
+    deadline: str | None = None
+
+
 class SettleAct(Act, frozen=True):
     """Record whether a call in doubt happened, and its result."""
 
@@ -145,6 +163,16 @@ class ForkAct(Act, frozen=True):
     id: str | None = None
     patch: dict[str, Any] | UnsetType = UNSET
     effects: Literal["ask", "live", "recorded"] = "ask"
+
+
+class BulkAct(Act, frozen=True):
+    """Cancel or resume every task that matches a filter. `expected` is how many were shown."""
+
+    verb: Literal["cancel", "resume"]
+    q: str
+    expected: int
+    ids: list[str] = []
+    """Instead of a filter: these tasks."""
 
 
 class CodeBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve, fold
 from holdfast.core.state.shapes import State
-from holdfast.core.state.summary import summarise
+from holdfast.core.state.summary import DOUBTING, summarise
 from tests.legal import IMMEDIATE, LOG, histories, rows_of
 
 
@@ -49,7 +49,10 @@ def test_the_summary_is_a_fold_of_its_own_and_agrees_with_the_state(events):
     summary = None
     for at, event in enumerate(events):
         summary = summarise(summary, LOG, event, at)
-    assert summary == fold(None, LOG, rows_of(events)).summary
+    found = fold(None, LOG, rows_of(events)).summary
+    if any(type(event) in DOUBTING for event in events):  # only the state knows which calls are in doubt
+        summary, found = (replace(one, doubts=(), changed_us=0) for one in (summary, found))
+    assert summary == found
 
 
 @given(histories())

@@ -291,7 +291,7 @@ def test_names_that_are_no_text_are_refused_by_a_typed_state_too(app):
                 task.state[name] = 1
             with pytest.raises(InvalidState):
                 task.state.get(name)
-            with pytest.raises(KeyError):
+            with pytest.raises(holdfast.InvalidValue):
                 task.state[name]
             assert name not in task.state
 

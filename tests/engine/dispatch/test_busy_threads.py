@@ -112,3 +112,22 @@ def test_what_cannot_be_is_refused(app):
         app.start(quick, thread="t", when_busy="queue")
     assert "per_key=1" in needed.value.hint
     assert app.list() == [] and app.threads() == []
+
+
+@agent
+def asking(task):
+    return task.ask("which?", name="which")
+
+
+def test_run_does_not_queue_for_ever_behind_a_task_that_needs_a_person(url):
+    with holdfast.open(url) as app:
+        app.run(asking, id="a", thread="t")
+        for wait in ({}, {"wait": 0.1}):
+            with pytest.raises(ThreadBusy, match="waiting for a person's answer") as busy:
+                app.run(quick, id="q", thread="t", when_busy="queue", **wait)
+            assert "app.inbox()" in busy.value.hint and "queue" not in busy.value.hint
+        with pytest.raises(ThreadBusy):
+            asyncio.run(app.arun(quick, id="q", thread="t", when_busy="queue"))
+        app.answer("a", "which", "this")
+        app.resume("a", asking)
+        assert app.run(quick, id="q", thread="t", when_busy="queue").result == 0

@@ -303,12 +303,13 @@ def test_a_task_sees_what_was_said_in_its_thread_whoever_remembers_it(two, url):
     assert len(one.logs.cache.talks) == 1
 
 
-def test_a_task_asks_once_for_a_thread_that_is_in_memory(app):
+def test_a_task_reads_nothing_again_of_a_thread_that_is_in_memory(app):
     for n in range(3):
         app.thread("talk").message({"role": "user", "content": f"m{n}"})
     seen(app)
     verbs = asked(app, lambda: seen(app))
-    assert verbs.count("since") == 1 and "read_kind" not in verbs
+    assert verbs.count("since") == 2, "once for what was said, once for its state"
+    assert "read" not in verbs and "read_kind" not in verbs
 
 
 def test_what_a_user_said_is_gone_from_a_thread_in_memory_when_another_process_erases_them(two):

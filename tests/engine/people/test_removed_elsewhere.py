@@ -1,9 +1,11 @@
 """Threads and users that another process removes: what is written after that begins them anew, and nothing is lost."""
 
+import dataclasses
+
 import pytest
 
 import holdfast
-from holdfast import agent
+from holdfast import InvalidState, agent
 
 STORES = ("sqlite", "postgres")
 
@@ -48,3 +50,18 @@ def test_what_is_written_after_a_user_expired_elsewhere_is_there_for_everyone(ur
         two.gc()
         one.user("ana").state.set("seat", "window")
         assert two.user("ana").state.all() == {"seat": "window"} and two.verify().problems == []
+
+
+@dataclasses.dataclass
+class Profile:
+    seats: int = 10
+
+
+def test_rollback_to_what_another_process_wrote_without_the_model_must_fit_it(url):
+    with holdfast.open(url) as plain, holdfast.open(url, users=Profile) as app:
+        plain.user("ana").state.seats = "many"
+        seq = plain.user("ana").get().seq
+        plain.user("ana").state.seats = 3
+        with pytest.raises(InvalidState, match="seats"):
+            app.user("ana").rollback(to=seq)
+        assert app.user("ana").state.seats == 3

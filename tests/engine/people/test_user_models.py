@@ -1,6 +1,7 @@
 """Users with a model: what does not fit is refused, older versions are migrated, and one can go back."""
 
 import dataclasses
+import threading
 from typing import Annotated
 
 import msgspec
@@ -276,3 +277,44 @@ def test_tenants_and_workers_know_the_model(url, clock):
         assert app.run(greeting, id="a", user="ana").result == 10
         with pytest.raises(InvalidState):
             app.user("ana").state.seats = 99
+
+
+def test_rollback_by_versions_counts_changes_of_the_state_and_not_facts(app):
+    ana = app.user("ana")
+    ana.state.city = "Oslo"
+    ana.state.city = "Rome"
+    ana.patch(StatePatch(append_facts=[{"key": "born", "value": 1990}]))
+    assert dict(ana.rollback(versions=1).state) == {"city": "Oslo"}
+    assert ana.get().facts["born"].value == 1990
+
+
+def test_two_that_go_back_one_version_at_once_go_back_two(url):
+    with holdfast.open(url) as app:
+        for city in ("Oslo", "Rome", "Bonn", "Bern"):
+            app.user("ana").state.city = city
+        head = app.user("ana").get().seq
+        together = threading.Barrier(2)
+
+        def back():
+            together.wait()
+            app.user("ana").rollback(versions=1)
+
+        threads = [threading.Thread(target=back) for _ in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        changed = [one.event.why for one in app.user("ana").events(after=head)]
+        assert changed == [f"rolled back to {head - 1}", f"rolled back to {head}"], "each by what it saw when it wrote"
+
+
+def test_a_user_of_whom_nothing_is_known_has_no_past(app):
+    for ask in (lambda: app.user("eve").at(1), lambda: app.user("eve").rollback(to=1)):
+        with pytest.raises(InvalidValue, match="no user 'eve'"):
+            ask()
+    ana = app.user("ana")
+    ana.state.city = "Oslo"
+    with pytest.raises(SeqOutOfRange, match="user 'ana' has no seq 99"):
+        ana.at(99)
+    with pytest.raises(InvalidValue, match="already"):
+        ana.rollback(to=ana.get().seq)

@@ -1,4 +1,4 @@
-"""Several tasks of one user: what one has read, and another has changed since, is not overwritten in silence."""
+"""Several tasks of one user: what one has read, and another has changed since, is not silently overwritten."""
 
 import asyncio
 import contextlib

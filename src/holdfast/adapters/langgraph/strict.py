@@ -6,6 +6,7 @@ What such a serializer does not know it would give back as a dict. That is refus
 from __future__ import annotations
 
 import threading
+from typing import Any, cast
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -29,7 +30,8 @@ def refuse_lossy(serde: SerializerProtocol, packed: Packed, what: str) -> None:
     type, data = typed(packed)
     if type != "msgpack" or len(data.translate(None, _EXTENSIONS)) == len(data):
         return
-    names = _names_in(data)
+    names: set[tuple[str, str]] = set()
+    _find_names(data, names)
     if names <= _restored:
         return
     _blocked.names = blocked = list[str]()
@@ -51,19 +53,17 @@ _restored: set[tuple[str, str]] = set()
 """Types that the strict serializer was seen to restore. To look for them is much cheaper than to restore a value."""
 
 
-def _names_in(data: bytes) -> set[tuple[str, str]]:
-    """The module and name of each type that a packed value holds, at any depth."""
-    found: set[tuple[str, str]] = set()
+def _find_names(data: bytes, found: set[tuple[str, str]]) -> None:
+    """Add the module and name of each type that a packed value holds, at any depth."""
 
     def note(code: int, inner: bytes) -> None:
-        match ormsgpack.unpackb(inner, ext_hook=note, option=ormsgpack.OPT_NON_STR_KEYS):
-            case [str(module), str(name), *_]:
+        what: Any = ormsgpack.unpackb(inner, ext_hook=note, option=ormsgpack.OPT_NON_STR_KEYS)
+        if isinstance(what, list):
+            module, name, *_ = cast("list[Any]", what) if len(cast("list[Any]", what)) > 1 else (None, None)
+            if isinstance(module, str) and isinstance(name, str):
                 found.add((module, name))
-            case _:
-                pass
 
     ormsgpack.unpackb(data, ext_hook=note, option=ormsgpack.OPT_NON_STR_KEYS)
-    return found
 
 
 class _Blocked(threading.local):

@@ -8,25 +8,37 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.command import by_option, command
+from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
 from holdfast.core.errors import StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast.web.asgi import PageApp
+    from holdfast.web.site import Known
 
 
 @command("ui")
-@click.option("--port", type=int, metavar="N", help="The port; else 7433, or the next that is free. 0 is any.")
+@click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
+@click.option(
+    "--port", type=int, metavar="N", help="The port; 0 takes any free port. Default: 7433, or the next free one."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
-@click.option("--read-only", is_flag=True, help="Show tasks only; each button shows the command instead.")
+@click.option("--read-only", is_flag=True, help="Only show tasks; buttons show the command to type.")
 @by_option
-@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--no-open", is_flag=True, help="Print the link without opening a browser.")
 @click.option("--link", "link_only", is_flag=True, help="Print a new link for a page that is running.")
-@click.option("--behind-proxy", is_flag=True, help="With --host: a proxy before this page encrypts the way to it.")
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="With a proxy: the host name people use.")
-@click.option("--for", "seconds", metavar="TIME", help="End by itself after so long.")
+@click.option("--behind-proxy", is_flag=True, help="With --host: the page is behind a proxy with TLS.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="With --behind-proxy: a host name that people use; repeatable.",
+)
+@click.option("--for", "seconds", metavar="TIME", help="Stop after this time.")
 def ui_(
     environment: Environment,
+    target: str | None,
     port: int | None,
     host: str,
     read_only: bool,
@@ -37,12 +49,13 @@ def ui_(
     names: tuple[str, ...],
     seconds: str | None,
 ) -> None:
-    """See and steer tasks in a browser, on this machine.
+    """See and control tasks in a browser, on this machine.
 
-    Opens a page that shows tasks as they run: each step, who held the task, its state at any moment, and the inbox.
-    What you do there is recorded with your name. The link logs in once; --link prints another.
+    The page shows tasks while they run: steps, workers, the state after any event, and the inbox. What you do there is
+    recorded with your name. The printed link logs in once; --link prints a new one. With FILE you can start tasks of
+    its agents, and ask the destinations of calls in doubt again. Agents themselves run in workers.
 
-    Example: holdfast ui --store agents.db
+    Example: holdfast ui agents.py --store holdfast.db
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
@@ -52,6 +65,7 @@ def ui_(
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
         environment.data({"link": found}) if environment.as_json else environment.lines([found])
         return
+    known = _known(environment, target)
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
     serving.check_host(host, token, behind_proxy=behind_proxy)
@@ -65,15 +79,31 @@ def ui_(
     )
     with serving.listen(host, port) as listening:
         bound = listening.getsockname()[1]
-        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names)
+        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names, known=known)
         server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
         _serve(environment, made, server, opens=not no_open)
 
 
+def _known(environment: Environment, target: str | None) -> Known:
+    """The agents and tools of the file that was named; none without one."""
+    from holdfast.web.site import Known
+
+    if target is None:
+        return Known()
+    from holdfast.cli.input import agents
+
+    environment.runs_agents()
+    named, found = agents.agents_for(target)
+    chosen = found if named is None else [named]
+    return Known({one.name: one for one in chosen}, agents.tools_of(target))
+
+
 def _is_read_only(environment: Environment) -> bool:
     """Whether the store's file may only be read: then the page only shows."""
+    from holdfast.web import serving
+
     try:
-        environment.app()
+        environment.app(url=serving.page_url(environment.url))
     except StoreReadOnly:
         environment.looks = True
         return True

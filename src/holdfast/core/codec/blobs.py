@@ -84,7 +84,7 @@ SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b
 
 
 def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
-    """A large value's envelope and what is stored for it. The salt keeps a hash from telling what it was."""
+    """A large value's envelope and what is stored for it. Without the salt, a hash would show what it was."""
     data = bytes(raw)
     if data.startswith(b'{"$json"'):
         data = data[9:-1]

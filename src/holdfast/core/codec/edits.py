@@ -25,12 +25,12 @@ JSON_NULL = Raw(b"null")
 
 
 def increased(raw: Raw | None, by: float) -> Raw:
-    """A number grown by another; what is no number counts as 0, so that a fold past an erased event goes on."""
+    """A number plus another. Anything but a number counts as 0, so that a fold continues past an erased event."""
     return Raw(encode((decode_plain(bytes(raw)) if raw is not None and shape(raw) == "number" else 0) + by))
 
 
 def appended(raw: Raw | None, item: Raw) -> Raw:
-    """A list grown by an item, without decoding either; what is no list counts as an empty one."""
+    """A list plus an item, without decoding either. Anything but a list counts as an empty one."""
     base, new = bytes(raw) if raw is not None and shape(raw) == "list" else b"[]", bytes(item)
     if base.startswith(b'{"$append"'):
         return Raw(base[:-2] + b"," + new + b"]}")

@@ -52,7 +52,7 @@ def failed_step(error: BaseException) -> str:
 
 
 def noted(failure: Failure, notes: list[str]) -> Failure:
-    """A failure with more said about it."""
+    """A failure with a longer message."""
     return replace(failure, notes=(*failure.notes, *notes)) if notes else failure
 
 

@@ -1,7 +1,7 @@
 """Records: opaque bytes as the bodies of a log's rows, and what they refer to.
 
 A body is a line of JSON, then the data as it was given. The line has a nonce, so that the hash that stays when a record
-is erased tells nothing, and the large values beside the record, by name. Nothing here is folded: a record is no event.
+is erased tells nothing, and the large values beside the record, by name. Nothing here is folded: no record is an event.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Context slices: what one step needs to know of a task, within a limit.
 
 Goal, step and open questions are always there. Then come the artifacts of the step, the newest facts, and the other
-artifacts by reference, as far as they fit. What was left out is said. The same input gives the same slice.
+artifacts by reference, as far as they fit. It names what was left out. The same input gives the same slice.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def slice_context(
     counter: Counter | None = None,
     max_artifact_bytes: int | None = None,
 ) -> ContextSlice:
-    """Choose what a step is told; artifacts and facts come oldest first. Give one limit: bytes, or tokens.
+    """Choose a step's context; artifacts and facts come oldest first. Give one limit: bytes, or tokens.
 
     An artifact of the step whose text is given is shown in full if it is small enough (and all such together have no
     more than `max_artifact_bytes`), else by reference with its summary, else by its id.
@@ -135,7 +135,7 @@ class _Slicer:
         return made
 
     def _begin(self, artifacts: Sequence[SliceArtifact], facts: Sequence[SliceFact]) -> None:
-        """Set aside what is always there, the headings, and the line that says what is left out."""
+        """Reserve room for what is always there: the headings, and the line that lists what is left out."""
         always = (self._least.text, "Artifacts:", "Facts:", _left_out_line(len(artifacts), len(facts)))
         self._room -= sum(self._measure(f"{text}\n") for text in always)
         least = self._made(artifacts, facts)

@@ -3,7 +3,7 @@
 Whole groups only, in their order. System messages, what is pinned, the newest message of the user, the newest group,
 groups with open calls, and what `keep_last` and `keep_turns` ask for are always kept; then as much of the newest as
 fits. The oldest groups go first. When even what must be kept does not fit, its tool results are shortened, with a
-pointer to where the whole is; when that is not enough, the window is refused. What was left out is said.
+pointer to where the whole is; when that is not enough, the window is refused. It names what was left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def window(
     """Choose what to send. `reserve` is kept free: for the tools' schemas, say.
 
     `keep_last` messages and `keep_turns` turns, the newest, are kept whole groups and all, or it is WindowTooSmall. A
-    turn is a reply with its results and what the user said before it; what came after the last reply is kept too.
+    turn is a reply with its results and the user's message before it; what came after the last reply is kept too.
 
     A call without a result will be given one, so there is room for it: for that of `answers`, by the call's id, or
     for the words that there is none.
@@ -186,6 +186,8 @@ def _check(tally: Tally, max_tokens: int, pinned: Collection[int], strategy: str
             raise InvalidValue(f"{name} is {value!r}", hint=f"give a whole number of at least {least}", path=name)
     if strategy not in STRATEGIES:
         raise InvalidValue(f"there is no strategy {strategy!r}", hint="use 'drop_oldest' or 'summarise'")
+    if not isinstance(pinned, Collection) or not all(type(position) is int for position in pinned):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"pinned={pinned!r} is not a list of positions", hint="give [0, 2]: the first is 0")
     for position in pinned:
         if not 0 <= position < len(tally):
             hint = f"positions go from 0 to {len(tally) - 1}"

@@ -23,6 +23,18 @@ class HoldfastError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.details)
 
 
+def log_words(log: str) -> str:
+    """Return what a log is, in words.
+
+    >>> log_words("recap-42"), log_words("@user/ana")
+    ("task 'recap-42'", "user 'ana'")
+    """
+    for prefix in ("@user/", "@thread/"):
+        if log.startswith(prefix):
+            return f"{prefix[1:-1]} {log.removeprefix(prefix)!r}"
+    return f"task {log!r}"
+
+
 def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
     error = cls.__new__(cls)
     HoldfastError.__init__(error, message, hint=hint, **details)

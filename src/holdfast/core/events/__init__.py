@@ -8,6 +8,7 @@ its stored name. Import it as `from holdfast.core import events as ev`.
 from __future__ import annotations
 
 from holdfast.core.events.base import (
+    FOR_PEOPLE as FOR_PEOPLE,
     Event as Event,
     Failure as Failure,
     Fields as Fields,

@@ -13,6 +13,9 @@ Value = Raw
 Fields = dict[str, Raw]
 WaitKind = Literal["person", "timer", "signal", "child", "doubt", "budget", "quarantined", "diverged", "no_worker"]
 
+FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
+"""Kinds of waits that a person can end. A task that has several of all kinds shows one of these."""
+
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """An exception as data: what, where, and because of what. `step` is the step that failed, of a StepFailed."""
@@ -54,7 +57,7 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
 
     `branch` is the branch of the agent whose immediate verb recorded it, `.` for the agent's own line; events from
     outside have none. With the kind, the subject and how often that came before, it tells on replay that the event was
-    recorded already. The nonce keeps the hash of an erased body from telling what it was.
+    recorded already. Without the nonce, the hash of an erased body would show what it was.
     """
 
     branch: str = field(name="@", default="")

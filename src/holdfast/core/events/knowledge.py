@@ -75,7 +75,7 @@ class MessageAdded(Event, frozen=True):
 
     In a thread's log, `task` is whose it is, `index` which of that task's messages, from 1, and `user` the task's user;
     or it is `by` another actor. A `raw` one is the JSON text of an item, kept as it was given.
-    `said_us` is when an agent said it, which may be long before it was written.
+    `said_us` is when the agent recorded it, which may be long before it was written.
     """
 
     message: Value | UnsetType = UNSET

@@ -25,8 +25,8 @@ class TaskCreated(Event, frozen=True):
     time; no worker begins before `start_us`. `phases` is its machine, if it is not the default one. A task that begins
     with a contract has its constraints word for word, the risks among them whose calls wait for an approval, its
     budget, and the identity of all of it. `key_space` tells the store and the tenant it began in: idempotency keys
-    cover it. Older tasks have none. `by` is who started it, where that was told. One that is `alone` began when no
-    other task of its thread was under way. It expires when it waited for `expire_us`, and nothing happened to it.
+    cover it. Older tasks have none. `by` is who started it, where that is known. One that is `alone` began when no
+    other task of its thread was under way. It expires after it has waited for `expire_us` without any change.
     """
 
     agent: str
@@ -81,7 +81,7 @@ class Pins(Struct, frozen=True, omit_defaults=True, gc=False):
 class TaskClaimed(Event, frozen=True):
     """A worker claims a task. The last claim owns it.
 
-    `taken` says how it could be taken from another worker. `proven`: that process is dead, or said goodbye. `presumed`:
+    `taken` says how it could be taken from another worker. `proven`: that process is dead, or signed off. `presumed`:
     it gave no sign of life, and may still be at work. Older logs have `dead` (its lock was gone) and `lease` (it was
     silent for longer than its lease).
     """
@@ -169,7 +169,7 @@ class TaskCancelled(Event, frozen=True):
 
 
 class TaskReopened(Event, frozen=True):
-    """A failed task goes on; the uncaught failed step that ended it is void. `phase` is the one it failed in."""
+    """A failed task is resumed; the uncaught failed step that ended it is void. `phase` is the one it failed in."""
 
     void: str = ""
     by: str = ""

@@ -51,7 +51,7 @@ class StepCompleted(Event, frozen=True):
     """A step has its result.
 
     `undo` names what would undo it. `source` is the call whose outcome this is, if it was not made here, and `task` the
-    task whose call it was, if that is another one. One recorded `behind` was written while the agent went on, so it
+    task whose call it was, if that is another one. One recorded `behind` was written while the agent continued, so it
     does not move what the agent sees.
     """
 
@@ -111,7 +111,7 @@ class StepDoubted(Event, frozen=True):
 
 
 class StepSettled(Event, frozen=True):
-    """The destination or a person said whether a call in doubt happened."""
+    """A call in doubt was settled: the destination or a person knows whether it happened."""
 
     key: str
     happened: bool
@@ -165,7 +165,10 @@ class ChildSpent(Event, frozen=True):
 
 
 class WaitStarted(Event, frozen=True):
-    """A task begins to wait. `phase` is the one it is in meanwhile; in older logs the phase stayed as it was."""
+    """A task begins to wait. `phase` is the one it is in meanwhile; in older logs the phase stayed as it was.
+
+    `answer` is the JSON Schema of the answer that a question takes; without it, any JSON is an answer.
+    """
 
     key: str
     wait: WaitKind
@@ -173,10 +176,11 @@ class WaitStarted(Event, frozen=True):
     prompt: Value | UnsetType = UNSET
     wake_us: int | None = None
     phase: str = ""
+    answer: Value | UnsetType = UNSET
 
 
 class WaitEnded(Event, frozen=True):
-    """What was waited for has come. `signal` is the seq of the signal it was."""
+    """A wait has ended. `signal` is the seq of the signal that ended it."""
 
     key: str
     value: Value | UnsetType = UNSET

@@ -175,6 +175,6 @@ def _settled_by_parent(known: Step) -> Subflow:
 
 
 def until(time_us: int) -> Subflow:
-    """Let time pass. Whatever interrupts it, the time is waited for."""
+    """Wait for the whole time, whatever interrupts it."""
     while (yield Now()) < time_us:
         yield Sleep(time_us)

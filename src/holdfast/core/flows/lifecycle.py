@@ -88,7 +88,7 @@ def life(work: Work, agent: Rules) -> Subflow:
         if work.state.undoing or work.state.cancel is not None:
             raise Cancelled
         if is_limited(work.state):
-            yield from in_time(work)  # what comes after the deadline is no result
+            yield from in_time(work)  # a result after the deadline does not count
         packed = codec.pack(result, "the result of agent %r", agent.name, restore=agent.typed_result, must_fit=True)
         ending: Event = ev.TaskCompleted(result=packed, phase=following(work.state.phases, work.state.phase, DONE))
     except Cancelled:
@@ -133,7 +133,7 @@ def next_turn(work: Work, most: int | None, name: str) -> Subflow:
         summary, pins = work.state.summary, None
         if summary.user is not None or summary.thread is not None:
             if work.unwritten:
-                yield Append()  # what the task itself changed and said is seen from the next turn on
+                yield Append()  # what the task itself changed and recorded is seen from the next turn on
             pins = yield PinLinked()
         if (yield Append((ev.TurnStarted(turn=turn + 1, pins=pins),), decided=True)):
             return work.begin_turn()

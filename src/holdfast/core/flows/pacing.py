@@ -27,7 +27,7 @@ def at_its_rate(surroundings: Surroundings, key: str, attempt: int, request: Ste
     """Wait for the moment at which the tool's rate lets an attempt begin; gives that moment, which may have come.
 
     If it had to wait, everything is decided again: the task may have been cancelled, or its deadline be over. A moment
-    that is waited for by the task's timer is kept with its suspension.
+    that the task's timer waits for is kept with its suspension.
     """
     state, now_us = surroundings.state, (yield Now())
     if state.mock:
@@ -36,7 +36,8 @@ def at_its_rate(surroundings: Surroundings, key: str, attempt: int, request: Ste
         turn = _kept(state, key, attempt)
     if turn is None or now_us > turn.late_us:
         wait_us, grace_us, is_reserved = yield Reserve(request.tool, request.rate)
-        # The store counted from some time between the two looks at the clock: neither too early nor too late for both.
+        # The store counted from some time between two looks at the clock. So the place is used from the later one,
+        # and is late by the earlier one.
         asked_us, now_us = now_us, (yield Now())
         missed = 0 if turn is None else turn.missed + 1
         late_us = asked_us + wait_us + (grace_us << min(missed, limits.RATE_MISSED))

@@ -1,4 +1,4 @@
-"""What flows ask of the world, and what they are told. Plain data: the drivers carry it out."""
+"""What flows ask of the world, and the answers. Plain data: the drivers carry it out."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Park(Struct, frozen=True, gc=False):
     looked: int
     wake_us: int | None = None
     note: str = ""
-    """What people are told besides."""
+    """A text for people, shown with it."""
     blockers: tuple[ev.Blocker, ...] = ()
     """What keeps the flow from continuing, where no event tells."""
 
@@ -152,7 +152,7 @@ class Reserve(Struct, frozen=True, gc=False):
 
 
 class RunChild(Struct, frozen=True, gc=False):
-    """Let a child task begin, or go on, here, until it ends or waits."""
+    """Start or resume a child task, here, until it ends or waits."""
 
     id: str
     agent: Any
@@ -268,11 +268,11 @@ class Outcome(Struct, frozen=True, gc=False):
     usage: Usage | None = None
     started_us: int = 0
     sent: bool = True
-    """False if the function said that it would mark its sending, and raised before it did."""
+    """False if the function declares that it marks its sending, and raised before it did."""
     abandoned: bool = False
     """Whether its thread was left behind, and may still be at it."""
     cut: bool = False
-    """Whether it was cut off with its task, which is out of time or cancelled: it is no failure of the function."""
+    """True if it was cut off with its task, which is out of time or cancelled. The function did not fail."""
     output: Raw | UnsetType = UNSET
     """What a function that failed had streamed until then."""
 
@@ -341,10 +341,10 @@ class Condition(Struct, frozen=True, gc=False):
 
 
 class Held(Struct, frozen=True, gc=False):
-    """Something that a branch has said, and that is written at its next waiting verb.
+    """Something that a branch has recorded, to be written at its next waiting verb.
 
     A change under a condition may be refused then; `key` is where the state keeps that. `said` is what the branch had
-    said up to it, as `Branch.own` has it.
+    recorded up to it, as `Branch.own` has it.
     """
 
     event: Event
@@ -370,7 +370,7 @@ class Unsettled:
 class Branch:
     """One line of execution inside a task: how often each name was used in it, and how far it sees.
 
-    `own` is what it has said since its last waiting verb, newest first, as linked pairs: a branch that begins here
+    `own` is what it has recorded since its last waiting verb, newest first, as linked pairs: a branch that begins here
     starts from it without a copy. `sketch` and `past` are what was worked out of that so far.
     """
 
@@ -440,7 +440,7 @@ class Branch:
         self.own = self.sketch = None
 
     def see_refused(self, seq: int, said: Any) -> None:
-        """From now on this branch sees the state up to a refusal, and what it said after what was refused."""
+        """From now on this branch sees the state up to a refusal, and what it recorded after that."""
         later: list[Any] = []
         own = self.own
         while own is not None and own is not said:
@@ -486,7 +486,7 @@ class Calls(Protocol):
         ...
 
     def is_left_behind(self, key: str) -> bool:
-        """Return whether the branch that made the call went on without its outcome."""
+        """Return whether the branch that made the call continued without its outcome."""
         ...
 
     def is_sending(self, key: str) -> bool:
@@ -536,7 +536,7 @@ class Surroundings(Protocol):
 
     @property
     def unsettled(self) -> list[Branch]:
-        """The branches that hold something back, or have not been told of a refusal."""
+        """The branches that hold something back, or do not know of a refusal yet."""
         ...
 
     def value(self, raw: Any) -> Any:

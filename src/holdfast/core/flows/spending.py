@@ -11,7 +11,7 @@ from holdfast.core.state.shapes import State
 
 
 def within_budget(surroundings: Surroundings, key: str, request: StepRequest | None) -> Subflow:
-    """Go on if a step, or without one a turn, may begin. Otherwise fail, or wait until a person allows more."""
+    """Continue if a step, or without one a turn, may begin. Otherwise fail, or wait for a higher budget."""
     what = "turn" if request is None else "call" if request.tool else "step"
     estimate = None if request is None else request.estimate
     while (surroundings.state.budget is not None or surroundings.state.payers) and not surroundings.state.undoing:

@@ -149,7 +149,7 @@ def _back_off(surroundings: Surroundings, branch: Branch, known: Step) -> Subflo
 def _after_one_like_it(surroundings: Surroundings, key: str, request: StepRequest) -> Subflow:
     """Return whether a call of the same tool with the same arguments is open in the task: that one is settled first.
 
-    One that its branch went on without, as `asyncio.wait_for` does, answers for this one if it happened.
+    One that its branch left behind, as `asyncio.wait_for` does, answers for this one if it happened.
     """
     live = surroundings.calls.like(key, request)
     if live is not None:
@@ -445,7 +445,7 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
 
 
 def _definite_failure(known: Step, request: StepRequest) -> Subflow:
-    """A call that raised did not happen, as its destination or a person said: it is tried again, or it failed."""
+    """A call that raised is settled as not happened: it is tried again, or it failed."""
     assert known.raised is not None
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
@@ -516,6 +516,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
                 "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
             )
             same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "input": request.input}
+            same["effect"] = request.effect
             yield Append((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
             return False
         if known.status == "asked":
@@ -543,7 +544,7 @@ def _bound(state: State, key: str, request: StepRequest) -> str:
 def person_answers(surroundings: Surroundings, key: str, wake_us: int | None, now_us: int, looked: int) -> Subflow:
     """Wait for a person's approval; silence until the time is up is a no."""
     if wake_us is not None and now_us >= wake_us:
-        late = ev.ApprovalRefused(key=key, why="nobody answered in time", expired=True)
+        late = ev.ApprovalRefused(key=key, why="no answer came in time", expired=True)
         yield Append((late,), decided=True)
     else:
         yield from may_begin(surroundings, None, key)

@@ -31,7 +31,7 @@ def refuse_to_begin(surroundings: Surroundings, state: State, branch: Branch | N
 
 
 def in_time(surroundings: Surroundings) -> Subflow:
-    """Go on while there is time. After that the task fails, or waits until its budget is raised."""
+    """Continue while there is time. After that the task fails, or waits until its budget is raised."""
     while is_limited(surroundings.state):
         now_us: int = yield Now()
         over = out_of_time(surroundings.state, now_us)

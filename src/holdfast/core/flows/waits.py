@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from holdfast.core import events as ev, limits
 from holdfast.core.events import Fields
@@ -19,9 +19,15 @@ from holdfast.core.state.shapes import Wait
 
 
 def wait(
-    surroundings: Surroundings, branch: Branch, name: str, kind: ev.WaitKind, prompt: Raw | None, seconds: float | None
+    surroundings: Surroundings,
+    branch: Branch,
+    name: str,
+    kind: ev.WaitKind,
+    prompt: Raw | None,
+    seconds: float | None,
+    answer: Raw | UnsetType = UNSET,
 ) -> Flow:
-    """Wait for a person, a signal or a time; what ended the wait is its result."""
+    """Wait for a person, a signal or a time; what ended the wait is its result. `answer` is a question's schema."""
     key = branch.key(name)
     while True:
         looked = surroundings.state.seq
@@ -36,7 +42,9 @@ def wait(
             asked = UNSET if prompt is None else prompt
             state = surroundings.state
             phase = following(state.phases, state.phase, FEEDBACK) if kind == "person" else ""
-            begun = ev.WaitStarted(key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us, phase=phase)
+            begun = ev.WaitStarted(
+                key=key, wait=kind, name=name, prompt=asked, wake_us=wake_us, phase=phase, answer=answer
+            )
             yield Append((begun,), decided=True)
         else:
             yield from _end_or_park(surroundings, waiting, now_us, looked)

@@ -131,7 +131,7 @@ def settle_all(surroundings: Surroundings) -> Subflow:
 
 
 def write_all_held(surroundings: Surroundings) -> Subflow:
-    """Write what branches held back when the agent's function has failed: how it failed is what it is told by."""
+    """Write what branches held back when the agent's function has failed: the failure is what people see."""
     while surroundings.unsettled:
         unsettled = surroundings.unsettled.pop().unsettled
         if unsettled is not None and unsettled.held:

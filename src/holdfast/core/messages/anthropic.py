@@ -2,7 +2,7 @@
 
 What this form asks for, `render` does: system messages stand apart (`system`), messages of one role become one, a
 conversation that an assistant began gets an opening by the user, empty texts are left out. Arguments are an object
-here, so their spelling is not kept; what is no object is carried inside one. Ids with other characters are replaced.
+here, so their spelling is not kept; any other value is carried inside one. Ids with other characters are replaced.
 """
 
 from __future__ import annotations

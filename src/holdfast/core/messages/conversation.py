@@ -54,7 +54,7 @@ def parse_all(messages: Iterable[Mapping[str, Any]], form: Form = "chat") -> lis
 def render(messages: Sequence[Message], form: Form = "chat") -> list[dict[str, Any]]:
     """Write messages in a provider's form, each result right after its call. (Anthropic: `system` gives the rest.)
 
-    What the form cannot carry is left out (reasoning of another provider) or said in words; `losses` tells. Calls
+    What the form cannot carry is left out (reasoning of another provider) or written as text; `losses` lists it. Calls
     without results and results without calls are written as they are: `repair` first.
 
     >>> render([Message("user", (Text("Is the disk full?"),))], "responses")
@@ -82,13 +82,13 @@ def _losses(part: Part, message: Message, form: Form) -> list[str]:
         case Reasoning():
             return [] if ours else ["reasoning of another provider is left out"]
         case Other():
-            return [] if ours else [f"{part.kind!r} is said in words"]
+            return [] if ours else [f"{part.kind!r} is written as text"]
         case Image():
             shown = ("user",) if form == "chat" else ("user", "tool")
             fits = message.role in shown and (bool(part.url) or form != "chat")
-            return _lost_fields(part.extra, form) if fits else ["an image is said in words"]
+            return _lost_fields(part.extra, form) if fits else ["an image is written as text"]
         case ToolResult() if part.is_error and form != "anthropic":
-            return ["that a result is an error is said in words", *_lost_fields(part.extra, form)]
+            return ["that a result is an error is written as text", *_lost_fields(part.extra, form)]
         case _:
             return _lost_fields(part.extra, form)
 
@@ -100,7 +100,7 @@ def _lost_fields(extra: Extra | None, form: Form) -> list[str]:
 
 
 def _module(form: Form) -> Any:
-    if form not in _MODULES:
+    if not isinstance(form, str) or form not in _MODULES:  # pyright: ignore[reportUnnecessaryIsInstance]
         refuse("form", f"is {form!r}", "unknown-form", f"use one of {', '.join(FORMS)}")
     return _MODULES[form]
 

@@ -1,7 +1,7 @@
 """Whole groups of messages: found, repaired, and checked at the door.
 
 A *group* is what can only be kept or left out together: a message of the user; or a reply with its reasoning, all its
-calls and all their results. Nothing is ever dropped without a word.
+calls and all their results. Nothing is ever silently dropped.
 """
 
 from __future__ import annotations
@@ -119,15 +119,15 @@ def groups(messages: Iterable[Message]) -> list[range]:
 def repair(
     messages: Sequence[Message], known: Mapping[str, str] | None = None, *, held: Collection[str] = ()
 ) -> tuple[list[Message], list[str]]:
-    """Mend what providers refuse, and say what was done.
+    """Fix what providers refuse, and describe each change.
 
     Each call gets exactly one result, right after it: the one that is there, else the one the call ledger knows (text
     by call id), else an observation that none was recorded. A result without a call, and a second one, is left out, and
     so is reasoning that led to nothing; a call id used again is replaced. What is whole comes back as it is, without
     a note.
 
-    >>> mended, notes = repair([Message("assistant", (ToolCall("c1", "df"),))], {"c1": "91 %"})
-    >>> mended[1].text, notes
+    >>> fixed, notes = repair([Message("assistant", (ToolCall("c1", "df"),))], {"c1": "91 %"})
+    >>> fixed[1].text, notes
     ('91 %', ["call 'c1' had no result; it was filled in from the record of calls"])
     """
     arranged = Arranged(messages, known, held, mend=True)
@@ -242,7 +242,7 @@ class Arranged:
         if id in there and there[id].text != NO_RESULT:
             return self._stray(message, "which has one already", kept=False)
         if id in there:
-            self.notes.append(f"call {id!r} was said to have no result; the one that came later took its place")
+            self.notes.append(f"call {id!r} was recorded as having no result; the one that came later took its place")
         elif run != self._run:
             self.notes.append(f"the result of call {id!r} was moved to its place, right after the call")
         there[id] = message if id == result.call_id else replace(message, parts=(replace(result, call_id=id),))
@@ -261,5 +261,5 @@ class Arranged:
         if call.id in self._known:
             self.notes.append(f"call {call.id!r} had no result; it was filled in from the record of calls")
             return answer(call, self._known[call.id])
-        self.notes.append(f"call {call.id!r} had no result, and none is recorded; the model is told so")
+        self.notes.append(f"call {call.id!r} had no result, and none is recorded; the model sees a note about it")
         return answer(call, NO_RESULT, is_error=True)

@@ -1,7 +1,7 @@
 """Messages as OpenAI's chat completions have them: calls inside the assistant's message, one message a result.
 
 Images are the user's; anywhere else, and where a picture is known by a file's id, its name in brackets stands for it.
-An error of a tool is said in its text, since there is no field for it.
+An error of a tool is written in its text, since there is no field for it.
 """
 
 from __future__ import annotations

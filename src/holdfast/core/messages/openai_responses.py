@@ -1,6 +1,6 @@
 """Messages as items of OpenAI's Responses API: a flat list, in which a reply's reasoning, texts and calls are items.
 
-An error of a tool is said in its text, since there is no field for it.
+An error of a tool is written in its text, since there is no field for it.
 """
 
 from __future__ import annotations

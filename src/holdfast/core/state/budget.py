@@ -126,7 +126,7 @@ def wall_end_us(state: State) -> int | None:
 
 
 def over_wall_time(state: State, now_us: int) -> Over:
-    """Return what is said of a task that has used up its wall time."""
+    """Return the message for a task that has used up its wall time."""
     assert state.budget is not None and state.budget.wall_us is not None
     spent, most = used(state, now_us)["wall_time"], state.budget.wall_us / 1_000_000
     return Over(state.summary.id, "wall_time", spent, most, 0, state.budget.on_exceed == "ask")
@@ -221,9 +221,9 @@ def lose(state: State, step: str, why: str, estimate: Usage, at_us: int) -> None
 
 
 def announced_again(state: State, earlier: Step | None, at_us: int) -> None:
-    """A step is tried again that was under way when its holder was lost."""
+    """A step is tried again that was under way when its worker was lost."""
     if earlier is not None and earlier.estimate is not None and earlier.status == "running":
-        lose(state, earlier.key, "its holder was lost before the answer was recorded", earlier.estimate, at_us)
+        lose(state, earlier.key, "its worker was lost before the answer was recorded", earlier.estimate, at_us)
 
 
 def failed(state: State, begun: Step | None, event: ev.AttemptFailed | ev.StepFailed, at_us: int) -> None:
@@ -231,7 +231,7 @@ def failed(state: State, begun: Step | None, event: ev.AttemptFailed | ev.StepFa
     if event.usage is not None:
         spend(state, event.usage)
     elif begun is not None and begun.estimate is not None and begun.status == "running":
-        lose(state, event.key, f"it failed without telling: {event.failure.type}", begun.estimate, at_us)
+        lose(state, event.key, f"it failed without reporting its usage: {event.failure.type}", begun.estimate, at_us)
 
 
 def hold(state: State, event: ev.Event, at_us: int) -> None:

@@ -143,7 +143,7 @@ def schema() -> dict[str, Any]:
 
 
 def read(given: str | bytes | Mapping[str, Any]) -> Reading:
-    """A contract, of JSON text or as a mapping; refuses what is none, saying where."""
+    """Read a contract from JSON text or a mapping; refuse anything else, with the place in it."""
     document = _parsed(given)
     try:
         contract: Contract = codec.load(codec.text(document).encode(), Contract)
@@ -275,7 +275,7 @@ def _budget(limits: Limits) -> ContractBudget:
 
 
 def fold_contract(reading: Reading) -> list[Event]:
-    """The events of a state that stands alone: what is known, and the life that is told of."""
+    """The events of a state that stands alone: what is known, and the life it describes."""
     contract = reading.contract
     fields, then = beginning(reading)
     events: list[Event] = [ev.TaskCreated(agent="nobody", phases=_standing(contract.phase), **fields), *then]

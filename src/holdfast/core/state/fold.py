@@ -383,7 +383,7 @@ def address(turn: int, key: str) -> str:
 
 def _wait_started(state: State, event: ev.WaitStarted, seq: int, at_us: int) -> None:
     prompt = codec.JSON_NULL if event.prompt is UNSET else event.prompt
-    state.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us)
+    state.waits[event.key] = Wait(event.key, event.wait, event.name, prompt, at_us, event.wake_us, event.answer)
     if event.phase:
         _cover_phase(state, event.phase)
 

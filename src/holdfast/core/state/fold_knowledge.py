@@ -220,7 +220,7 @@ def _see_user(state: State, seq: int) -> None:
 
 
 def _see_thread(state: State, seq: int) -> None:
-    """The same for its thread: what was said there up to that seq is seen, too."""
+    """The same for its thread: the messages there up to that seq are seen, too."""
     state.pins, state.thread_changes = replace(state.pins, thread=seq), ()
 
 
@@ -237,7 +237,7 @@ def _metadata_set(state: State, event: ev.MetadataSet, seq: int, at_us: int) -> 
 def identity_of(branch: str, event: Event) -> str:
     """Return the identity of an agent's writing, apart from its number: branch, kind and subject.
 
-    A change that was refused is known by what was said, whatever came of it.
+    A refused change is known by its own content, whatever came of it.
 
     >>> identity_of(".", ev.FactLearned(key="city", value=codec.JSON_NULL))
     '. FactLearned city'

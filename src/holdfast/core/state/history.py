@@ -37,7 +37,7 @@ _OTHER_LOGS = {
         "task_joined",
     },
 }
-"""What is written to logs that are no task's."""
+"""What is written to logs of users and threads."""
 
 _ONLY_BESIDE = {"user_created", "thread_created", "messages_removed", "metadata_set", "expiry_set", "task_joined"}
 
@@ -83,7 +83,7 @@ class History:
             self.kept[row.seq] = self.state.copy()
 
     def _check_ending(self, kind: str) -> None:
-        """After its end a task goes on only where it is reopened. Kinds alone tell, so this holds for erased logs."""
+        """After its end a task continues only if it is reopened. Kinds alone show it, so this holds for erased logs."""
         if self._ended and kind not in rules.KINDS_AFTER_THE_END:
             raise InvalidEvent(f"the task has ended, and {kind} comes after that")
         if kind in _ENDINGS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 from msgspec import Struct
@@ -56,6 +56,8 @@ class StatePatch(
     def from_json(cls, document: str | bytes | dict[str, Any]) -> Self:
         """A patch from JSON, as text or read already."""
         read: Any = codec.document(document, "patch")
+        for name in read:
+            names.encodable(name, "name in a patch")
         return cls(**read)
 
     def to_json(self) -> str:
@@ -87,7 +89,7 @@ def as_patch(given: Patch) -> StatePatch:
 
 
 def changes_of(patch: Patch) -> Changes:
-    """A patch as it is written, each value packed. Refuses what is not a patch, saying where."""
+    """A patch as it is written, each value packed. Refuses what is not a patch, with the place in it."""
     patch = as_patch(patch)
     document: dict[str, Any] = {name: getattr(patch, name) for name in patch.__struct_fields__}
     document["append_facts"] = [
@@ -95,8 +97,13 @@ def changes_of(patch: Patch) -> Changes:
             name: codec.pack(item, f"patch.append_facts[{index}]") if name == "value" else item
             for name, item in fact.items()
         }
-        for index, fact in enumerate(patch.append_facts)
+        for index, fact in enumerate(_listed(patch.append_facts))
     ]
+    names_deleted = patch.delete
+    if isinstance(names_deleted, str) or not isinstance(names_deleted, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(
+            f"delete={names_deleted!r} is not a list; nothing was written", hint='write delete=["field"]'
+        )
     for name, by in _named_values(patch.increment, "increment").items():
         if isinstance(by, bool) or not isinstance(by, int | float):
             raise InvalidValue(
@@ -111,6 +118,17 @@ def changes_of(patch: Patch) -> Changes:
         return codec.read_as(document, Changes)
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidValue(f"the patch is not valid: {error}", hint="nothing was written") from None
+
+
+def _listed(facts: Any) -> Sequence[Mapping[str, Any]]:
+    """Facts as a list of dicts."""
+    listed = isinstance(facts, Sequence) and not isinstance(facts, str | bytes)
+    if not listed or not all(isinstance(one, Mapping) for one in cast("Sequence[Any]", facts)):
+        raise InvalidValue(
+            f"append_facts={facts!r} is not a list of facts; nothing was written",
+            hint='write append_facts=[{"key": "city", "value": "Oslo"}]',
+        )
+    return cast("Sequence[Mapping[str, Any]]", facts)
 
 
 def _named_values(section: Any, name: str) -> dict[str, Any]:

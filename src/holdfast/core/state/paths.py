@@ -34,6 +34,11 @@ def parts_of(known: Collection[str], name: str, nested: bool = True) -> Path:
     return tuple(name.split(".")) if nested and is_path(name) and name not in known else (name,)
 
 
+def field_name(name: str) -> str:
+    """A name of a field, or a path; refuses what is not text."""
+    return name if type(name) is str else names.encodable(name, "name in the state")
+
+
 def edit(bag: dict[str, Raw], name: str, how: How, part: Raw = codec.JSON_NULL) -> None:
     """Change what a path leads to, in place."""
     top, *inside = parts_of(bag, name)
@@ -59,7 +64,7 @@ def _nothing(hash: str) -> bytes:
 
 
 def check(bag: Mapping[str, Raw], name: str, part: Raw | None = None) -> Raw | None:
-    """Refuse a path that leads nowhere, or a value too deep for it; gives what is there, if that can be told."""
+    """Refuse a path that leads nowhere, or a value too deep for it; returns what is there, if that is known."""
     if name in bag:
         return bag[name]
     path = split(name)
@@ -136,7 +141,7 @@ def plain_lookup(bag: Mapping[str, Any], name: str, value: Callable[[Any], Any])
 
 def lookup(bag: Mapping[str, Any], name: str, value: Callable[[str, Any], Any]) -> Any:
     """Return the value at a path; KeyError if there is none. `value` decodes the bag's value of a name."""
-    if name in bag or not is_path(name):
+    if field_name(name) in bag or not is_path(name):
         return value(name, bag[name])
     top, *inside = name.split(".")
     found = value(top, bag[top])

@@ -1,4 +1,4 @@
-"""The shapes of state: what a task needs in order to go on (law 6).
+"""The shapes of state: what a task needs in order to resume (law 6).
 
 The bag, plan, facts, open things, the steps of this turn, totals. Values stay encoded; readers decode them.
 """
@@ -98,6 +98,7 @@ class Wait(Struct, frozen=True, omit_defaults=True, gc=False):
     prompt: Raw
     since_us: int
     wake_us: int | None = None
+    answer: Raw | UnsetType = UNSET
 
 
 class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -209,7 +210,7 @@ class Divergence(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class State(Struct, omit_defaults=True, kw_only=True):
-    """The state of a task: what it needs in order to go on. Only `evolve` changes it; everyone else gets a copy."""
+    """The state of a task: what it needs in order to resume. Only `evolve` changes it; everyone else gets a copy."""
 
     summary: Summary
     seq: int = 0
@@ -263,7 +264,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     prelude: dict[str, Step] = {}
     prelude_immediates: dict[str, int] = field(name="prelude_said", default_factory=dict)  # pyright: ignore
     refused: dict[str, Refusal] = {}
-    """What was refused in this turn, by what was said; few tasks have any, so it is replaced, and never copied."""
+    """Changes refused in this turn, by their content; few tasks have any, so it is replaced, and never copied."""
     forked_from: str = ""
     forked_at: int = 0
     joint: tuple[int, int] = (0, 0)
@@ -316,7 +317,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
         return replace(self, immediates={}, **{name: getattr(self, name).copy() for name in _SAID})
 
     def steps_of(self, turn: int) -> dict[str, Step]:
-        """The steps of this turn; or, for a block that has gone on to its turns, those before the first."""
+        """The steps of this turn; or, for a block that has reached its turns, those before the first."""
         return self.steps if turn == self.turn else self.prelude
 
     def joined(self, seq: int) -> int:

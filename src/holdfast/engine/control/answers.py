@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
-from holdfast.core.codec import UniqueKey
+from holdfast.core.codec import Fetch, UniqueKey
 from holdfast.core.errors import InvalidEvent, InvalidInput, InvalidValue, SelfApproval, TaskFinished
 from holdfast.core.events import Event
 from holdfast.core.state.fold import address
@@ -16,6 +16,7 @@ from holdfast.core.state.rules import bound_digest, may_correct
 from holdfast.core.state.shapes import Approval, State, Step
 from holdfast.engine.control.change import Decide, Keys
 from holdfast.engine.definitions.call import BODY, CALLER
+from holdfast.engine.definitions.json_schema import refuse_unfit
 from holdfast.engine.definitions.tool import Tool
 from holdfast.engine.logs.logs import Logs
 
@@ -27,7 +28,7 @@ def here(state: State, key: str) -> str:
 
 
 def signal(name: str, value: Any, by: str) -> Decide:
-    """Something happened that the task may wait for, now or later. One that waits for other things goes on waiting."""
+    """Something happened that the task may wait for, now or later. One that waits for other things keeps waiting."""
     packed = codec.pack(value, "the signal's value")
 
     def decide(state: State) -> Sequence[Event]:
@@ -38,8 +39,8 @@ def signal(name: str, value: Any, by: str) -> Decide:
     return decide
 
 
-def answer(question: str, value: Any, by: str, why: str) -> Decide:
-    """End a wait for a person, named by its key or by its only question."""
+def answer(question: str, value: Any, by: str, why: str, fetch: Fetch) -> Decide:
+    """End a wait for a person, named by its key or by its only question. An answer must fit what was asked for."""
     packed = codec.pack(value, "the answer")
 
     def decide(state: State) -> Sequence[Event]:
@@ -54,6 +55,9 @@ def answer(question: str, value: Any, by: str, why: str) -> Decide:
                 wrong = f"the question {question!r} was answered already"
             still = f"open questions: {', '.join(sorted(asked)) or 'none'}"
             raise InvalidEvent(wrong, hint=_other_verb(state, question) or still)
+        schema = asked[keys[0]].answer
+        if isinstance(schema, Raw):
+            refuse_unfit(codec.parse(bytes(packed).decode()), codec.unpack(schema, fetch), "the answer")
         return (ev.WaitEnded(key=keys[0], value=packed, by=by, why=why),)
 
     return decide
@@ -93,13 +97,21 @@ def settle(call: str, happened: bool, result: Any, by: str, why: str, tools: Map
     return decide
 
 
+def in_doubt(state: State, call: str) -> Step:
+    """Return the call in doubt of that name; refuses one that is not."""
+    _, step = _unsettled(state, call)
+    if step is None:
+        raise _not_in_doubt(state, call)
+    return step
+
+
 def _not_in_doubt(state: State, call: str) -> InvalidEvent:
     known = state.steps.get(here(state, call))
     if known is not None and known.status == "running":
         told = f"call {call!r} has no outcome yet, and is not in doubt while its process may be making it"
         return InvalidEvent(told, hint="if that process is dead, resume the task first: app.resume(id, agent)")
     doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
-    return InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
+    return InvalidEvent(f"call {call!r} is not in doubt", hint=f"calls in doubt: {', '.join(doubts) or 'none'}")
 
 
 def _fitting(result: Any, tool: Tool | None) -> Raw:
@@ -168,7 +180,7 @@ def approval(
 
 def _refuse_unseen(asked: Approval, shown: str | None) -> None:
     """Refuse a decision about arguments that the person has not seen."""
-    look = "holdfast inbox shows its arguments as they are now, and the digest of them to decide with"
+    look = "look at its arguments as they are now, and decide with their digest: holdfast inbox"
     if shown is not None and shown not in (bound_digest(asked), asked.bound):
         told = f"{shown!r} is not the digest of what {asked.key!r} asks for now; nothing was decided"
         raise InvalidEvent(told, hint=look)

@@ -42,7 +42,7 @@ def _look_again(logs: Logs, state: State, by: str) -> None:
             child = logs.load(wait.name).state
             if child.summary.status == "waiting" and _asks_for_more(child):
                 change(
-                    logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="somebody who pays was allowed more"),)
+                    logs, wait.name, lambda state: (ev.BudgetRaised(by=by, why="a paying task's budget was raised"),)
                 )
             _look_again(logs, child, by)
 
@@ -53,7 +53,7 @@ def _asks_for_more(state: State) -> bool:
 
 
 def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = None) -> None:
-    """A parent that was reopened waits for a child that has ended before: a failed one goes on, others tell again.
+    """Let a reopened parent's child that has ended count again: a failed one is resumed, others report their end.
 
     `deadline_us`: when the time of the child is over now, as far as its parent goes.
     """
@@ -62,7 +62,7 @@ def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = N
     if not state.ended or not any(wait.kind == "child" and wait.name == child for wait in waits):
         return
     if state.summary.status == "failed" and not state.undoing:
-        change(logs, child, reopen("", "its parent goes on", deadline_us))
+        change(logs, child, reopen("", "its parent was resumed", deadline_us))
         return
     result = codec.JSON_NULL if state.result is UNSET else state.result
     failed = state.failure or ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
@@ -70,7 +70,7 @@ def child_again(logs: Logs, parent: str, child: str, deadline_us: int | None = N
     ending = ev.TaskCompleted(result=result) if done else ev.TaskFailed(failure=failed)
     writes = child_ended(logs, parent, child, ending)
     if writes:
-        with contextlib.suppress(Conflict):  # another process told it
+        with contextlib.suppress(Conflict):  # another process did it
             logs.committer.commit(Group(writes))
 
 

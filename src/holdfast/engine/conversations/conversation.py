@@ -33,7 +33,7 @@ TRIES = 4
 
 
 class Shown(NamedTuple):
-    """What a branch sees of a conversation: so many of the messages in the log, and what it has said since."""
+    """What a branch sees of a conversation: so many of the messages in the log, and its own since."""
 
     logged: Sequence[tuple[int, Raw]]
     settled: int
@@ -74,7 +74,7 @@ class Counted:
         self._tallies: dict[Counter | None, Tally] = {}
 
     def follow(self, shown: Shown) -> None:
-        """Read what is new. What was only said, and is not what came to be written, is forgotten again."""
+        """Read what is new. Messages that were not written as they were recorded are forgotten again."""
         at, raws = min(self._checked, shown.settled), self._raws
         while at < min(len(raws), shown.total) and _same(raws[at], shown.raw(at)):
             at += 1
@@ -245,7 +245,7 @@ class Conversation(Sequence[Any]):
         """Return a window of at most so many tokens: whole groups, newest first, the system's and pinned ones always.
 
         The last `keep_last` messages and `keep_turns` turns are kept, results shortened if need be, or it is
-        WindowTooSmall. A turn is a reply with its results and what the user said before it. By default no number is
+        WindowTooSmall. A turn is a reply with its results and the user's message before it. By default no number is
         promised. Without a limit it is all of it. What a provider would refuse (a call cut off) is repaired, and
         named. With "summarise" the newest summary stands for what it covers; `task.summarise` makes them, and
         `.uncovered` tells what has none. `reserve` is kept free, for tools' schemas. `counter` counts a text's tokens;

@@ -37,7 +37,7 @@ def window(
     >>> [one["content"] for one in window(talk, max_tokens=15, keep_last=1)]
     ['two', 'three']
     """
-    if isinstance(messages, Mapping | str | bytes):
+    if isinstance(messages, Mapping | str | bytes) or not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidMessage(
             "messages is not a list of messages", hint='give [{"role": "user", "content": …}]', reason="wrong-type"
         )

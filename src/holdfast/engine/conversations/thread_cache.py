@@ -1,4 +1,4 @@
-"""What was said in a thread, read once: this process remembers it, and asks the log whether it still holds.
+"""A thread's messages, read once: this process caches them, and asks the log whether they still hold.
 
 A thread outlives its tasks, and each of them begins by looking at all of it.
 """
@@ -60,7 +60,7 @@ def _said(text: Raw, logs: Logs) -> list[Raw]:
 
 
 def all_of(logs: Logs, name: str) -> ThreadMessages:
-    """Everything that was said in a thread. Its lists are the asker's own."""
+    """All messages of a thread. Its lists are the caller's own."""
     spoken = _remembered(logs, name) or _whole(logs, name)
     return ThreadMessages(
         list(spoken.seqs), list(spoken.raws), list(spoken.digests), list(spoken.owners), list(spoken.removals)

@@ -42,22 +42,9 @@ class ThreadView:
         self._unplaced: list[tuple[int, int]] = []
         self._removals: list[Removal] = []
         self._upto = 0
-        self._salt: str | None = None
-
-    @property
-    def salt(self) -> str:
-        """The salt of its large values."""
-        if self._salt is None:
-            self._salt = self._logs.salt(self.name)
-        return self._salt
-
-    def load(self) -> None:
-        """Read everything that will be asked for."""
-        self.grow()
-        assert self.salt is not None
 
     def grow(self) -> None:
-        """Read what was said since the last look; the first look may begin with what this process remembers."""
+        """Read the messages since the last look; the first look may begin with this process's cache."""
         from holdfast.engine.conversations import thread_cache  # few tasks have a thread
 
         self.is_stale = False

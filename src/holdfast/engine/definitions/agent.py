@@ -163,7 +163,7 @@ def is_agent(given: object) -> TypeGuard[Agent]:
 
 
 def _versions(version: str, accepts: Sequence[str]) -> tuple[str, ...]:
-    """The versions whose tasks an agent goes on with: its own, those it names, and what has none."""
+    """The versions whose tasks an agent resumes: its own, those it names, and tasks without one."""
     if isinstance(accepts, str) or not all(isinstance(one, str) for one in accepts):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"accepts={accepts!r} is not a list of versions", hint='write accepts=["1", "2"]')
     for one in (version, *accepts):

@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from msgspec import UNSET, Raw, UnsetType
+
 from holdfast.core import codec
 from holdfast.core.errors import InvalidInput, InvalidValue
-from holdfast.engine.definitions.signature import Parameters
+from holdfast.engine.definitions.declared.convert import convert
+from holdfast.engine.definitions.signature import Parameters, json_schema
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
@@ -122,6 +125,36 @@ def _compiled(pattern: str, path: str) -> re.Pattern[str]:
         raise InvalidValue(
             f"{path} has the pattern {pattern!r}, which can't be read: {error}", hint="correct the pattern"
         ) from None
+
+
+class AnswerType:
+    """The type of an answer: its schema, as it is recorded with the question, and answers read as this type."""
+
+    def __init__(self, wanted: Any) -> None:
+        """`wanted` is None for any JSON."""
+        self._wanted = wanted
+        self.schema: Raw | UnsetType = UNSET
+        if wanted is not None:
+            self.schema = codec.pack(_described(wanted), "the type of an answer")
+
+    def read(self, value: Any) -> Any:
+        """An answer from the log as its type. None means that no answer came."""
+        return value if self._wanted is None or value is None else convert(value, self._wanted, "the answer")
+
+
+def _described(wanted: Any) -> dict[str, Any]:
+    if isinstance(wanted, str | int | float | list | dict | bytes):
+        hint = 'give a type: answer=bool, answer=Literal["window", "aisle"]'
+        raise InvalidValue(f"answer={wanted!r} is not a type", hint=hint)
+    return json_schema(wanted)
+
+
+def refuse_unfit(value: Any, schema: Any, what: str) -> None:
+    """Refuse a value that does not fit a schema; InvalidValue names the place and the schema."""
+    root: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    problem = _problem(value, schema, root, what)
+    if problem:
+        raise InvalidValue(problem, hint=f"it must fit {codec.text(schema)}")
 
 
 def _check(value: Any, schema: Any, root: Mapping[str, Any], path: str, usage: str) -> None:

@@ -57,7 +57,7 @@ class Lent:
             self._loans[""] = whole._replace(encoded=codec.plain_json(codec.pack_typed(fields)))
 
     def check(self) -> None:
-        """Refuse to go on if a value that was handed out is not what it was: StateMutated, once."""
+        """Raise StateMutated, once, if a value that was handed out has changed."""
         for one in self._read_only:
             one.check()
         for name, loan in list(self._loans.items()):

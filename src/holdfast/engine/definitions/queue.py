@@ -77,7 +77,7 @@ def _in_whole(starts: float, unit: str) -> str:
 
 
 class DeclaredQueues:
-    """The queues an app was told of. If it was told of none, any name will do."""
+    """The queues an app was given. If it was given none, any name will do."""
 
     def __init__(self, declared: Iterable[Queue]) -> None:
         self._known: dict[str, Queue] = {}

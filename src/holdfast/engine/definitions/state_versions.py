@@ -87,7 +87,7 @@ class States:
         said = f"is of version {at}, and upcast({at}, {to}) of {self.agent!r}"
         try:
             made: Any = upcaster(plain)
-        except Exception as error:  # whatever user code raises is told with the version it was at
+        except Exception as error:  # whatever user code raises is reported with the version it was at
             raise StateNotMigrated(
                 f"{said} raised {type(error).__name__}: {error}",
                 hint="an upcaster gets only the fields that were set; fix it, and resume the task",

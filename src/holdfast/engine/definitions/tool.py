@@ -264,6 +264,8 @@ def undo_name(undo: Any) -> str:
             "a lambda cannot undo anything: the log names what does, and a resumed task finds it by that name",
             hint="give a named function: def undo(…)",
         )
+    if not callable(undo):
+        raise InvalidValue(f"{undo!r} cannot undo anything: it cannot be called", hint="give a function or a tool")
     return undo.name if isinstance(undo, Tool) else name_of(undo)
 
 

@@ -170,7 +170,8 @@ def _join(logs: Logs, task: str, first: Event) -> tuple[Write, ...]:
     head = logs.head(name)
     for status in ("running", "pending", "waiting"):
         for row in logs.store.list(Query(status=status, thread=first.thread, limit=1)):
-            raise ThreadBusy(first.thread, row.id, row.status)
+            person = (row.waiting or "") if row.waiting in ev.FOR_PEOPLE else ""
+            raise ThreadBusy(first.thread, row.id, row.status, waits_for=person)
     joined = logs.write_at_head(name, [ev.TaskJoined(task=task)], logs.salt(name))
     return (replace(joined, expect=head),)
 

@@ -1,4 +1,4 @@
-"""Who may go on with a task, and whether there is anything to do for it now."""
+"""Checks of who may resume a task, and whether there is anything to do for it now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def same_input(logs: Logs, log: Log, given: Fields) -> None:
 
 
 def same_owner(log: Log, given: ev.TaskCreated) -> None:
-    """The same id for another user, or in another thread, is other work. Going on needs neither."""
+    """The same id for another user, or in another thread, is other work. Resuming a task needs neither."""
     known = log.state.summary
     for what, there, wanted in (("user", known.user, given.user), ("thread", known.thread, given.thread)):
         if wanted is not None and wanted != there:
@@ -41,8 +41,8 @@ def check_agent(log: Log, agent: Agent | str) -> None:
     summary = log.state.summary
     if log.state.block:
         raise InvalidValue(
-            f"task {log.name!r} lives in a block of code",
-            hint=f"enter it again: with app.task({summary.agent!r}, …, id={log.name!r})",
+            f"task {log.name!r} was made by `with app.task(…)` in a program",
+            hint=f"enter the block again: with app.task({summary.agent!r}, …, id={log.name!r})",
         )
     name = agent if isinstance(agent, str) else agent.name
     if summary.agent != name:
@@ -53,7 +53,7 @@ def check_agent(log: Log, agent: Agent | str) -> None:
 
 
 def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False) -> None:
-    """Refuse, before anything is written, a task that this agent cannot go on with."""
+    """Refuse, before anything is written, a task that this agent cannot resume."""
     check_agent(log, agent)
     if not anyway:
         rules.refuse_diverged(log.state)
@@ -62,14 +62,14 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
     except InvalidInput as error:
         raise InvalidInput(
             f"agent {agent.name!r} no longer takes what task {log.name!r} was started with: {error.message}",
-            hint="give the new parameter a default, or start anew under another id",
+            hint="give the new parameter a default, or start it again under another id",
         ) from None
     age = (logs.clock.now_us() - log.state.updated_us) / 1_000_000
     limit = None if anyway else agent.resume_within
     if log.state.steps_done and limit is not None and age > limit:
         raise ResumeExpired(
             f"task {log.name!r} has had no event for {shown(age)}; agent {agent.name!r} resumes within {shown(limit)}",
-            hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
+            hint="start it again, or resume it anyway: app.resume(id, agent, anyway=True)",
         )
 
 

@@ -89,7 +89,7 @@ def warn(text: str, *values: object) -> None:
 
 
 class Busy:
-    """Which tasks this process works on: a holder is a process, and would let another of its threads in."""
+    """Which tasks this process works on: a claim belongs to a process, and would let another of its threads in."""
 
     def __init__(self, holder: Callable[[], str]) -> None:
         self._holder = holder

@@ -1,9 +1,10 @@
-"""Where tasks are worked on in this process: who works on what, children too, and who is told of waits."""
+"""Where tasks are worked on in this process: who works on what, children too, and who is notified of waits."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -90,13 +91,13 @@ class Dispatcher:
         self.held: set[str] = set()
         """Tasks that workers of this process have taken, or are about to; kept before that is written."""
         self.tenants: dict[str, Dispatcher] = {}
-        """The dispatchers of tenants: one for all workers of the process, which are one holder."""
+        """The dispatchers of tenants: one for all workers of the process, which share its claims."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
         self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), Publisher(logs), {})
         self.notices: Notices | None = None
-        """Who is told when a task waits for a person."""
+        """Called when a task waits for a person."""
         self.failures: FailureNotices | None = None
-        """Who is told when a task fails, besides the log of the program."""
+        """Called when a task fails, besides the log of the program."""
         self._loops = ClosedLoops()
 
     def is_at_work(self, id: str) -> bool:
@@ -118,13 +119,13 @@ class Dispatcher:
         return [self.register(one) for one in agents]
 
     def agent_of(self, log: Log, given: Agent | None) -> Agent:
-        """The agent a task belongs to: the one given, or one this app was told of. Never one found by name in code."""
+        """The agent a task belongs to: the one given, or one this app knows. Never one found by name in code."""
         if given is not None:
             return self.register(given)
         name = log.state.summary.agent
         if name not in self.agents and not log.state.block:
             raise InvalidValue(
-                f"this app does not know the agent {name!r} of task {log.name!r}",
+                f"the agent {name!r} of task {log.name!r} is not known here",
                 hint="give it: app.resume(id, agent), or open(…, agents=[…])",
                 id=log.name,
             )
@@ -166,7 +167,7 @@ class Dispatcher:
         return False
 
     async def work_held(self, assignment: Assignment) -> Log:
-        """Work on a task of a `def` agent that was claimed, in a thread; the event loop goes on meanwhile."""
+        """Work on a claimed task of a `def` agent in a thread, while the event loop keeps running."""
         import asyncio
 
         assert assignment.held is not None
@@ -214,7 +215,7 @@ class Dispatcher:
             try:
                 return self.work(assignment)
             except (TaskBusy, ThreadBusy) as busy:
-                if time.monotonic() >= until:
+                if _waited_enough(busy, until):
                     raise self._busy(busy) from None
             time.sleep(limits.FOLLOW_SECONDS)
 
@@ -236,7 +237,7 @@ class Dispatcher:
             try:
                 return await self.work_async(assignment)
             except (TaskBusy, ThreadBusy) as busy:
-                if time.monotonic() >= until:
+                if _waited_enough(busy, until):
                     raise await asyncio.to_thread(self._busy, busy) from None
             await asyncio.sleep(limits.FOLLOW_SECONDS)
 
@@ -334,7 +335,7 @@ class Dispatcher:
     # Children
 
     def child(self, asked: RunChild, execution: Execution) -> None:
-        """Let a child begin or go on, here, and read what came of it."""
+        """Start or resume a child, here, and read what came of it."""
         with _child_is_left(execution):
             self.work(self._child_assignment(asked, execution))
         execution.refresh()
@@ -391,7 +392,7 @@ class Dispatcher:
     def assignment(
         self, name: str, agent: Agent, input: Mapping[str, Any] | None, options: TaskOptions, hold: float
     ) -> Assignment:
-        """Starting a task here and now, or going on with it."""
+        """Starting or resuming a task, here and now."""
         first = self.first_events(name, self.register(agent), input, options)
         return Assignment(name, agent, lambda: self.enter(name, agent, *first), hold, first_events=first)
 
@@ -472,7 +473,7 @@ class Dispatcher:
         except TaskExists:
             return self._same_task(name, first.agent, first, then)
 
-    # Telling
+    # Notices
 
     def _is_news(self, log: Log) -> bool:
         """Whether anybody may want to know what became of a task."""
@@ -493,7 +494,7 @@ class Dispatcher:
             self.tell_failure(log)
 
     def expect_failure(self, log: Log) -> None:
-        """Let those who watch for failures know that this one is told of here."""
+        """Mark a failure as reported here, so that the watcher of failures does not report it again."""
         if self.failures is not None:
             self.failures.expect(log)
 
@@ -506,9 +507,15 @@ class Dispatcher:
             self.failures.tell(log)
 
 
+def _waited_enough(busy: TaskBusy | ThreadBusy, until: float) -> bool:
+    """Return whether the time is over. Without a limit, there is no wait for a task that needs a person first."""
+    needs_person = isinstance(busy, ThreadBusy) and bool(busy.details["waits_for"])
+    return time.monotonic() >= until or (until == math.inf and needs_person)
+
+
 @contextlib.contextmanager
 def _child_is_left(execution: Execution) -> Generator[None, None, None]:
-    """Go on without a child that another process works on, or must, or that was stopped with the time of its parent."""
+    """Leave a child that another process works on, or must, or that was stopped with the time of its parent."""
     try:
         yield
     except (TaskBusy, Diverged):

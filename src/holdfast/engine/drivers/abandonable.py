@@ -1,4 +1,4 @@
-"""Threads that can be abandoned: a function that does not end in time keeps its thread, and its caller goes on."""
+"""Threads that can be abandoned: a function that does not end in time keeps its thread; its caller continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Owner(NamedTuple):
 
 
 class AbandonedThread:
-    """A thread that is no longer waited for, and whether its function has ended."""
+    """An abandoned thread, and whether its function has ended."""
 
     def __init__(self, owner: Owner | None) -> None:
         self.owner = owner
@@ -29,7 +29,7 @@ class AbandonedThread:
 
 
 class ThreadCall:
-    """A function under way in a thread. `wait` for it, or be told; what comes after `abandon` goes to `late`.
+    """A function under way in a thread. `wait` for it, or be called back; what comes after `abandon` goes to `late`.
 
     With `take_over` another function runs in its place, in the thread that calls `run` next. Those who wait for the
     call then wait for that one.

@@ -163,7 +163,7 @@ def _revise(asked: Revise, execution: Execution) -> Event:
 
 
 def _sleep(asked: Sleep, execution: Execution) -> None:
-    """Sit out a short wait, or until the log moves; suspend for a long one."""
+    """Block for a short wait, or until the log moves; suspend for a long one."""
     most_us = execution.hold * 1_000_000
     if execution.sleeps.left_us(asked.until_us, most_us) > most_us:
         _park(Park(asked.why, execution.state.seq, asked.until_us, asked.note, asked.blockers), execution)

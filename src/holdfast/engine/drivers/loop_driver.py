@@ -48,7 +48,7 @@ async def drive_async(flow: Subflow, execution: LoopExecution) -> Any:
         return await carry_out(flow, execution)
     except (BudgetExceeded, Cancelled, LeaseLost, Stopped, TimeLimit) as error:
         if isinstance(error, Exception) and not execution.is_over:
-            raise  # it begins too late, and its branch is told; nothing was cut
+            raise  # it begins too late, and its branch gets the error; nothing was cut
         execution.active += 1
         try:
             await execution.give_up(error)
@@ -85,7 +85,7 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
         async with places:
             try:
                 return await drive_async(piece.flow, execution)
-            except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
+            except Exception as error:  # noqa: BLE001 — raised in the agent when all have come to an end
                 return error
 
     loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ async def drive_all(execution: LoopExecution, pieces: Sequence[Piece], limit: in
 async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
     invocation, request, watch = Invocation(asked, execution), asked.request, execution.services.watch
     if execution.careful and (execution.is_cut or invocation.begins_too_late()):
-        await asyncio.sleep(0)  # if it may go on after all, that is noticed meanwhile
+        await asyncio.sleep(0)  # if it may continue after all, that is noticed meanwhile
         return invocation.not_called()
     if request.effect not in ANNOUNCED and request.estimate is None:  # the others have been announced already
         watch.begin(invocation)
@@ -121,7 +121,7 @@ async def _act_async(asked: Invoke, execution: LoopExecution) -> Outcome:
 
 
 def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
-    """Return whether a cancellation that has come back to its verb was to cut the step off: then the verb goes on.
+    """Return whether a cancellation that has come back to its verb was to cut the step off: then the verb continues.
 
     Should the agent have cancelled it at the same time, that is forgotten: its whole task is being stopped.
     """
@@ -134,7 +134,7 @@ def _was_cut(invocation: Invocation, execution: LoopExecution) -> bool:
 
 
 async def _in_thread(invocation: Invocation, execution: LoopExecution) -> Outcome:
-    """A plain function runs in a thread of its own, so that the event loop goes on."""
+    """A plain function runs in a thread of its own, so that the event loop keeps running."""
     call = ThreadCall(lambda: invocation.outcome(invocation.make), invocation.late, invocation.owner)
     answered = execution.future()
     call.tell(lambda: execution.tell(answered))

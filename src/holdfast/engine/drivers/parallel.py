@@ -54,7 +54,7 @@ class Piece:
             self.outcome, self.done = drive(self.flow, execution), True
         except Parked as parked:
             self.parked, self.flow = parked.asked, flow
-        except Exception as error:  # noqa: BLE001 — told to the agent when all have come to an end
+        except Exception as error:  # noqa: BLE001 — raised in the agent when all have come to an end
             self.outcome, self.done = error, True
 
 
@@ -96,7 +96,7 @@ def in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> lis
 
 
 def _in_threads(execution: Execution, pieces: Sequence[Piece], limit: int) -> None:
-    """Drive each piece until it ends or waits. While others work, one that waits is told when the log moves."""
+    """Drive each piece until it ends or waits. While others work, one that waits is woken when the log moves."""
     queue = list(reversed(pieces))
     working: set[Piece] = set()
     guard = threading.Lock()

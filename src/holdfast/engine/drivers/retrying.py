@@ -58,7 +58,7 @@ class _Trying(Struct, frozen=True):
     retry_on: ErrorTest | None
 
     async def awaited(self, given: Awaitable[Any], attempt: int) -> Any:
-        """Go on with a function that gives something to await."""
+        """Continue with a function that gives something to await."""
         import asyncio
 
         value: Awaitable[Any] | None = given

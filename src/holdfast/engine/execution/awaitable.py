@@ -12,7 +12,7 @@ _numbers = count()
 
 
 class Verb(Coroutine[Any, Any, Any]):
-    """A verb that was called. Until it is awaited nothing is done, and the agent is told if it never is."""
+    """A verb that was called. Until it is awaited nothing is done; if it never is, the agent gets a warning."""
 
     __slots__ = ("_inner", "_name", "_number", "_order", "_unawaited")
 

@@ -1,4 +1,4 @@
-"""What each branch of a task sees (law 5): the state up to its last waiting verb, and what it has said since."""
+"""What each branch of a task sees (law 5): the state up to its last waiting verb, and what it has recorded since."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Views:
             self._messages = message_values(self._logs, self._log.name, self._first) if said_any else []
 
     def messages(self, branch: Branch) -> tuple[list[tuple[int, Raw]], int, list[Raw]]:
-        """The conversation as far as a branch sees it, encoded: so many of those in the log, and what it said since.
+        """The conversation as far as a branch sees it, encoded: so many of those in the log, and its own since.
 
         What was read once is not read again, and costs nothing: the list only grows.
         """
@@ -126,13 +126,13 @@ class Views:
         return self._messages
 
     def add(self, branch: Branch, one: Event | tuple[str, int]) -> None:
-        """The branch says something: an event, or what it said at that place the first time."""
+        """The branch records an event, or gets what it recorded at that place the first time."""
         branch.own = (one, branch.own)
         if branch.sketch is not None:
             branch.sketch = self._told(branch.sketch, one)
 
     def again(self, branch: Branch, which: tuple[str, int], now: Event) -> None:
-        """The branch says something again. What was said then counts, unless it is of an older form than the state."""
+        """The branch records something again. The first record counts, unless it is of an older form than the state."""
         if self._states is not None and hasattr(now, "state_version"):
             sees = self.of(branch).state_version
             self.add(branch, now if version_of(self._said_before(which)) < sees else which)

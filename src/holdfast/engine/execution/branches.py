@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BranchPlace(NamedTuple):
-    """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had said."""
+    """Where an asyncio task is, or was when it started another: its branch, how far it saw, what it had recorded."""
 
     execution: LoopExecution
     branch: Branch

@@ -1,4 +1,4 @@
-"""One task being worked on, here and now: what was said but not written, what goes on its way to the store.
+"""One task being worked on, here and now: events that are not written yet, and those on their way to the store.
 
 Records queue up, and the branch that writes takes all that is queued: the branches of a task share commits as tasks do.
 """
@@ -82,7 +82,8 @@ class Execution:
     """The work on one claimed task. Several threads may use it; its log is written by one at a time."""
 
     __slots__ = (  # more than thirty attributes without slots would make every call of a method slow
-        *("_buffer", "_counted", "_failed", "_in_flight", "_names", "_queue", "_refusals", "abandoned", "agent"),
+        *("_buffer", "_counted", "_failed", "_in_flight", "_linked_log_is_gone", "_names", "_queue", "_refusals"),
+        *("abandoned", "agent"),
         *("batch_done", "body", "busy", "called", "calls", "careful", "deliver", "hold", "in_body", "interrupts"),
         *("lent", "linked_logs", "lock", "log", "logs", "mocks", "over", "priced", "replaying", "root", "secrets"),
         *("services", "sleeps", "stop", "suspended", "task", "thread", "thread_waits", "unclaimed", "undoers"),
@@ -115,6 +116,7 @@ class Execution:
         self.over: BaseException | None = None
         self.body: Callable[[], Any] = no_body
         self.busy = self._refusals = 0
+        self._linked_log_is_gone = False
         self.thread_waits: list[Park] = []
         self.thread = threading.get_ident()
         self._buffer: list[Event] = []
@@ -138,7 +140,7 @@ class Execution:
 
     @property
     def unwritten(self) -> bool:
-        """True if anything was said, or done, that is not durable yet."""
+        """True if anything was recorded, or done, that is not durable yet."""
         return bool(self._buffer) or self._in_flight is not None
 
     def seconds_left(self) -> float | None:
@@ -207,7 +209,7 @@ class Execution:
             if runs:
                 take_over()
                 self.abandoned = self.careful = True
-                self._failed = LeaseLost(f"task {self.log.name!r} went on without this thread, which was abandoned")
+                self._failed = LeaseLost(f"task {self.log.name!r} continued without this thread, which was abandoned")
             return runs
 
     def inherit(self, left: Execution) -> None:
@@ -323,7 +325,7 @@ class Execution:
         if entry.record.reads is not None and not self.state.ended:
             if entry.overtaken(self.log.tail or (), before):
                 entry.settle(False)
-            return not entry.settled  # its flow has looked at the rules; what was only said is not held to them
+            return not entry.settled  # its flow has looked at the rules; immediate events are not held to them
         try:
             for event in entry.record.events:
                 rules.check(self.state, event)
@@ -344,6 +346,7 @@ class Execution:
     def _forgive(self, conflict: Conflict) -> None:  # that its user's log has moved says nothing about its own
         if conflict.details["log"] != self.log.name:
             self._refusals = 0
+            self._linked_log_is_gone = conflict.details["actual"] is None
 
     def _refused(self, batch: list[PendingWrite], rows: list[Stored]) -> None:
         """The log moved on: fold that in. What was decided is decided again, what was done is written after it."""
@@ -368,6 +371,9 @@ class Execution:
         """Read the events of other writers. If the log has lost events written here, write no more."""
         if self._failed is not None:
             raise self._failed
+        if self._linked_log_is_gone:  # its thread was deleted at the moment the task began
+            self._linked_log_is_gone = False
+            self.linked_logs.begin_again()
         try:
             return self.logs.news(self.log)
         except (Diverged, LeaseLost) as error:
@@ -434,7 +440,8 @@ class Execution:
 
         try:
             placed = self.logs.committer.transact(self.log.name, self.log.head, noted, seconds)
-        except Conflict:
+        except Conflict as conflict:
+            self._forgive(conflict)
             return self._read()
         return written[0], placed[0]
 
@@ -470,7 +477,7 @@ class Execution:
         self.send(group)
 
     def send(self, group: Group) -> None:
-        """Have a group written, and be told what became of it."""
+        """Write a group, and return what became of it."""
         self.logs.committer.submit(group, self.deliver, self)
 
     def batch_committed(self, ticket: Ticket) -> None:
@@ -504,7 +511,7 @@ class Execution:
         """Send what has gathered meanwhile."""
         self._in_flight = None
         if self.suspended:
-            self._buffer.clear()  # said while the suspension was on its way; a replay says it again
+            self._buffer.clear()  # recorded while the suspension was on its way; a replay records it again
         elif self._queue or (self._buffer and self.agent.checkpoint == "before_effects"):
             self.submit_batch()
 
@@ -521,10 +528,10 @@ class Execution:
             told += change.children_end(self.logs, self.state, ending.failure)
         return told
 
-    # Saying
+    # Immediate verbs
 
     def record_immediate(self, branch: Branch, event: Event, condition: Condition | None = None) -> None:
-        """An immediate verb: kept until the next durable write, or recognised as said before.
+        """An immediate verb: kept until the next durable write, or recognised as recorded before.
 
         A change under a condition, and what the branch says after it, is kept until its own next waiting verb.
         """

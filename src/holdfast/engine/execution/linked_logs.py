@@ -1,6 +1,6 @@
 """What a task writes to other logs together with its own, and what it sees of them.
 
-Those who pay for a task are told what it spent. What it changes of its user's state stands in the user's log, what it
+A task's payers get a record of what it spent. What it changes of its user's state stands in the user's log, what it
 says, and changes of its thread's state, in the thread's. Of both it sees what was there when its turn began, and what
 it has added itself: so a replay sees the same.
 """
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.core import events as ev
 from holdfast.core.codec import Head, Write
+from holdfast.core.errors import SeqOutOfRange, TaskNotFound
 from holdfast.core.flows.requests import Linked, LinkedNow
 from holdfast.core.names import thread_log, user_log
 from holdfast.core.state import budget
@@ -49,7 +50,7 @@ class LinkedLogs:
         found += (self._patched(state, of, patches, known.get(of)) for of, patches in _patches(events, state))
         said = spoken_messages(state, events, self._logs) if self.speaks else []
         if said and self.talk is not None:
-            found.append(self._logs.write_at_head(self.talk.name, said, self.talk.salt))
+            found.append(self._logs.write_at_head(self.talk.name, said, self._at("thread", state).salt))
             self.talk.is_stale = True
         return tuple(found)
 
@@ -89,7 +90,7 @@ class LinkedLogs:
         return self._talk is not None and self._talk.is_stale
 
     def reread(self) -> None:
-        """Read what others said before the task's own last message."""
+        """Read the messages of others before the task's own last one."""
         if self._talk is not None:
             self._talk.grow()
 
@@ -136,7 +137,7 @@ class LinkedLogs:
             self._seen["user"] = (pins.user, self._before(user_log(summary.user), pins.user))
         if self.talk is not None:
             self._seen["thread"] = (pins.thread, self._before(self.talk.name, pins.thread))
-            self.talk.load()
+            self.talk.grow()
 
     def _at(self, of: Linked, seen: State) -> State:
         seq = seen.pins.user if of == "user" else seen.pins.thread
@@ -146,10 +147,34 @@ class LinkedLogs:
         return known[1]
 
     def _before(self, name: str, seq: int) -> State:
-        """A task that began before tasks looked at their users sees nothing of them."""
+        """Return a state as it was at a seq; an empty one if the task never saw it, or if it was removed since."""
         if not seq:
-            return State(summary=first_summary(name, ev.UserCreated(), 0))
-        return self._logs.load(name, upto=seq).state
+            return self._nothing(name)
+        try:
+            return self._logs.load(name, upto=seq).state
+        except (TaskNotFound, SeqOutOfRange):
+            if not self._is_removed(name, seq):
+                raise
+        if not _apart(self._log.state):
+            self.begin_again()
+        return self._nothing(name)
+
+    def _nothing(self, name: str) -> State:
+        """Return the state of a user or a thread of which nothing is seen, with the salt of its log."""
+        state = State(summary=first_summary(name, ev.UserCreated(), 0))
+        state.salt = self._logs.salt(name)
+        return state
+
+    def _is_removed(self, name: str, seq: int) -> bool:
+        """Return whether a log was removed since it reached a seq. It may have begun again after that."""
+        origin = self._logs.store.origin(name)
+        return origin is None or origin.at >= seq
+
+    def begin_again(self) -> None:
+        """Begin the logs anew that were removed while the task had ended, or at the moment it began."""
+        summary = self._log.state.summary
+        self._logs.pins(summary.user, summary.thread)
+        self._talk = self._payers = None
 
 
 def _log_of(of: Linked, state: State) -> str:

@@ -41,8 +41,8 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.logs.loop_commits import delivery_to
 from holdfast.engine.system.exits import Exited, caught
 
-# Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. What is begun under one Python goes
-# on under another, so that one is no branch: it stands in for the one that waits, which does nothing meanwhile.
+# Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. A task may begin in one Python and
+# resume in another, so this asyncio task is not a branch: it stands in for the one that waits.
 
 
 GONE = -1
@@ -137,7 +137,7 @@ class LoopExecution(Execution):
         """Return the start of an asyncio task: in a branch of its own, numbered in the order of starts."""
         parent, seen, own = here.branch, here.seen, here.own
         if parent.owner is not None and parent.owner is stands_for(asyncio.current_task()):
-            seen, own = parent.seen, parent.own  # one that stood in for it may have gone on since
+            seen, own = parent.seen, parent.own  # one that stood in for it may be further by now
         branch = parent.child(seen=seen, own=own)
         self.branched = True
         return BranchPlace(self, branch, branch.seen, branch.own)
@@ -211,7 +211,7 @@ class LoopExecution(Execution):
     async def await_replay_async(self, name: str) -> None:
         """Wait until other branches have their recorded results, and have come back to their steps of that name.
 
-        Those that wait for something else than a verb are waited for too, but not for ever.
+        Branches that wait for something else than a verb get time too, but not for ever.
         """
         await self._deliveries.idle()
         patience = self.time() + limits.REPLAY_PATIENCE_SECONDS
@@ -332,7 +332,7 @@ class LoopExecution(Execution):
         return True
 
     async def enter_later(self) -> None:
-        """A verb begins when it is sure that the task goes on."""
+        """A verb begins when it is sure that the task continues."""
         while not self.enter():
             assert self._closing is not None
             await asyncio.shield(self._closing)
@@ -368,7 +368,7 @@ class LoopExecution(Execution):
         return self._loop.call_later(max(left, limits.FOLLOW_SECONDS), resolve, parked)
 
     async def _listen(self) -> None:
-        """Read what others write while branches are parked and others work: parked ones are told at once."""
+        """Read what others write while branches are parked and others work: parked ones are woken at once."""
         try:
             while self._parked and not self.suspended and self._over is None:
                 await asyncio.sleep(limits.FOLLOW_SECONDS)

@@ -41,7 +41,7 @@ async def select(task: Racer, tasks: Sequence[asyncio.Future[Any]]) -> int:
 
 
 async def _winner(task: Racer, name: str, started: Sequence[asyncio.Future[Any]]) -> int:
-    """Find who ends first, and record it; on a replay it is known, and waited for."""
+    """Find which task ends first, and record it. A replay waits for the recorded winner."""
     known: int | None = task.execution.recorded_value(name)
     if known is None:
         await asyncio.wait(started, return_when=asyncio.FIRST_COMPLETED)

@@ -22,7 +22,7 @@ _announcing = threading.Lock()
 
 
 class LiveCalls:
-    """The calls under way in one execution, those it went on without, and threads that were left behind."""
+    """The calls under way in one execution, those it left behind, and abandoned threads."""
 
     def __init__(self, state: State, on_end: Callable[[], None]) -> None:
         """`on_end` is called whenever a call is no longer under way."""
@@ -53,7 +53,7 @@ class LiveCalls:
         return None
 
     def end(self, key: str, *, left_behind: bool = False) -> None:
-        """Note that a call has its outcome, or that its branch went on without."""
+        """Note that a call has its outcome, or that its branch continued without one."""
         if left_behind:
             self._left_behind.add(key)
         if self._live.pop(key, None) is not None:
@@ -73,7 +73,7 @@ class LiveCalls:
         return key in self._live
 
     def is_left_behind(self, key: str) -> bool:
-        """Return whether the branch that made the call went on without its outcome."""
+        """Return whether the branch that made the call continued without its outcome."""
         return key in self._left_behind
 
     def leave(self, key: str, attempt: Attempt) -> None:

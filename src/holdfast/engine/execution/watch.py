@@ -87,7 +87,7 @@ class _Looks:
         self.is_cancelled = False
 
     def seconds_left(self, execution: TimedExecution, now_us: int, now: float) -> float | None:
-        """Return how long the task may go on; None if for ever.
+        """Return how long the task may still run; None if for ever.
 
         A replay does nothing new. It has a while to find out, by coming back to where it was, how things are undone.
         """
@@ -126,7 +126,7 @@ class Watch:
         return [one for one in self._steps.copy() if one.task == task]
 
     def begin(self, step: WatchedStep) -> None:
-        """A step begins; it is told to announce itself if it takes long."""
+        """A step begins; it must announce itself if it takes long."""
         self._steps.add(step)
         if not self._awake:
             self._rouse()

@@ -148,7 +148,7 @@ def diff(logs: Logs, id: str, a: int, b: int) -> list[Op]:
 
 
 def _changing(sections: Collection[str] | None) -> list[str]:
-    """Those sections that events change, in the order of the document. One is no matter of events: it is refused."""
+    """Those sections that events change, in the order of the document. A section that no event changes is refused."""
     if sections is not None and INTERRUPTED in sections:
         raise InvalidValue(
             "whether a task is interrupted is not in its log, so no event changes it", hint="ask app.get"

@@ -20,7 +20,7 @@ from holdfast.store.protocol import Query
 
 
 class TaskEnd:
-    """The end of one task. However many are waited for, one thread reads the store."""
+    """The end of one task. However many callers wait, one thread reads the store."""
 
     def __init__(self, logs: Logs, feed: Feed, id: str, timeout: Duration | None) -> None:
         refuse_own(logs, id, "wait")

@@ -42,7 +42,7 @@ class Feed:
         return listener
 
     def close(self) -> None:
-        """End all listening of this app. Other apps of the process go on."""
+        """End all listening of this app. Other apps of the process keep theirs."""
         self._closed = True
         if self._reader is not None:
             self._reader.remove_all(self)
@@ -146,7 +146,7 @@ class _Reader:
             try:
                 cursor = cursor or self._begin(feed)
                 found = feed.read(cursor)
-            except HoldfastError as error:  # the listeners are told, and may listen again
+            except HoldfastError as error:  # the listeners get the error, and may listen again
                 if self._goes_on_after(error, feed):
                     continue
                 return

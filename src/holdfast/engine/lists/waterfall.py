@@ -2,13 +2,13 @@
 
 Events say when something was recorded. Here they become spans: tries, pauses between them, waits, calls in doubt, and
 the time in which a worker held the task. A worker that was killed writes nothing: its lane ends with the last event
-that it wrote, and that is told as such.
+that it wrote, and is shown as such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Raw, Struct
 
@@ -109,7 +109,7 @@ class Waterfall:
     # Who held it
 
     def _claimed(self, event: ev.TaskClaimed, seq: int, before_us: int, at_us: int) -> list[StepRow]:
-        """A claim over one that was not given back: its holder is dead, or was too long silent."""
+        """A claim over one that was not given back: its worker is dead, or was silent for too long."""
         changed: list[StepRow] = []
         if self.lanes and self.lanes[-1].end_us is None:
             self.lanes[-1].end_us = before_us
@@ -245,6 +245,8 @@ class Waterfall:
             value = codec.unpack(raw, self._fetch)
         except ValueDamaged:
             return "(damaged)"
+        if isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["$messages"]:
+            return "…"  # a window of the conversation, kept by its identity
         return "" if value is None else _cut(codec.text(value))
 
 

@@ -67,7 +67,7 @@ def given(url: str | os.PathLike[str] | None) -> str:
 def place_of(address: str) -> Place:
     """Read an address, or say what is wrong with it. Whether anything is there is not asked.
 
-    What is said shows no password: an address that is not understood may have one anywhere.
+    The message shows no password: an address that is not understood may have one anywhere.
     """
     shown = urls.shown(address)
     if not address or "\0" in address or not _is_text(address):

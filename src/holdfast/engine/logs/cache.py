@@ -1,4 +1,4 @@
-"""What a process remembers of logs: folded states, what was said in threads, messages that were read and counted.
+"""What a process caches of logs: folded states, threads, messages that were read and counted.
 
 Nothing here is the truth, and nothing is used unasked: a reader of a state from here asks the log whether it still
 holds (`loading.py`). Everything is bounded, and may be dropped at any time.
@@ -62,7 +62,7 @@ Removal = tuple[int, tuple[int, ...], int]
 
 
 class Spoken(Struct, frozen=True):
-    """What was said in a thread up to a seq, as `thread_view` reads it. Its lists are never changed."""
+    """The messages of a thread up to a seq, as `thread_view` reads them. Its lists are never changed."""
 
     head: Head
     seqs: list[int]
@@ -163,7 +163,7 @@ class Cache:
         self.counts = CacheCounts() if tier is None else tier.counts
 
     def remember(self, log: Log) -> None:
-        """Keep a log's state as it is now, and let other servers have it if it went on by enough."""
+        """Keep a log's state as it is now, and share it with other servers if the log has grown by enough."""
         kept = log.kept()
         if kept is not None:
             self.states.put(log.name, kept, kept.weight)
@@ -186,6 +186,6 @@ class Cache:
             self.tier.forget(gone)
 
     def close(self) -> None:
-        """Let go of other servers."""
+        """Close the connection to other servers."""
         if self.tier is not None:
             self.tier.close()

@@ -23,7 +23,7 @@ from holdfast.core.events import Event
 from holdfast.store.protocol import Generation, Outcome, Placed, Store, Work, written_inside
 
 Resolve = Callable[[Sequence["Ticket"]], None]
-"""Told of tickets that are settled, from the committing thread."""
+"""Called with tickets that are settled, from the committing thread."""
 
 
 class PlacedEvent(Struct, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class PlacedEvent(Struct, frozen=True, gc=False):
 
 
 Observer = Callable[[str, Sequence[PlacedEvent]], None]
-"""Told the name of a log and the events that this process has appended to it, once they are durable."""
+"""Called with the name of a log and the events that this process has appended to it, once they are durable."""
 
 
 class Ticket:
@@ -76,7 +76,7 @@ class Committer:
         self._born = Generation.now
         self.observers: list[Observer] = []
         self.tenant = ""
-        """Before the names of logs that observers are told of, if this is the committer of a tenant."""
+        """Prefix of the names of logs that observers get, if this is the committer of a tenant."""
 
     def commit(self, group: Group) -> tuple[Placed, ...]:
         """Write a group, alone or with others. Durable when it returns; Conflict or KeyTaken if it was refused."""
@@ -168,7 +168,7 @@ class Committer:
         return ticket.result()
 
     def _release(self) -> None:
-        """Let go of the lock, then look: who queued while it was held failed to get it, and counts on us."""
+        """Release the lock, then look: a thread that queued while it was held failed to get it, and counts on us."""
         self._lock.release()
         if self._queue:
             self._call_thread()
@@ -180,7 +180,7 @@ class Committer:
             self._wake.set()
 
     def submit(self, group: Group, resolve: Resolve, waiter: object) -> None:
-        """Queue a group for the committing thread; `resolve` is told when it is settled."""
+        """Queue a group for the committing thread; `resolve` is called when it is settled."""
         self._queue.append(Ticket(group, resolve, waiter))
         self._call_thread()
 
@@ -282,7 +282,7 @@ def _tell(batch: list[Ticket]) -> None:
         try:
             resolve(tickets)
         except Exception:  # noqa: BLE001 — a listener's fault must not keep others from their commits
-            _report("a listener could not be told of its commit")
+            _report("a listener could not be notified of its commit")
 
 
 def _report(what: str) -> None:

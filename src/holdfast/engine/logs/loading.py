@@ -64,7 +64,7 @@ def _from_tier(logs: Logs, log: Log) -> bool:
 
 
 def _confirmed(logs: Logs, log: Log, kept: Kept, upto: int | None) -> bool:
-    """Begin from a state that was kept, if the log says that it still holds and has not gone on by too much."""
+    """Begin from a cached state, if the log shows that it still holds and has not grown by too much."""
     seq, most = kept.head.seq, limits.CACHE_TAIL_EVENTS
     found = logs.store.since(log.name, seq, past=kept.ground.past, upto=upto, limit=most + 1)
     rows = found.rows

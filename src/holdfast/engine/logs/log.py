@@ -70,7 +70,7 @@ class Log:
     def head_before_claim(self) -> Head | None:
         """The head before the claim that was read last, if nothing has come after it.
 
-        The claims of workers are not waited for: a server that goes down may lose one, until something else is written.
+        Workers' claims don't wait for the disk: a server that goes down may lose one, until something else is written.
         """
         return None if self._claimed is None or self._claimed[0] is not self.head else self._claimed[1]
 

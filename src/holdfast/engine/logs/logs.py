@@ -23,6 +23,7 @@ from holdfast.core.errors import (
     InvalidValue,
     LogCorrupt,
     SeqOutOfRange,
+    StoreBusy,
     TaskCollected,
     TaskNotFound,
     ValueDamaged,
@@ -142,7 +143,7 @@ class Logs:
     def news(self, log: Log) -> list[Stored]:
         """Return the events that other writers have added since a log was read.
 
-        Diverged if what was read is gone; LeaseLost if that is no more than a claim with no event after it.
+        Diverged if what was read is gone; LeaseLost if only a claim is gone, with no event after it.
         """
         head = log.head
         rows = self.store.read(log.name, after=head.seq - 1)
@@ -246,7 +247,7 @@ class Logs:
         """Begin a log whose past is another's, up to where that one was loaded."""
         past = self.segments(parent.name, parent.head.seq)
         if len(past) >= limits.MAX_FORK_DEPTH:
-            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
+            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start again from its state")
         log = Log(self, name)
         log.head, log.folded, log.ground = parent.head, parent.folded, None
         # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.
@@ -305,22 +306,22 @@ class Logs:
 
     def ensure(self, name: str, first: UserCreated | ThreadCreated) -> int:
         """Begin the log of a user or a thread if it is not there, or anew if all of it was erased; gives its head."""
-        head = self.store.head(name)
-        if head is None:
-            with contextlib.suppress(Conflict):  # another writer was first
-                return self.create(name, [first]).head.seq
-            head = self.head(name)
         for _ in range(limits.MAX_APPEND_TRIES):
-            if not first.salt or self.salt(name):
-                break
-            log = self.load(name)
-            with contextlib.suppress(Conflict):
-                log.append([first])
-            head = self.head(name)
-        return head.seq
+            head = self.store.head(name)
+            with contextlib.suppress(Conflict, TaskNotFound):  # another writer was first, or removed it
+                if head is None:
+                    return self.create(name, [first]).head.seq
+                if not first.salt or self.salt(name):
+                    return head.seq
+                self.load(name).append([first])
+        raise StoreBusy(f"the log {name!r} kept changing while it was read; nothing was written", hint="try again")
 
     def salt(self, name: str) -> str:
         """What the large values of a user's or a thread's log are salted with: its first event says so."""
         rows = self.store.read(name, limit=1)
         first = decoded(name, rows[0]) if rows else None
-        return first.salt if isinstance(first, UserCreated | ThreadCreated) else self.load(name).state.salt
+        if isinstance(first, UserCreated | ThreadCreated) and first.salt:
+            return first.salt
+        with contextlib.suppress(TaskNotFound):  # it was removed
+            return self.load(name).state.salt  # a thread may get one with its first user
+        return ""

@@ -1,6 +1,6 @@
 """A Redis server that may be away: short time-outs, a pause after every failure, one warning for each of them.
 
-Whatever happens to it, nothing is raised: who asked is told that there is no answer, and does without.
+Whatever happens to it, nothing is raised: the caller gets no answer, and does without.
 """
 
 from __future__ import annotations
@@ -132,13 +132,13 @@ class RedisConnection:
         if isinstance(error, ResponseError) and not isinstance(error, ConnectionError):
             if not self._refused:
                 self._refused = True
-                _warn("the cache %s refuses: %s; everything goes on without it", self.shown, error)
+                _warn("the cache %s refuses: %s; work continues without it", self.shown, error)
             return
         with self._lock:
             first, self._away = not self._away, True
             self._quiet_until = time.monotonic() + limits.CACHE_PAUSE_SECONDS
         if first:
-            _warn("the cache %s is away: %s; everything goes on without it", self.shown, error or type(error).__name__)
+            _warn("the cache %s is away: %s; work continues without it", self.shown, error or type(error).__name__)
 
 
 def _client(where: RedisAddress) -> tuple[tuple[type[Exception], ...], Client]:

@@ -54,7 +54,7 @@ class SharedCache:
         return kept
 
     def share(self, name: str, kept: Kept) -> None:
-        """Let other servers have a state, some time soon, if the log went on by enough since they last got one."""
+        """Share a state with other servers, some time soon, if the log has grown by enough since they last got one."""
         if kept.head.seq - (self._known.get(name) or 0) >= limits.CACHE_SHARE_EVENTS and self._born == Generation.now:
             self.counts.unshared += self._courier.take(name, kept)
 
@@ -226,7 +226,7 @@ class RedisListener:
     def _tell(self, queue: str) -> None:
         try:
             self._fn(queue)
-        except Exception as error:  # noqa: BLE001 — it is the listener's, and others go on listening
+        except Exception as error:  # noqa: BLE001 — it is the listener's, and other listeners stay
             _warn("a listener for wake-ups failed: %r", error)
 
 

@@ -22,7 +22,7 @@ from holdfast.store.tenants import Tenant
 
 
 def _copy_store(source: Logs, target: Store, progress: Progress | None) -> tuple[Copied, dict[str, LogCorrupt]]:
-    """Copy every log, key and tombstone; gives what was damaged and left out. Run again, it goes on where it was."""
+    """Copy every log, key and tombstone; return what was damaged and left out. Run again, it continues where it was."""
     total = source.store.stats().tasks
     logs = events = skipped = 0
     damaged: dict[str, LogCorrupt] = {}

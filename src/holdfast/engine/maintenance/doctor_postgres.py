@@ -47,7 +47,7 @@ def _standbys(server: Server) -> Finding:
 
 
 def _locks(server: Server) -> Finding:
-    """Say whether a worker that died can be told from one that lives."""
+    """Report whether the server can tell dead workers from living ones."""
     if server.by_lease:
         return Finding("locks", "ok", "none is used (presence=lease): who is silent for a lease is presumed dead")
     if server.false_locks:

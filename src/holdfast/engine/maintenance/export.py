@@ -26,7 +26,7 @@ from holdfast.store.protocol import Erasure, Store, Tombstone
 FORMAT = 1
 
 Progress = Callable[[int, int], None]
-"""Told how many are done, of how many."""
+"""Called with how many are done, of how many."""
 
 
 class Copied(Struct, frozen=True):
@@ -174,7 +174,7 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
 
 
 _LINE_BYTES = limits.MAX_EVENT_BYTES + 64 * 1024
-"""The longest line: an event's body and what is said of it, or a large value in base64."""
+"""The longest line: an event's body with its other fields, or a large value in base64."""
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
@@ -229,7 +229,7 @@ def _unreadable(number: int, why: str) -> InvalidValue:
     where = f"line {number}" if number else "the end"
     return InvalidValue(
         f"{where} of the export cannot be read: {why}",
-        hint="give a file that holdfast export wrote, or export it again",
+        hint="give a file that `holdfast export` wrote, or export it again",
     )
 
 
@@ -497,7 +497,7 @@ def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
     logs.segments(id)
     names.text(os.fspath(path), "path")
     if os.path.exists(path):
-        raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
+        raise InvalidValue(f"{os.fspath(path)!r} already exists; nothing was written", hint="give a new name")
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         return write_export(logs, id, file)
 

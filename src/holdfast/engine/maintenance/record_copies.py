@@ -51,7 +51,7 @@ def check_history(store: Store, one: RecordLog) -> None:
 
 
 def drop(store: Store, stone: Tombstone) -> None:
-    """Drop the copy of a log of records that was dropped at its source, unless this one went on."""
+    """Drop the copy of a log of records that was dropped at its source, unless the copy has grown since."""
     head = store.head(stone.log)
     if head is not None and head.seq > stone.seq:
         return
@@ -89,7 +89,7 @@ def _check_free(store: Store, one: RecordLog) -> None:
     space, key = record_key(one.name)
     raise InvalidValue(
         f"the records {key!r} of {space!r} were dropped here at seq {stone.seq}; nothing was written",
-        hint="import them into another store, or append their data anew",
+        hint="import them into another store, or append their data again",
     )
 
 

@@ -1,6 +1,6 @@
-"""Who is told when a task fails: the log of the program, always, and its `on_failure`, from whatever process it comes.
+"""Reports of failed tasks: to the program's log, always, and to its `on_failure`, whichever process the task ran in.
 
-A task that this process worked on is told of by the thread that worked on it. For the others, a thread watches the
+A task that this process worked on is reported by the thread that worked on it. For the others, a thread watches the
 changes of tasks while the app is open.
 """
 
@@ -39,7 +39,7 @@ class FailureNotices:
         self._thread.start()
 
     def expect(self, log: Log) -> bool:
-        """Take a failure as told; whether it was not. Called before others here may see that the work is over."""
+        """Mark a failure as reported; return whether it is new. Called before others can see that the work is over."""
         name = (log.name, log.state.failed_at, log.state.summary.claims)
         with self._lock:
             is_new = name not in self._told
@@ -52,11 +52,11 @@ class FailureNotices:
         """Call the program's function. What it raises, also SystemExit, ends neither a task's work nor the thread."""
         try:
             self._on_failure(TaskState(log, self._logs))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, work goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, work continues
             _warn("on_failure failed for task %s: %s: %s", log.name, type(error).__name__, error)
 
     def close(self) -> None:
-        """Stop telling. The feed is closed too, which ends the thread."""
+        """Stop reporting. The feed is closed too, which ends the thread."""
         self._stopping.set()
 
     # The thread that watches

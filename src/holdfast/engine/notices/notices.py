@@ -1,6 +1,6 @@
-"""Who is told when the inbox fills: the program that opened the store, and its webhook. From whatever process it comes.
+"""Notices when the inbox fills: to the program that opened the store, and to its webhook, from any process.
 
-A thread watches the inbox while the app is open. A task that this process itself worked on is told of by the thread
+A thread watches the inbox while the app is open. A task that this process itself worked on is reported by the thread
 that worked on it, as soon as it waits.
 """
 
@@ -20,7 +20,7 @@ from holdfast.engine.reading.task_state import TaskState
 OnWait = Callable[[TaskState], None]
 
 JOIN_SECONDS = 5.0
-"""How long closing waits for a program that is being told."""
+"""How long closing waits for a notice that is being delivered."""
 
 
 class Notices:
@@ -44,7 +44,7 @@ class Notices:
         self._thread.start()
 
     def skip(self, log: Log) -> None:
-        """Take what a task waits for as told: called before others here may see that this process is done with it."""
+        """Mark what a task waits for as reported, before others here can see that this process is done with it."""
         items = inbox.items_of_log(self._logs, log)
         with self._lock:
             self._posted += self._watch.skip(log.state.summary, items)
@@ -55,7 +55,7 @@ class Notices:
             self._call(log.name, lambda: log)
 
     def close(self) -> None:
-        """Stop telling. What is being told may take a while longer."""
+        """Stop. A notice that is being delivered may take a while longer."""
         self._stopping.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(JOIN_SECONDS)
@@ -87,7 +87,7 @@ class Notices:
         assert self._on_wait is not None
         try:
             self._on_wait(TaskState(load(), self._logs))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, others are told too
+        except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, others get their notice too
             _warn("on_wait failed for task %s: %s: %s", id, type(error).__name__, error)
 
     def _post(self, found: list[Notice]) -> None:

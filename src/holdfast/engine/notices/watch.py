@@ -24,7 +24,7 @@ FOR_PEOPLE: tuple[Kind, ...] = (
 """What a person decides. That no worker takes a task is a matter of the people who run them."""
 
 Identity = tuple[object, ...]
-"""What makes an entry the same as one that was told before, however often the task was taken up in between."""
+"""What makes an entry the same as one that was reported before, however often the task was resumed in between."""
 
 Version = tuple[int, int]
 """When the row of a task last changed, and how often it was claimed until then."""
@@ -38,7 +38,7 @@ class Notice(Struct, frozen=True):
 
 
 class _Seen(Struct):
-    """What is known of a task that waits, or did: its row as it was, and the entries that were told.
+    """What is known of a task that waits, or did: its row as it was, and the entries that were reported.
 
     What is not newer than `before_us` was there before. `gone_at` is when it was seen not to wait any more.
     """
@@ -119,7 +119,7 @@ class InboxWatch:
         return [Notice(_id(self._logs, row, name), item) for name, item in new]
 
     def _forget(self, found: list[tuple[str, list[Notice]]]) -> None:
-        """Forget tasks that have not waited for long: one that waits again for the same thing is not told again."""
+        """Forget tasks that stopped waiting long ago: one that waits again for the same thing is not reported again."""
         now = time.monotonic()
         for id in self._seen.keys() - {id for id, _ in found}:
             known = self._seen[id]

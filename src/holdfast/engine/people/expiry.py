@@ -23,7 +23,7 @@ from holdfast.engine.records.writing import RecordWriter
 from holdfast.store.protocol import Query
 
 _OWN_TIME = ("timer", "child", "diverged")
-"""Waits that do not make a task expire: it knows itself when it goes on, or a person must look at it first."""
+"""Waits that do not make a task expire: it knows itself when it resumes, or a person must look at it first."""
 
 _PLACES = ("@thread/", "@user/")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, messages, names
 from holdfast.core.codec import Group, LoggedEvent, Tombstone
@@ -54,12 +57,12 @@ class Thread:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a thread: it was created, or something was said or set in it."""
+        """True if the thread exists: it was created, or something was written in it."""
         return self._logs.store.origin(self._name) is not None
 
     @property
     def seq(self) -> int:
-        """The position in the thread's log; 0 if nothing was ever said."""
+        """The position in the thread's log; 0 if nothing was ever written."""
         head = self._logs.store.head(self._name)
         return 0 if head is None else head.seq
 
@@ -88,21 +91,39 @@ class Thread:
         return {} if state is None else {name: self._value(raw) for name, raw in state.metadata.items()}
 
     def create(
-        self, *, metadata: Mapping[str, Any] | None = None, user: str | None = None, expire: Duration | None = None
+        self,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        expire: Duration | None = None,
+        messages: Sequence[Mapping[str, Any] | Message] = (),
     ) -> Thread:
         """Begin the thread. One that is there already stays, and gets the metadata and the time of life.
 
         `user`: whose conversation it is. `expire`: how long after its last change `gc` removes it. Default: never.
+        `messages`: what it begins with, written together with it; a thread that began with others is refused.
         """
         noted = _noted(metadata, expire, "")
+        said = self._events(messages, "chat", "") if messages else []
         salt = "" if user is None else random_hex(8)
         owner = None if user is None else names.user_of(names.user_log(user))
         try:
-            self._logs.create(self._name, [ev.ThreadCreated(salt=salt, user=owner), *noted])
+            self._logs.create(self._name, [ev.ThreadCreated(salt=salt, user=owner), *noted, *said])
         except Conflict:
+            self._refuse_other_beginning(said)
             if noted:
                 change(self._logs, self._name, lambda state: noted)
         return self
+
+    def _refuse_other_beginning(self, said: Sequence[ev.MessageAdded]) -> None:
+        """Refuse to begin a thread with messages that it does not begin with: a repeated call adds none twice."""
+        there = (one.event for one in self.events() if isinstance(one.event, ev.MessageAdded))
+        begins = [self._value(one.message) for one in itertools.islice(there, len(said))]
+        if begins != [self._value(one.message) for one in said]:
+            raise InvalidValue(
+                f"thread {self.id!r} is there already, and began with other messages; nothing was written",
+                hint=f"add them: app.thread({self.id!r}).add([…]), or leave out the id for a new thread",
+            )
 
     def update(
         self, *, metadata: Mapping[str, Any] | None = None, expire: Duration | None = None, by: str = ""
@@ -128,7 +149,7 @@ class Thread:
         state = fields.changed(self._logs, self._name, ev.ThreadCreated, decide)
         return {name: self._value(raw) for name, raw in state.bag.items()}
 
-    # What was said
+    # Messages
 
     @property
     def messages(self) -> list[Any]:
@@ -148,8 +169,7 @@ class Thread:
 
         `after`, `before`: ids of messages. Default: from the first to the last. `newest_first`: begin with the newest.
         """
-        if type(limit) is not int or not 1 <= limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidValue(f"limit={limit!r} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
+        limit = names.whole(limit, "limit", least=1, most=limits.MAX_PAGE_SIZE)
         first = 0 if after is None else place(after, "after")
         upto = None if before is None else place(before, "before") - 1
         state = self._known()
@@ -179,16 +199,22 @@ class Thread:
         raw: bool = False,
         form: Form = "chat",
         by: str = "",
+        expect: int | None = None,
     ) -> list[str]:
         """Add messages, all or none of them; returns their ids. Durable when it returns.
 
         `raw`: keep each item as it is given, whatever it says; `messages` and `page` give back the very same JSON, the
         order of its keys included. Items that are messages of the chat or the responses form are part of the
         conversation. Default: each must be a message that a provider would take.
+        `expect`: the `seq` of the thread you have looked at. If anything has happened in it since, Conflict is raised
+        and nothing is added. Default: add them after whatever is there.
         """
         said = self._raw_events(items, by) if raw else self._events(items, form, by)
         for one in said:
             rules.check_text(one)  # before the log is begun
+        if expect is not None:
+            first = self._add_after(_seq(expect), said)
+            return [id_of(first + at) for at in range(len(said))]
         for tries in range(1, limits.MAX_APPEND_TRIES + 1):
             self._logs.ensure(self._name, ev.ThreadCreated())
             write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
@@ -200,6 +226,17 @@ class Thread:
             else:
                 return [id_of(placed.first + at) for at in range(len(said))]
         raise AssertionError("the loop ends by itself")
+
+    def _add_after(self, expect: int, said: Sequence[Event]) -> int:
+        """Add messages to a thread that is at a seq, 0 if there must be none; gives the seq of the first."""
+        head = self._logs.store.head(self._name)
+        found = 0 if head is None else head.seq
+        if found != expect:
+            raise Conflict(self._name, expect, found)
+        if head is None:
+            return self._logs.create(self._name, [ev.ThreadCreated(), *said]).head.seq - len(said) + 1
+        write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
+        return self._logs.committer.commit(Group((replace(write, expect=head),)))[0].first
 
     def _events(self, items: Any, form: Form, by: str) -> list[ev.MessageAdded]:
         given = _items(items)
@@ -254,7 +291,7 @@ class Thread:
         return count
 
     def delete(self, *, why: str = "deleted") -> bool:
-        """Remove the thread, with all that was said, its state and its metadata; returns whether it was there.
+        """Remove the thread, with its messages, state and metadata; return whether it was there.
 
         Its id can be used again. Tasks that have not ended keep it from being deleted.
         """
@@ -352,6 +389,12 @@ def open_tasks(logs: Logs, thread: str) -> Iterator[Any]:
     """The tasks of a thread that have not ended."""
     for status in _OPEN:
         yield from logs.store.list(Query(status=status, thread=thread, limit=limits.PAGE_SIZE))
+
+
+def _seq(given: Any) -> int:
+    if type(given) is not int or not 0 <= given <= limits.MAX_SEQ:
+        raise InvalidValue(f"expect={str(given)[:80]!r} is not a seq", hint="give the seq of the thread: thread.seq")
+    return given
 
 
 def _items(given: Any) -> list[Any]:

@@ -61,7 +61,7 @@ def place(given: Any, what: str) -> int:
 
 
 class MessageReader:
-    """Reads what was said in one thread, without what was taken out of it again."""
+    """Reads the messages of one thread, without those that were removed again."""
 
     def __init__(self, logs: Logs, name: str) -> None:
         self._logs = logs
@@ -106,7 +106,7 @@ class MessageReader:
         return codec.parse(value) if event.raw else value
 
     def conversation(self) -> Conversation:
-        """All that was said, as a model reads it; items that no provider's form can read are left out."""
+        """All messages, as a model reads them; items that no provider's form can read are left out."""
         raws, digest, seen = list[Raw](), "", 0
         if self._logs.store.origin(self._name) is not None:
             spoken, state = thread_cache.all_of(self._logs, self._name), self._logs.load(self._name).state

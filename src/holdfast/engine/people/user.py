@@ -23,7 +23,7 @@ from holdfast.engine.people.erasure import erase_logs, threads_of
 from holdfast.engine.people.fields import OutsideFields
 from holdfast.engine.reading import timeline
 from holdfast.engine.reading.steps import Values
-from holdfast.engine.reading.task_state import FactState
+from holdfast.engine.reading.task_state import STATUSES, FactState
 from holdfast.engine.records.removal import erase_of_user
 from holdfast.engine.system.entropy import random_hex
 from holdfast.engine.verbs.user import linked_bag
@@ -44,7 +44,7 @@ class UserState:
 
     @property
     def seq(self) -> int:
-        """The position in the user's log; 0 if nothing was ever said."""
+        """The position in the user's log; 0 if nothing was ever written."""
         return 0 if self._hot is None else self._hot.seq
 
     @property
@@ -97,6 +97,9 @@ class User:
 
     def at(self, seq: int) -> UserState:
         """Return the state just after an event of the user's log."""
+        names.whole(seq, "seq", least=1)
+        if self._logs.store.origin(self._name) is None:
+            raise self._unknown()
         return UserState(self.id, self._logs.load(self._name, upto=seq).state, self._logs)
 
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[LoggedEvent]:
@@ -124,17 +127,16 @@ class User:
 
         `versions` beyond the first change goes back to no state at all. Facts stay: they were learned.
         """
-        if (to is None) == (versions is None):
-            raise InvalidValue("rollback goes to a seq, or back by versions", hint="give to=seq, or versions=1")
-        found = fields.known(self._logs, self._name)
-        if found is None:
-            raise InvalidValue(
-                f"nothing is known of user {self.id!r}, so nothing can be rolled back", hint="app.user(id)"
-            )
-        target = to if to is not None else rollback.before(self._logs, self._name, versions)
-        reason = why or f"rolled back to {target}"
-        decide = rollback.restoring(self._logs, self._name, target, self._fields.states, by, reason)
+        way = rollback.way_back(to, versions)
+        if fields.known(self._logs, self._name) is None:
+            raise self._unknown()
+        decide = rollback.restoring(self._logs, self._name, way, self._fields.states, by, why)
         return UserState(self.id, fields.changed(self._logs, self._name, _first, decide), self._logs)
+
+    def _unknown(self) -> InvalidValue:
+        return InvalidValue(
+            f"there is no user {self.id!r}: nothing was ever set for that id", hint="check the id: app.user(id)"
+        )
 
     def update(self, *, expire: Duration, by: str = "") -> User:
         """Set how long after the last change of their state `gc` removes what is kept of the user; 0: never."""
@@ -145,16 +147,20 @@ class User:
 
     def tasks(self, *, status: str | None = None, limit: int = limits.PAGE_SIZE) -> list[Summary]:
         """The user's tasks, newest first."""
-        return self._logs.store.list(Query(status=status, user=self.id, limit=limit))
+        if status is not None and status not in STATUSES:
+            raise InvalidValue(f"{status!r} is not a status", hint=f"use one of {', '.join(STATUSES)}")
+        most = names.whole(limit, "limit", least=1, most=limits.MAX_PAGE_SIZE)
+        return self._logs.store.list(Query(status=status, user=self.id, limit=most))
 
     def erase(self, *, by: str = "", why: str = "") -> int:
-        """Forget what this user's log and tasks say, what they said in threads, and records that are theirs.
+        """Erase what this user's log and tasks hold, their messages in threads, and records that are theirs.
 
         Returns how many events and records that were.
 
         That something happened, and when, stays, and so does the chain: `verify` passes. Tasks under way are refused.
         """
-        names.text(f"{by} {why}", "reason")
+        names.text(by, "by")
+        names.text(why, "why")
         tasks = list(self._all_tasks())
         open_ones = [one.id for one in tasks if one.status not in ("completed", "failed", "cancelled")]
         if open_ones:
@@ -183,3 +189,12 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
+
+
+def users(logs: Logs, *, after: str | None, limit: int) -> list[User]:
+    """The users there are, by their ids."""
+    if type(limit) is not int or not 1 <= limit <= limits.MAX_PAGE_SIZE:
+        raise InvalidValue(f"limit={limit!r} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
+    prefix = names.user_log("x")[:-1]
+    last = None if after is None else names.user_log(after)
+    return [User(logs, name.removeprefix(prefix)) for name in logs.store.logs(prefix=prefix, after=last, limit=limit)]

@@ -58,7 +58,7 @@ def declared(
 
 
 def same_contract(logs: Logs, log: Log, first: ev.TaskCreated, then: Sequence[Event]) -> None:
-    """The same id with another contract is other work. Going on needs none."""
+    """The same id with another contract is other work. Resuming a task needs none."""
     from holdfast.core.state import contract
 
     state = log.state

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
-from holdfast.core.errors import LogCorrupt, ValueDamaged
+from holdfast.core.errors import InvalidValue, LogCorrupt, ValueDamaged
 from holdfast.engine.reading.steps import iso
 
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
@@ -69,6 +69,28 @@ def as_json(record: LoggedEvent, fetch: Fetch) -> dict[str, Any]:
     }
 
 
+def value_in(record: LoggedEvent, pointer: str, fetch: Fetch) -> Any:
+    """Return a value of an event by its place in it, such as `result`, `input/batch` or `message/content`."""
+    found: Any = record.event
+    for part in pointer.split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        match found:
+            case Mapping():
+                found = cast("Mapping[str, Any]", found).get(name, UNSET)
+            case list() | tuple():
+                items = cast("Sequence[Any]", found)
+                found = items[int(name)] if name.isascii() and name.isdigit() and int(name) < len(items) else UNSET
+            case ev.Event():
+                found = getattr(found, name) if name in found.__struct_fields__ else UNSET
+            case _:
+                found = UNSET
+        found = codec.unpack(found, fetch) if isinstance(found, Raw) else found
+    if found is UNSET:
+        hint = "give the name of a field of that event, such as result"
+        raise InvalidValue(f"event {record.seq} of {record.log!r} has no value at {pointer!r}", hint=hint)
+    return codec.as_json(found)
+
+
 def _value(raw: Any, fetch: Fetch) -> Any:
     if not isinstance(raw, Raw):
         return None
@@ -92,7 +114,7 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
                 verb="forked", about=f"from {event.parent} at {event.at}", value=event.effects, by=event.by
             )
         case ev.TaskClaimed():
-            return EventLine(verb="claimed", about=f"process {event.holder.partition('-')[0]}", tone="dim")
+            return EventLine(verb="claimed", about=f"process {process_name(event.holder)}", tone="dim")
         case ev.TaskReleased():
             return EventLine(verb="released", value=event.why or None, tone="dim")
         case ev.TaskSuspended():
@@ -114,7 +136,7 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
             value = f"calls that may have happened: {calls}" if calls else None
             return EventLine(verb="diverged", about=f"lost {lost}", value=value, tone="bad")
         case ev.DivergenceAccepted():
-            return EventLine(verb="goes on", about="from what is left", value=event.why or None, by=event.by)
+            return EventLine(verb="resumed", about="from what is left", value=event.why or None, by=event.by)
         case ev.UndoStarted():
             return EventLine(verb="undoing", value=_failed(event.failure) or None, tone="warn")
         case ev.TurnStarted():
@@ -280,3 +302,13 @@ _SMALL = {
     "user_patched": "user patch",
 }
 """Short words for kinds that no case above describes: a timeline has eleven characters for them."""
+
+
+def process_name(holder: str) -> str:
+    """Return what people call a worker's process: its pid; on a server, which knows no pids, the start of its name.
+
+    >>> process_name("4711-15650762a8c5529b"), process_name("pg-6365beb28be30922")
+    ('4711', '6365beb2')
+    """
+    pid, _, rest = holder.partition("-")
+    return pid if pid.isdigit() else rest[:8]

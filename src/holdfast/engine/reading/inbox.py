@@ -15,11 +15,10 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Summary
 from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
 from holdfast.core.errors.values import share
-from holdfast.core.events import WaitKind
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.definitions.call import acting
 from holdfast.engine.logs.addresses import given, path_of
@@ -36,21 +35,19 @@ Kind = Literal["question", "approval", "doubt", "budget", "blocked", "quarantine
 
 
 class Remedy(NamedTuple):
-    """A command that helps: its verb, its words (`FILE`, `VALUE` and `JSON` stand for yours) and its options.
+    """A command that helps: its verb, its words (`FILE` and `VALUE` stand for yours) and its options.
 
-    With `signed` it takes `--by`: who decides; with `reasoned` also `--why`.
+    With `signed` it takes `--by`: the person who decides.
     """
 
     verb: str
     words: tuple[str, ...] = ()
     options: str = ""
     signed: bool = False
-    reasoned: bool = False
 
     def given(self, by: str, more: str = "") -> str:
-        """Its options as they are typed, by whom."""
-        told = (self.options, f"--by {by}" if self.signed else "", "--why WHY" if self.reasoned else "", more)
-        return " ".join(filter(None, told))
+        """Return its options as they are typed by this person; without a name the command takes the login name."""
+        return " ".join(filter(None, (self.options, f"--by {shlex.quote(by)}" if self.signed and by else "", more)))
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -73,8 +70,14 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     of: float | None = None
     ahead: float | None = None
     """How much of a budget the next step, call or turn is estimated to take."""
+    why: str = ""
+    """Why a call in doubt must be settled again: the result that was given can't be its tool's."""
     since_us: int = 0
     until_us: int | None = None
+    expires_us: int | None = None
+    """When `gc` cancels the task, unless something happens before; None if the task never expires."""
+    answer: dict[str, Any] | None = None
+    """The JSON Schema of the answer that a question takes; None if any JSON will do."""
 
     @property
     def asks(self) -> str:
@@ -83,7 +86,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The one command that helps; `FILE`, `VALUE`, `JSON` and `YOU` stand for yours."""
+        """The one command that helps; `FILE` and `VALUE` stand for yours."""
         return _typed(remedies(self)[0])
 
     def to_json(self) -> str:
@@ -92,15 +95,11 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything people are waited for, newest tasks first; then tasks that no worker takes."""
+    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
     for summary in waiting_rows(logs):
         yield from items_of_row(logs, summary)
     for summary in unserved_rows(logs):
         yield from items_of_row(logs, summary)
-
-
-FOR_PEOPLE: tuple[WaitKind, ...] = ("person", "doubt", "budget", "quarantined", "diverged")
-"""Kinds of waits that a person can end. A task that has several is said to wait for the one of these."""
 
 
 def waiting_rows(logs: Logs) -> Iterator[Summary]:
@@ -108,8 +107,8 @@ def waiting_rows(logs: Logs) -> Iterator[Summary]:
     import heapq  # few programs need it
 
     overdue = Query(due_us=logs.clock.now_us())
-    kinds = (_rows(logs, Query(waiting=kind)) for kind in FOR_PEOPLE)
-    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in FOR_PEOPLE)
+    kinds = (_rows(logs, Query(waiting=kind)) for kind in ev.FOR_PEOPLE)
+    late = (row for row in _unserved_of(logs, overdue) if row.waiting not in ev.FOR_PEOPLE)
     return heapq.merge(*kinds, late, key=lambda row: -row.created_us)
 
 
@@ -199,6 +198,7 @@ def _diverged(state: State, lost: Divergence) -> InboxItem:
 def _plain(state: State, kind: Kind, why: str, *, key: str = "", name: str = "") -> InboxItem:
     """Something that concerns the whole task, and why."""
     what: dict[str, Any] = {"key": key, "name": name or kind, "prompt": why, "since_us": state.updated_us}
+    what["expires_us"] = _expires_us(state)
     return InboxItem(task=state.summary.id, agent=state.summary.agent, kind=kind, **what)
 
 
@@ -212,7 +212,7 @@ _KINDS: dict[str, Kind] = {
 _SETTLED = ("doubt", "blocked")
 """What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
 
-_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner")
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "answer", "why")
 
 
 def _item(state: State, one: dict[str, Any]) -> InboxItem:
@@ -227,8 +227,14 @@ def _item(state: State, one: dict[str, Any]) -> InboxItem:
         prompt=one["prompt"],
         since_us=since_us,
         until_us=until_us,
+        expires_us=_expires_us(state),
         **more,
     )
+
+
+def _expires_us(state: State) -> int | None:
+    summary = state.summary
+    return None if summary.expires_at is None else summary.changed_us + (summary.expire_us or 0)
 
 
 def _times(state: State, kind: str, key: str) -> tuple[int, int | None]:
@@ -266,8 +272,9 @@ def asked(item: InboxItem) -> str:
         case "approval":
             return _call(item) if item.tool or item.prompt is None else shown(item.prompt)
         case "doubt":
-            why = f" ({shown(item.prompt)})" if item.prompt is not None else ""
-            return f"did {_call(item)} happen?{why}"
+            raised = f" ({shown(item.prompt)})" if item.prompt is not None else ""
+            again = f" Settle it again: {item.why}." if item.why else ""
+            return f"did {_call(item)} happen?{raised}{again}"
         case "budget":
             return _budget(item)
         case "blocked":
@@ -304,15 +311,15 @@ def remedies(item: InboxItem) -> list[Remedy]:
             return [Remedy("answer", (task, item.key, "VALUE"), signed=True)]
         case "approval":
             seen = f"--bound {item.bound}"
-            refuse = Remedy("reject", (task, item.key), seen, signed=True, reasoned=True)
+            refuse = Remedy("reject", (task, item.key), seen, signed=True)
             return [Remedy("approve", (task, item.key), seen, signed=True), refuse]
         case "doubt" | "blocked":
             denied = Remedy("settle", call, "--did-not-happen", signed=True)
-            return [Remedy("settle", call, "--happened --result JSON", signed=True), denied]
+            return [Remedy("settle", call, "--happened --result VALUE", signed=True), denied]
         case "budget":
             return [_raise(item)]
         case "quarantined":
-            cancel = Remedy("cancel", (task,), signed=True, reasoned=True)
+            cancel = Remedy("cancel", (task,), signed=True)
             return [Remedy("resume", (task, "FILE")), Remedy("log", (task,)), cancel]
         case "diverged":
             resume = Remedy("resume", (task, "FILE"), "--anyway", signed=True)
@@ -336,8 +343,7 @@ def _raise(item: InboxItem) -> Remedy:
 
 def _typed(one: Remedy, store: str = "") -> str:
     """A command as it is typed. `store` is an option that names the store, where it is not the usual one."""
-    who = shlex.quote(acting("") or "YOU")
-    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(who, store))))
+    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(acting(""), store))))
 
 
 def explained(logs: Logs, state: State, waiting: Waiting) -> str:

@@ -16,7 +16,7 @@ from holdfast.core.errors import StoreError
 from holdfast.core.names import NAMESPACE_END
 from holdfast.store.protocol import Query, Store
 
-NO_WORKER = "no worker is alive"
+NO_WORKER = "no worker is running"
 
 
 class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,7 +56,7 @@ _lock = threading.Lock()
 class Announcement:
     """Lets others know of a worker, for as long as it lasts.
 
-    Workers of one store object are one holder, and speak as one.
+    Workers of one store object share one name and one row.
     """
 
     def __init__(self, store: Store, serving: Serving) -> None:
@@ -153,6 +153,6 @@ def why_none_of(workers: Iterable[LiveWorker], summary: Summary) -> str | None:
         named = ", ".join(sorted(one.name for one in of_version))
         return (
             f"too many abandoned threads still run in {named}, which takes no more tasks until some of them end. "
-            "Start another worker, or restart it; holdfast doctor names the tasks"
+            "Start another worker, or restart it. The tasks are named by: holdfast doctor"
         )
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from msgspec import UNSET, Raw
 
-from holdfast.core import codec, events as ev
+from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import LoggedEvent, Stored, moment
 from holdfast.core.context import state_template
 from holdfast.core.errors import InvalidValue, TaskFailed
@@ -64,7 +64,7 @@ class ArtifactState:
 
 def one_artifact(task: TaskState, id: str) -> ArtifactState:
     """Return one of the things a task made; refuses an id that it has not."""
-    found = task.artifacts.get(id)
+    found = task.artifacts.get(names.encodable(id, "id of an artifact"))
     if found is None:
         known = ", ".join([*task.artifacts][-10:]) or "none"
         raise InvalidValue(f"task {task.id!r} has no artifact {id!r}", hint=f"it has: {known}")
@@ -176,7 +176,7 @@ class TaskState(Generic[R_co]):
 
     @property
     def waiting(self) -> Waiting | None:
-        """Why it does not go on. A pending task may wait for a worker that serves it, which is found out now."""
+        """Why the task waits. A pending task may wait for a worker that serves it, which is found out now."""
         return waiting(self._state, self._logs)
 
     @property

@@ -53,7 +53,7 @@ class Expired(Struct, frozen=True):
 
 
 def shown(value: Any) -> str:
-    """Return a value for a line among others: no quotes, no escapes, and messages as they were said.
+    """Return a value for a line among others: no quotes, no escapes, and messages as plain text.
 
     >>> shown({"item": "lamp", "count": 2, "sizes": ["S", "M"], "to": {"city": "Oslo"}})
     'item=lamp count=2 sizes=[S, M] to={city=Oslo}'

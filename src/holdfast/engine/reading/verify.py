@@ -47,7 +47,7 @@ class Verification(Struct, frozen=True):
 def verify(logs: Logs, id: str | None = None, progress: Callable[[int], object] | None = None) -> Verification:
     """Walk the chain of one task, or of every log there is, and name the first thing wrong with each.
 
-    `progress` is told how many logs were walked.
+    `progress` is called with the number of logs walked.
     """
     problems: list[Problem] = []
     tasks = events = erased = 0
@@ -145,7 +145,7 @@ def _follow_row(name: str, head: Head, row: Stored, erased: set[int]) -> Head:
 def check_values(
     name: str, seq: int, event: Event, stored: Callable[[str], bytes | None], known: Collection[str] = ()
 ) -> list[str]:
-    """Refuse large values of an event that are missing, damaged or not what is said of them; gives their hashes.
+    """Refuse large values of an event that are missing, damaged or not as described; return their hashes.
 
     Those that are `known` were looked at before.
     """

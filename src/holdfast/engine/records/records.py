@@ -131,9 +131,8 @@ class Records:
             )
         user = None if write.user is None else names.user_log(write.user).removeprefix("@user/")
         expire_us = 0 if write.expire is None else int(seconds(write.expire, "expire", above_zero=True) * 1_000_000)
-        headers = (RecordHeader(random_hex(8), user, refs, expire_us) for _ in items)
-        drafts = tuple(codec.draft_record(data, header, at_us) for data, header in zip(items, headers, strict=True))
-        return Addition(log, drafts, blobs, None if write.expect is None else _seq(write.expect, "expect"))
+        drafts = [codec.draft_record(data, RecordHeader(random_hex(8), user, refs, expire_us), at_us) for data in items]
+        return Addition(log, tuple(drafts), blobs, None if write.expect is None else _seq(write.expect, "expect"))
 
     # Reading
 
@@ -277,7 +276,7 @@ class Records:
     def drop(self, key: str, *, expect: int | None = None, why: str = "dropped") -> bool:
         """Remove all of a key; returns whether it was there. The key is free: a later append begins it again.
 
-        What is left is its name, its last seq and the digest there. Seqs go on from that one, so a cursor, or an
+        What is left is its name, its last seq and the digest there. Seqs continue from that one, so a cursor, or an
         `expect` from before the drop, is never taken for one of after it.
         """
         wanted = None if expect is None else _seq(expect, "expect")
@@ -395,7 +394,8 @@ def _followed(one: Addition, two: Addition) -> Addition:
 
 
 def _size(one: Addition) -> int:
-    return sum(len(draft.body or b"") for draft in one.drafts) + sum(len(blob.data) for blob in one.blobs)
+    size = sum([len(draft.body or b"") for draft in one.drafts])
+    return size + sum([len(blob.data) for blob in one.blobs]) if one.blobs else size
 
 
 def _refuse_too_much(size: int) -> None:
@@ -433,5 +433,5 @@ def _cursor(given: str | None) -> tuple[int, bytes]:
         return _seq(int(seq), "cursor"), bytes.fromhex(digest)
     except (ValueError, AttributeError):
         raise InvalidValue(
-            f"{str(given)[:80]!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin anew"
+            f"{str(given)[:80]!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin again"
         ) from None

@@ -1,7 +1,7 @@
 """Publishing chunks: what steps stream is written by one thread, in batches, and never in the way of a step.
 
 A step only puts its chunks down. The thread writes what has gathered, for all streams of the process in one
-transaction. Whatever keeps the store from taking it is no matter of the step: chunks count for nothing.
+transaction. If the store does not take it, the step does not fail: chunks are not recorded.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChunkStream:
     def send(self, data: Any) -> None:
         """Publish a chunk: text, or anything that JSON can hold. Returns at once; watchers see it within moments.
 
-        A chunk that doesn't fit the limit of its step is left out, and so are all after it: watchers are told.
+        A chunk that doesn't fit the limit of its step is left out, and so are all after it: watchers see that.
         """
         raw = codec.pack(data, "the chunk")
         with self._publisher.changed:
@@ -194,7 +194,7 @@ class Publisher:
         for stream in over:
             by_log.setdefault(stream.log, []).append(stream.id)
         for log, streams in by_log.items():
-            with contextlib.suppress(Exception):  # what is left over is told by the log, and goes with `gc`
+            with contextlib.suppress(Exception):  # the log shows what is left over, and `gc` removes it
                 self._logs.store.chunks.drop(log, streams)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Chance for seeds, salts and nonces, drawn from the system in handfuls: asking it takes as long as an event."""
+"""Random bytes for seeds, salts and nonces, read from the system in bulk: asking it takes as long as an event."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Getting a program out of a loop that swallows every exception: `while True: try: task.step(…) except: pass`.
 
-Once a task is stopped, each of its verbs raises. An agent that catches all of that, and goes on, would do so for ever.
+Once a task is stopped, each of its verbs raises. An agent that catches all of that would never end.
 After so many refused verbs an exception is raised where the agent's loop begins anew: there no `except` inside of it
 can see it. Python lets one raise there from the function that debuggers use, and forgets that function each time. So
 it is set again when the exception is dropped, which is when an outer loop has swallowed it too.
@@ -29,7 +29,7 @@ from holdfast.core.errors import (
 )
 
 STOPPED = (Cancelled, LeaseLost, Stopped, Suspended, BudgetExceeded, TimeLimit, StoreError, TaskFinished)
-"""What verbs raise when a task does not go on, whatever is asked of it."""
+"""What every verb of a stopped task raises."""
 
 _HANDLER = opmap["PUSH_EXC_INFO"]
 """Where a handler begins. What is raised there, or inside of it, may have Python lose track of what it handles."""
@@ -42,7 +42,7 @@ class Unwinding(BaseException):
     """Raised in code that has swallowed everything else."""
 
     def __init__(self, refusals: Refusals) -> None:
-        super().__init__("the task was stopped, and its agent went on")
+        super().__init__("the task was stopped, but its agent kept running")
         self._refusals: Refusals | None = refusals
 
     def __del__(self) -> None:

@@ -144,7 +144,15 @@ class AsyncTask(Task):
         def call_tools(  # pyright: ignore[reportIncompatibleMethodOverride]
             self, reply: Mapping[str, Any], tools: Sequence[Tool] | Mapping[str, Tool]
         ) -> Awaitable[list[dict[str, Any]]]: ...
-        def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Awaitable[Any]: ...
+        @overload
+        def ask(
+            self, question: str, *, answer: type[R], name: str | None = None, timeout: Duration | None = None
+        ) -> Awaitable[R | None]: ...
+        @overload
+        def ask(
+            self, question: str, *, answer: Any = None, name: str | None = None, timeout: Duration | None = None
+        ) -> Awaitable[Any]: ...
+        def ask(self, *args: Any, **kwargs: Any) -> Any: ...  # pyright: ignore[reportIncompatibleMethodOverride]
         def approve(  # pyright: ignore[reportIncompatibleMethodOverride]
             self, question: str, *, name: str | None = None, timeout: Duration | None = None
         ) -> Awaitable[bool]: ...
@@ -247,7 +255,7 @@ class AsyncTask(Task):
         return self._verb(races.race(_Racer(self, self._execution), branches), "race")
 
     def select(self, *tasks: Any) -> Verb:
-        """Give the index of the first of these asyncio tasks to end; the others go on.
+        """Give the index of the first of these asyncio tasks to end; the others keep running.
 
         The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
         """

@@ -44,7 +44,7 @@ class Verbs(NamedTuple):
 
 
 class Bag:
-    """A task's own state: `task.state.city = "Oslo"`. What is set is said once, not once a replay.
+    """A task's own state: `task.state.city = "Oslo"`. A value is recorded once, not once a replay.
 
     A name with a dot is a path: `task.state.set("preferences.seat", "aisle")`. Lists and dicts that are read here are
     read-only: change a copy and set it, or use a verb.
@@ -68,12 +68,12 @@ class Bag:
         self[name] = value
 
     def __delattr__(self, name: str) -> None:
-        self._handed_out.written(name)
+        self._handed_out.written(paths.field_name(name))
         self._verbs.say(ev.StateDeleted(name=name, nested=is_path(name)))
 
     def __getitem__(self, name: str) -> Any:
         bag = self._seen().bag
-        raw = bag.get(name)
+        raw = bag.get(paths.field_name(name))
         return paths.lookup(bag, name, self._value) if raw is None else self._value(name, raw)
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -119,7 +119,7 @@ class Bag:
 
         A waiting verb: it is durable when it returns, and an async agent awaits it. If another writer is faster, `fn`
         is called again. On replay the recorded value counts, and `fn` is not called. What it raises is recorded, too,
-        and told as StepFailed.
+        and raised as StepFailed.
 
         >>> task.state.update("total", lambda total: (total or 0) + 5)  # doctest: +SKIP
         """
@@ -228,7 +228,7 @@ class TypedBag(Bag):
 
     def __delattr__(self, name: str) -> None:
         known, plain = self._known()
-        top, *inside = path = paths.parts_of((), name)
+        top, *inside = path = paths.parts_of((), paths.field_name(name))
         if top not in known.bag and top not in self._states.model.fields:
             raise self._states.model.unknown(top)
         left = {one: plain[one] for one in plain if one != top}
@@ -242,7 +242,7 @@ class TypedBag(Bag):
             self._verbs.say(ev.StateDeleted(name=name, state_version=self._mark, nested=bool(inside)))
 
     def __getitem__(self, name: str) -> Any:
-        model, path = self._states.model, paths.parts_of((), name)
+        model, path = self._states.model, paths.parts_of((), paths.field_name(name))
         top, inside = path[0], path[1:]
         if top not in model.fields:
             raise KeyError(name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CurrentState(TaskState[Any]):
     """A task's own state, read in its body: the same on every replay.
 
-    It is what the branch sees when it is read: what came with its last waiting verb, and what it has said since.
+    It is what the branch sees when it is read: what came with its last waiting verb, and what it has recorded since.
     """
 
     def __init__(

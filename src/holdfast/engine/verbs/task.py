@@ -36,6 +36,7 @@ from holdfast.core.state.patch import Patch, changes_of
 from holdfast.core.state.shapes import State
 from holdfast.core.wording import verb_of
 from holdfast.engine.definitions.agent import Agent, is_agent
+from holdfast.engine.definitions.json_schema import AnswerType
 from holdfast.engine.definitions.signature import Parameters, parameters_of
 from holdfast.engine.definitions.step import Step
 from holdfast.engine.definitions.tool import Tool, is_tool, undo_name
@@ -131,7 +132,7 @@ class Task:
 
         `key` is the step's key, taken as given, whatever branch does it. Default: branch, name and occurrence.
 
-        `estimate` is what it may use up, in tokens: it is announced then, and should its holder be lost before it is
+        `estimate` is what it may use up, in tokens: it is announced then, and should its worker be lost before it is
         recorded, that stands in the books as unknown spend.
         """
         lent = self._execution.lent
@@ -216,7 +217,7 @@ class Task:
         """Do a step whose function yields: watchers get each chunk while it runs (`app.follow(id, chunks=True)`).
 
         The step's result is what a generator returns; without that, its chunks: texts joined, anything else as a list.
-        Chunks are not recorded. An attempt that fails or is cut off begins anew, and watchers are told that its chunks
+        Chunks are not recorded. An attempt that fails or is cut off begins anew, and watchers see that its chunks
         are void. `fn` may also return an iterator, or be async. The other parameters are those of `step`.
         """
         request, parameters = self._step_request(
@@ -328,6 +329,8 @@ class Task:
         _named(name, "")
         parameters = fn.parameters if isinstance(fn, Tool | Agent | Step) else parameters_of(fn, name)
         options: dict[str, Any] = {"name": name, "retry": retry, "retry_on": retry_on, "timeout": timeout}
+        if not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"items={items!r} is not a list", hint="give one item a call: task.map(fn, [1, 2])")
         works = [self._work_of(fn, item, options) for item in items]
 
         def typed(outcomes: Sequence[Any]) -> list[Any]:
@@ -335,10 +338,27 @@ class Task:
 
         return self._together("map", works, typed, limit)
 
-    def ask(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> Any:
-        """Ask a person and wait for the answer; None if no answer came in time."""
-        asked = _named(name, "ask")
-        return self._drive("ask", None, waits.wait, asked, "person", pack(question), _seconds(timeout), name=name)
+    @overload
+    def ask(
+        self, question: str, *, answer: type[R], name: str | None = None, timeout: Duration | None = None
+    ) -> R | None: ...
+    @overload
+    def ask(
+        self, question: str, *, answer: Any = None, name: str | None = None, timeout: Duration | None = None
+    ) -> Any: ...
+    def ask(
+        self, question: str, *, answer: Any = None, name: str | None = None, timeout: Duration | None = None
+    ) -> Any:
+        """Ask a person and wait for the answer; None if no answer came in time.
+
+        `answer`: the type of the answer, such as `bool` or `Literal["window", "aisle"]`. People get a form of it, and
+        other answers are refused. Default: any JSON.
+        """
+        asked, prompt = _named(name, "ask"), pack(question)
+        wanted = AnswerType(answer)
+        return self._drive(
+            "ask", wanted.read, waits.wait, asked, "person", prompt, _seconds(timeout), wanted.schema, name=name
+        )
 
     def approve(self, question: str, *, name: str | None = None, timeout: Duration | None = None) -> bool:
         """Ask a person to agree. False if they refuse, or do not answer in time."""
@@ -401,7 +421,7 @@ class Task:
         raise _needs_a_loop("race")
 
     def select(self, *tasks: Any) -> Any:
-        """In an async agent: give the index of the first of these asyncio tasks to end; the others go on.
+        """In an async agent: give the index of the first of these asyncio tasks to end; the others keep running.
 
         The winner is recorded, so that it is the same on every replay, whatever else the tasks wait for.
         """
@@ -429,6 +449,8 @@ class Task:
 
     def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
         """Record a choice, its reason and the options not taken, and after which step it was made."""
+        if isinstance(options, str | bytes) or not isinstance(options, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"options={options!r} is not a list", hint='give what was not chosen: ["train", "bus"]')
         left = pack(list(options)) if options else UNSET
         step = self._here("decide").after_step
         self._say(ev.DecisionMade(question=question, choice=pack(choice), why=why, options=left, step=step))
@@ -536,7 +558,7 @@ class Task:
             also = {"user": user_root(self.user, template)}
         return render_template(template, self._seen, self._execution.value, self.state.all, also)
 
-    def log(self, text: str, **fields: Any) -> None:
+    def log(self, text: str, /, **fields: Any) -> None:
         """Write a line to the log, with values for programs to read: `task.log("paid", order=17)`. Silent on replay."""
         given = {name: pack(value, f"log({name})") for name, value in fields.items()}
         self._say(ev.LogWritten(text=names.encodable(text, "text of a log line"), fields=given))

@@ -54,7 +54,7 @@ def page(text: str, start: int, length: int) -> dict[str, Any]:
     """
     if start < 0 or length < 1:
         raise InvalidValue(
-            f"start={start}, length={length} is no part of a text", hint="give start from 0, length from 1"
+            f"start={start}, length={length} is not a part of a text", hint="give start from 0, length from 1"
         )
     end = start + length
     return {"text": text[start:end], "length": len(text), "next": end if end < len(text) else None}

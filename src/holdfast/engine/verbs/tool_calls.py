@@ -38,7 +38,7 @@ def of_reply(
     tools: Sequence[Tool] | Mapping[str, Tool],
     want_of: Callable[[Tool, Mapping[str, Any]], Work],
 ) -> list[Requested]:
-    """The calls of a reply. What the model got wrong it is told, so that it can do better."""
+    """The calls of a reply. The model gets an error for each wrong call, so that it can do better."""
     known = tools if isinstance(tools, Mapping) else {tool.name: tool for tool in tools}
     calls = reply.get("tool_calls") or ()
     ids = [call.get("id") for call in calls]
@@ -67,10 +67,12 @@ def answered_by_task(tool: TaskTool, arguments: Mapping[str, Any], task: TaskSta
     """Return what answers a tool that asks the task itself: a person, or an artifact as this branch sees it."""
     given = tool.parameters.with_defaults(tool.parameters.check(arguments))
     if tool is task_tools.ask_person:
+        if not given["question"].strip():
+            raise InvalidValue("the question is empty", hint="write what the person is asked")
         prompt = codec.pack(given["question"])
         return NamedFlow(tool.name, lambda work, branch: waits.wait(work, branch, tool.name, "person", prompt, None))
     found = one_artifact(task, given["artifact_id"])
-    task_tools.page("", given["start"], given["length"])  # refuses what is no part of any text
+    task_tools.page("", given["start"], given["length"])  # refuses a part that no text can have
 
     def read(artifact_id: str, start: int, length: int) -> dict[str, Any]:
         data = found.data
@@ -112,7 +114,7 @@ def say_results(speaker: Speaker, calls: Sequence[Requested], outcomes: Sequence
 
 
 def _told(error: StepFailed | EffectConflict, tool: str) -> str:
-    """Return what a model is told of a call that failed: by the tool's name, which it knows, never by our keys."""
+    """Return the error that a model reads for a failed call: by the tool's name, which it knows, never by our keys."""
     if isinstance(error, EffectConflict):
         return error.message.replace(str(error.details["owner"]), "an earlier call")
     key = repr(error.details["step"])

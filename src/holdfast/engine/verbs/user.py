@@ -85,7 +85,7 @@ class LinkedBag:
         object.__setattr__(self, "_fields", fields)
 
     def __getitem__(self, name: str) -> Any:
-        self._fields.note(name)
+        self._fields.note(paths.field_name(name))
         return paths.lookup(self._fields.bag(), name, self._fields.value)
 
     def __getattr__(self, name: str) -> Any:
@@ -98,6 +98,7 @@ class LinkedBag:
             raise AttributeError(f"the {self._fields.whose}'s state has no {name!r}; there is {there}") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
+        name = paths.field_name(name)
         self._fields.change(Changes(set={name: codec.pack(value, f"state.{name}")}, nested=_nested(name)))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -105,7 +106,7 @@ class LinkedBag:
         self[name] = value
 
     def __delitem__(self, name: str) -> None:
-        self._fields.change(Changes(delete=(name,), nested=_nested(name)))
+        self._fields.change(Changes(delete=(paths.field_name(name),), nested=_nested(name)))
 
     def __delattr__(self, name: str) -> None:
         del self[name]
@@ -139,11 +140,12 @@ class LinkedBag:
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number, 0 if it was not there; gives the new one."""
-        then = self._fields.change(changes_of(StatePatch(increment={name: by})))
+        then = self._fields.change(changes_of(StatePatch(increment={paths.field_name(name): by})))
         return paths.lookup(then, name, self._fields.value)
 
     def append(self, name: str, value: Any) -> None:
         """Add to a list, empty if it was not there."""
+        name = paths.field_name(name)
         self._fields.change(Changes(append={name: codec.pack(value, f"state.{name}")}, nested=_nested(name)))
 
     def update(self, name: str, fn: Update) -> Any:
@@ -166,7 +168,7 @@ class TypedLinkedBag(LinkedBag):
     """A user's state as its model has it: `task.user.state.address.city`."""
 
     def __getitem__(self, name: str) -> Any:
-        self._fields.note(name)
+        self._fields.note(paths.field_name(name))
         top, *inside = paths.parts_of((), name)
         assert self._fields.states is not None
         if top not in self._fields.states.model.fields:
@@ -252,8 +254,8 @@ class TaskUser:
 class TaskThread:
     """The conversation of a task: `task.thread.state.topic`, which all tasks of the thread share.
 
-    What is changed here is in the thread's log with the task's own event, under the same rules as a user's state. What
-    was said is `task.messages`.
+    What is changed here is in the thread's log with the task's own event, under the same rules as a user's state. Its
+    messages are `task.messages`.
     """
 
     def __init__(self, id: str, verbs: Verbs) -> None:

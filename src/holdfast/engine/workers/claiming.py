@@ -75,7 +75,7 @@ class Claiming:
         self._next_us = 0
         self._turn = 0
         self.left_ours = False
-        """Whether the last round found a task that can go on, but is not yet done with here."""
+        """True if the last round found a task that can be resumed, but this process is not yet done with it."""
 
     def look(self, now_us: int) -> bool:
         """Return whether to look for tasks although nothing was heard: a worker is lost, or a time has come."""
@@ -159,7 +159,7 @@ class Claiming:
         return self._tenants
 
     def _look_for_lost(self) -> None:
-        """Find holders whose tasks may be taken; now and then our own among them, for what we do not work on."""
+        """Find workers whose tasks may be taken; now and then our own among them, for what we do not work on."""
         now = time.monotonic()
         store = self._dispatchers("" if self._namespaces is None else self._namespaces[0]).logs.store
         if now >= self._lost_at:

@@ -106,7 +106,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Works until it is told to stop. Made by `app.worker(…)`."""
+    """Works until it is stopped. Made by `app.worker(…)`."""
 
     def __init__(self, dispatchers: Dispatchers, start: Starter, plan: Plan, logs: Logs) -> None:
         """`logs` are those of the app that made it, of which old tasks are removed if the plan says so."""
@@ -173,7 +173,7 @@ class Worker:
 
     @property
     def stopping(self) -> bool:
-        """True if it was told to stop."""
+        """True if it was asked to stop."""
         return self._stopping
 
     def run(self) -> None:
@@ -381,7 +381,7 @@ class Worker:
             claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
         elif count >= limits.MAX_ABANDONED_THREADS and not is_clogged:
             self.clogged = f"{count} abandoned threads still run; no more tasks are claimed until some of them end"
-            claim.warn("worker %s: %s. holdfast doctor names them", self.name, self.clogged)
+            claim.warn("worker %s: %s. They are named by: holdfast doctor", self.name, self.clogged)
         return bool(self.clogged)
 
     def _take_up(self, claimed: list[Claimed]) -> None:
@@ -500,7 +500,7 @@ class Worker:
     def _unfit(self, logs: Logs, log: Log, agent: Agent) -> str | None:
         """Why a task is not worked on although it could be taken."""
         if log.state.deaths >= self.plan.max_deaths:
-            return f"{log.state.deaths} holders in a row died while they worked on it, without a step being done"
+            return f"{log.state.deaths} workers in a row died while they worked on it, without a step being done"
         try:
             checks.check_resumable(logs, log, agent)
         except HoldfastError as error:
@@ -532,7 +532,7 @@ def _others_may_work() -> bool:
 
 
 TAKEN = {
-    "proven": "its worker is dead, or said goodbye",
+    "proven": "its worker is dead, or signed off",
     "presumed": "its worker gave no sign of life, but may be alive",
 }
 

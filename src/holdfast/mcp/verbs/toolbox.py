@@ -87,7 +87,7 @@ class ServerTool:
         return may(scope, self.role)
 
     def tool(self) -> types.Tool:
-        """As clients are told. All hints are given: those left out count as the worst."""
+        """The annotations that clients get. All hints are given: those left out count as the worst."""
         return types.Tool(
             name=self.name,
             description=self.about,

@@ -92,7 +92,7 @@ class MemoryQueues:
         return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us), at_us
 
     def lost(self) -> dict[str, Loss]:
-        """Return every holder but this process: what others left here can only be a copy."""
+        """Return every process but this one: what others left here can only be a copy."""
         with self._lock:
             held = {one.summary.holder for one in self._due() if one.summary.status == "running"}
             return {name: "proven" for name in held if name is not None and name != self._holder()}

@@ -95,7 +95,7 @@ class Connections:
         return self._patiently(lambda: configured(connect(self.address), self.address, self.durability))
 
     def _patiently(self, connecting: Callable[[], Connected]) -> Connected:
-        """Connect. A server that is starting again, or a standby taking over, is waited for."""
+        """Connect. Waits for a server that is restarting, and for a standby that takes over."""
         until = time.monotonic() + self.address.wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -289,7 +289,7 @@ class Connections:
             self._presence.await_held()
 
     def close(self) -> None:
-        """Let go of everything. What others have borrowed is closed when they give it back."""
+        """Close everything. Connections that are lent out are closed when they come back."""
         if self._pid != os.getpid():
             return
         self.refuse_inside()

@@ -102,7 +102,7 @@ class _Guard(Bounds):
             raise self.too_late()
 
     def refuse_if_lost(self) -> None:
-        """Refuse to go on with a transaction that cannot be committed as a whole."""
+        """Refuse a transaction that cannot be committed as a whole."""
         if self.is_late:
             raise self.too_late()
         if self._link.info.transaction_status != TransactionStatus.INTRANS:

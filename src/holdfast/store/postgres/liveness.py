@@ -1,11 +1,11 @@
 """Who is alive, as others see it. `presence` is this process's own side.
 
-A holder is lost in one of two ways. It is *proven* that it is gone if it said goodbye, or if it ran on this machine and
+A worker is lost in one of two ways. It is *proven* that it is gone if it signed off, or if it ran on this machine and
 no such process is left. It is *presumed* to be gone if there is no sign of life: its lock has been missing for a
 second, or it was silent for longer than its lease. A process that was presumed dead may be alive, in the middle of a
 call.
 
-After a restart or a fail-over every lock is missing. So a holder whose lock was on another incarnation of the server
+After a restart or a fail-over every lock is missing. So a worker whose lock was on another incarnation of the server
 has some seconds to come back. They are counted from when the present incarnation was first noted in the database.
 """
 
@@ -28,7 +28,7 @@ _NAME = re.compile(f"({LOCK_PREFIX}|{LEASE_PREFIX})[0-9a-f]{{16}}")
 
 
 class Sighting(NamedTuple):
-    """What the database says of one holder, at one moment."""
+    """What the database knows about one worker, at one moment."""
 
     name: str
     is_locked: bool
@@ -47,7 +47,7 @@ class Sighting(NamedTuple):
 
     @property
     def is_proven_gone(self) -> bool:
-        """True if it said goodbye, or was a process of this machine that is no more."""
+        """True if it signed off, or was a process of this machine that has ended."""
         return self.is_gone or processes.is_gone(ProcessName(self.machine, self.process))
 
     @property
@@ -75,14 +75,14 @@ class Absences:
 
 
 class Liveness:
-    """Looks at holders."""
+    """Finds out which workers live."""
 
     def __init__(self, links: Connections) -> None:
         self._links = links
         self._absences = Absences()
 
     def lost(self) -> dict[str, Loss]:
-        """Return the holders of running tasks that are lost, and how that is known. Asked again and again."""
+        """Return the workers of running tasks that are lost, and how that is known. Called again and again."""
         address = self._links.address
         rows = self._links.rows(*((q.LOST_BY_LEASE, None) if address.by_lease else (q.LOST, _GRACE)))
         seen = [Sighting(*row) for row in rows]
@@ -95,7 +95,7 @@ class Liveness:
         return found
 
     def loss(self, name: str, lease: float | None) -> Loss | None:
-        """Return how it is known that one holder is lost, looking for as long as it takes to presume anything."""
+        """Return how it is known that one worker is lost, looking for as long as it takes to presume anything."""
         absences, until = Absences(), time.monotonic() + limits.RESTART_SECONDS + limits.ABSENT_SECONDS
         while True:
             one = self._sighted(name, lease)
@@ -112,7 +112,7 @@ class Liveness:
         return not (is_absent or one.is_silent or one.is_proven_gone)
 
     def announced(self) -> list[ServedRow]:
-        """Return what living holders serve."""
+        """Return what living workers serve."""
         text = q.ANNOUNCED_BY_LEASE if self._links.address.by_lease else q.ANNOUNCED
         rows = self._links.rows(text, prepare=False)
         return [ServedRow(*row[:3]) for row in rows if not processes.is_gone(ProcessName(*row[3:]))]

@@ -72,7 +72,7 @@ class ServerPresence:
         _mine.add(self)
 
     def _forget_others(self, link: Link) -> None:
-        """Take away what those left who are long gone. If that fails, it is no reason not to be alive."""
+        """Remove the rows of processes that are long gone. A failure here does not end this process."""
         by_lease, texts = self._address.by_lease, q.QueryTexts(self._address.schema)
         with contextlib.suppress(psycopg.Error):
             forget = (q.FORGET_SILENT,) if by_lease else (q.FORGET_HOLDERS, q.FORGET_INCARNATIONS)
@@ -95,7 +95,7 @@ class ServerPresence:
         return time.monotonic() - self._began
 
     def facts(self) -> dict[str, Any]:
-        """Return what others are told of this process."""
+        """Return this process's row as others see it."""
         own = {"name": self.name, "serves": self.serves, "lease": self._address.lease_seconds}
         return {**own, "machine": self._own.machine, "process": self._own.process}
 
@@ -120,7 +120,7 @@ class ServerPresence:
         if not self.renew():
             where = self._address.shown
             raise StoreUnreachable(
-                f"{where} could not be told what this process serves", hint="it is told when it is back"
+                f"{where} could not record what this process serves", hint="it is recorded when the server is back"
             )
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class ServerPresence:
     def _note(self, error: Exception) -> None:
         """Say once what keeps this process from being heard of, if that lasts until others may presume it dead.
 
-        A server that is away is told of by everyone who needs it. One that answers, and refuses just this, is not.
+        A server that is away is reported by everything that needs it. One that answers, and refuses just this, is not.
         """
         now = time.monotonic()
         self._failing_since = now if self._failing_since is None else self._failing_since
@@ -232,7 +232,7 @@ class ServerPresence:
             self._link = None
 
     def _leave(self) -> None:
-        """Say goodbye. A process that can't be told finds the lock gone."""
+        """Sign off. A process that misses it finds the lock gone."""
         link = self._link
         if link is not None and not (link.closed or link.broken):
             with contextlib.suppress(psycopg.Error):
@@ -244,7 +244,7 @@ class ServerPresence:
             self._woken = self._waker = -1  # the numbers may soon be those of other files
 
     def forget(self) -> None:
-        """Take the parent's socket from a forked child without a word, or it would outlive the parent.
+        """Take the parent's socket from a forked child, sending nothing, or it would outlive the parent.
 
         Something else stands in its place: what is left of the connection here must not close a file of the child's.
         """

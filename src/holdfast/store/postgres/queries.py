@@ -297,7 +297,7 @@ LISTS: dict[tuple[str, str], LiteralString] = {
     for order, ordered in _ORDERS.items()
 }
 
-# When a row last changed: where a listing by that goes on.
+# When a row last changed: where a listing in that order continues.
 CHANGED = "select changed from {s}.tasks where log = %(log)s"
 
 # How many tasks of each status a tenant has, or all together: kept by triggers.
@@ -378,7 +378,7 @@ ACTS = (
     " order by at desc, log desc, events.seq desc limit %(limit)s"
 )  # fmt: skip
 
-# Where a listing goes on: also after a log that was removed meanwhile.
+# Where a listing continues: also after a log that was removed meanwhile.
 PLACE_OF = """
 select log from {s}.logs where name = %(name)s
 union all select log from {s}.tombstones where name = %(name)s limit 1
@@ -441,7 +441,7 @@ DROP_UNUSED_BLOB = """
 delete from {s}.blobs where hash = %(hash)b and not exists (select from {s}.blob_uses where hash = %(hash)b)
 """
 
-# What is left of a name moves forward: the log that had it went on, and was cut or removed again.
+# What is left of a name moves forward: the log that had it grew, and was cut or removed again.
 INSERT_TOMBSTONE = """
 insert into {s}.tombstones as old (name, log, seq, digest, at, why)
 values (%(name)s, %(log)s, %(seq)s, %(digest)b, %(at)s, %(why)s)
@@ -591,7 +591,7 @@ select exists (
 # A session that does nothing is what proves its process alive, so the server must not end it for that.
 SET_IDLE = "select set_config('idle_session_timeout', '0', false)"
 
-# Being heard of: everything others need to know of a holder, written anew each time, so that its row may be removed.
+# A heartbeat: everything others need to know of a worker, written anew each time, so that its row may be removed.
 # With it goes when this incarnation of the server was first seen.
 _NOTED = """
 with noted as (
@@ -612,7 +612,7 @@ ARRIVE_BY_LEASE = _ARRIVE + "null" + _ARRIVED
 
 GOODBYE = "update {s}.holders set gone = true, serves = '' where name = %(name)s"
 
-# Who holds an advisory lock of ours, by the name it has as a holder.
+# Who holds an advisory lock of ours, by the worker's name.
 ALIVE = """
 alive as materialized (
   select 'pg-' || lpad(to_hex((classid::bigint << 32) | objid::bigint), 16, '0') as name from pg_locks
@@ -632,8 +632,8 @@ delete from {s}.incarnations
 where noted < clock_timestamp() - interval '1 day' and started <> pg_postmaster_start_time()
 """
 
-# What is known of holders. Ages go by this server's clock, and none begins before the server was first seen: what was
-# missed while it was away says nothing. A holder that never wrote its row is not judged by its silence, unless it lives
+# What is known of workers. Ages go by this server's clock, and none begins before the server was first seen: what was
+# missed while it was away says nothing. A worker that never wrote its row is not judged by its silence, unless it lives
 # by its lease alone.
 _HOLDING = """
 held as (
@@ -662,7 +662,7 @@ from (
 LOST = "with " + ALIVE + "," + _HOLDING + _SIGHTED
 SIGHTED = "with " + ALIVE + "," + _NAMED + _SIGHTED
 
-# The same where locks say nothing: a holder is known by its silence alone.
+# The same where locks say nothing: a worker is known by its silence alone.
 _HEARD = """
 select holder, true, true,
   coalesce(held.lease, holders.lease, 0) > 0 and coalesce(beat, '-infinity')

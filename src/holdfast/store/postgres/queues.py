@@ -6,7 +6,7 @@ locks keep everybody who appends out of those logs meanwhile.
 
 A claim does not wait for the disk. One that the server loses as it goes down was never made: nothing that counts
 is written after it without writing it too, and its worker learns with the first write that the task is not its
-own. A task that is taken from another holder is waited for, so that never two claims in a row can be lost.
+own. Taking a task from another process waits for the disk, so that never two claims in a row can be lost.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Seen:
                 return None
             if write.origin is not None:
                 if write.origin.parent is None and write.origin.at > 0:
-                    return None  # it goes on where another ended, and the statement cannot compare the digest there
+                    return None  # it continues where another ended, and the statement cannot compare the digest there
                 made.add(write.log)
                 seen.parents.update(filter(None, (write.origin.parent,)))
             elif write.log not in seen.heads and write.log not in made:

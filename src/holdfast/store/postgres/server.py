@@ -43,7 +43,7 @@ IDLE_SECONDS = 60
 MAX_CONNECTIONS = 1_000
 ONLY_WHEN_ASKED = 1 << 30  # uses of a statement before psycopg prepares it unasked; None would forbid it altogether
 
-# What libpq is told unless the address says otherwise: notice a dead peer in half a minute, and find the primary.
+# Options of libpq unless the address sets them: notice a dead peer in half a minute, and find the primary.
 _DEFAULTS = {
     "connect_timeout": str(CONNECT_SECONDS),
     "keepalives_idle": "30",
@@ -228,7 +228,7 @@ LEASE_REMEDY = "use PostgreSQL itself; or add presence=lease to the address, and
 
 
 def refuse_false_locks(link: Link, address: ServerAddress) -> None:
-    """Refuse a server on which living workers can't be told from dead ones."""
+    """Refuse a server that can't tell living workers from dead ones."""
     wrong = "" if address.by_lease else false_locks(link)
     if wrong:
         raise NotAStore(
@@ -371,7 +371,7 @@ def translated(error: psycopg.Error, address: ServerAddress) -> HoldfastError:
         case errors.LockNotAvailable() | errors.QueryCanceled() | errors.DeadlockDetected():
             return StoreBusy(f"{where}: {said}; nothing was written", hint="try again; see lock_seconds")
         case errors.DiskFull() | errors.OutOfMemory():
-            return StoreFull(f"{where}: {said}; nothing was written", hint="free some space on the server and go on")
+            return StoreFull(f"{where}: {said}; nothing was written", hint="free space on the server and try again")
         case errors.ReadOnlySqlTransaction():
             return StoreReadOnly(f"{where}: {said}; nothing was written", hint="it has become a standby: try again")
         case errors.InsufficientPrivilege():

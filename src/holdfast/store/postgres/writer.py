@@ -69,7 +69,7 @@ class Writer:
     def _await_presence(self, groups: Sequence[Group]) -> None:
         """Announce nothing while this process can't be seen alive: its tasks may be taken any moment.
 
-        That is waited for only so long. An announcement that is made all the same is refused if the task was taken, and
+        The wait for that is limited. An announcement that is made all the same is refused if the task was taken, and
         a later worker waits until the call must be over.
         """
         if self._links.is_unseen:

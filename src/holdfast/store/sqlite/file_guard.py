@@ -108,7 +108,7 @@ class FileGuard:
     def entrance(self) -> Generator[bool, None, None]:
         """Open the first connection inside. Gives whether no other process has the store open: then it may be set up.
 
-        While others have it open, none of them is waited for, however long it writes.
+        While other processes have it open, it waits for none of them, however long they write.
         """
         joined = self._join()
         if joined and self.index_is_whole():
@@ -287,7 +287,7 @@ class FileGuard:
             self._checkpoint_at = waiting + limits.WAL_BYTES // 4
 
     def checkpoint(self, writer: apsw.Connection, *, seconds: float) -> None:
-        """Move the write-ahead log into the database and empty it; readers are waited for so long.
+        """Move the write-ahead log into the database and empty it; wait this long for readers.
 
         If they take longer, the next write tries again.
         """
@@ -438,7 +438,7 @@ class GuardedReader:
         self.connection.execute(_SNAPSHOT).fetchall()
 
     def end(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         try:
             self._roll_back()
         finally:
@@ -530,7 +530,7 @@ class UnguardedReader:
 def checkpoint(writer: apsw.Connection, mode: int) -> bool:
     """Move the write-ahead log into the database. Return False if that has to wait."""
     failpoint("checkpoint.before")
-    writer.set_busy_timeout(0)  # what could be waited for is a program that does not know the guard
+    writer.set_busy_timeout(0)  # only a program that does not know the guard could hold a lock here
     try:
         writer.wal_checkpoint(mode=mode)
     except (apsw.BusyError, apsw.LockedError, apsw.FullError):  # on a full disk, all of it stays in the log

@@ -115,7 +115,7 @@ class _Guard(Bounds):
         self.refuse_if_lost()
 
     def refuse_if_lost(self) -> None:
-        """Refuse to go on with a transaction that cannot be committed as a whole."""
+        """Refuse a transaction that cannot be committed as a whole."""
         if self.is_late:
             raise self.too_late()
         if self._undone or not self._database.in_transaction:

@@ -1,6 +1,6 @@
 """Who is alive: a lock that the operating system drops when the process dies, however it dies.
 
-Every holder locks one byte of the guard file, at an offset drawn at random, through a descriptor of its own. The lock
+Every process locks one byte of the guard file, at a random offset, through a descriptor of its own. The lock
 goes with that descriptor: a killed process cannot keep it, and a forked child closes its copy (see `locks`).
 """
 
@@ -24,12 +24,12 @@ class FilePresence:
         self._span = Span(FIRST_FREE + int.from_bytes(os.urandom(8)) % (_MAX_OFFSET - FIRST_FREE))
         self._file = open_file(path, os.O_RDWR | os.O_CREAT)
         taken = lock(self._file, self._span.exclusive)
-        assert taken, "two holders drew the same of 2^62 bytes"
+        assert taken, "two processes drew the same of 2^62 bytes"
         self.name = f"{os.getpid()}-{self._span.start:x}"
         _here.add(self.name)
 
     def alive(self, name: str) -> bool:
-        """Return whether the holder of that name still lives."""
+        """Return whether the process of that name still lives."""
         return name in _here or is_alive(self._file, name)
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class FilePresence:
 
 
 def is_alive(file: int, name: str) -> bool:
-    """Return whether a holder has its byte of an open guard file locked."""
+    """Return whether a process has its byte of an open guard file locked."""
     try:
         offset = int(name.rpartition("-")[2], 16)
     except ValueError:

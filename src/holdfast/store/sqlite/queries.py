@@ -9,6 +9,19 @@ insert into events (log, seq, kind, at, body, body_hash, digest)
 values (?1, case (select digest from events where log = ?1 and seq = ?2 - 1) when ?8 then ?2 end, ?3, ?4, ?5, ?6, ?7)
 """
 
+# The same for a log that may have been removed and begun again: its number is looked up by the statement itself. If
+# there is no such log, the number is null, which the table refuses.
+INSERT_EVENT_AFTER_BY_NAME = """
+insert into events (log, seq, kind, at, body, body_hash, digest)
+values (
+  (select log from logs where name = ?1),
+  case (select digest from events where log = (select log from logs where name = ?1) and seq = ?2 - 1)
+    when ?8 then ?2
+  end,
+  ?3, ?4, ?5, ?6, ?7
+)
+"""
+
 # Events of many logs at once: `places` has [log, seq, kind, at, where the body begins, its length, whether the event
 # before it is in here too] for each, `hashes` its body's hash, its digest and the one it follows: 96 bytes in all.
 # One statement is one call into SQLite: the interpreter changes threads once for a whole batch, not once for every row.
@@ -35,7 +48,7 @@ insert into logs (name, parent, base)
 values (:name, (select log from logs where name = :parent), :base)
 """
 
-# Why a log cannot begin: it is there (and how far), or was and it does not go on there, or its parent is gone.
+# Why a log cannot begin: it is there (and how far), or was and does not continue there, or its parent is gone.
 CANNOT_BEGIN = """
 select (select max(seq) from events where events.log = logs.log) from logs where name = :name
 union all select null from tombstones
@@ -219,7 +232,7 @@ LISTS = {
     ),
 }
 
-# When a row last changed: where a listing by that goes on.
+# When a row last changed: where a listing in that order continues.
 CHANGED = "select changed from tasks where log = ?"
 
 # How many tasks of each status a tenant has, or all together: kept by triggers.
@@ -280,7 +293,7 @@ ACTS = (
     " order by at desc, events.log desc, seq desc limit :limit"
 )  # fmt: skip
 
-# Where a listing goes on: also after a log that was removed meanwhile.
+# Where a listing continues: also after a log that was removed meanwhile.
 PLACE_OF = """
 select log from logs where name = :name union all select log from tombstones where name = :name limit 1
 """
@@ -467,7 +480,7 @@ ERASE_BODY = "update events set body = null where log = :log and seq = :seq and 
 DROP_BLOB_USE = "delete from blob_uses where log = :log and hash = :hash"
 DROP_UNUSED_BLOB = "delete from blobs where hash = :hash and not exists (select 1 from blob_uses where hash = :hash)"
 
-# What is left of a name moves forward: the log that had it went on, and was cut or removed again.
+# What is left of a name moves forward: the log that had it grew, and was cut or removed again.
 INSERT_TOMBSTONE = """
 insert into tombstones (name, log, seq, digest, at, why) values (?, ?, ?, ?, ?, ?)
 on conflict (name) do update set

@@ -153,7 +153,7 @@ class SqliteQueues:
         return queues.refilled(wanted.rate, tokens, at_us, wanted.now_us)
 
     def lost(self) -> dict[str, Loss]:
-        """Return holders that are dead. All are on this machine: no network can come between, so it is proven."""
+        """Return dead processes. All ran on this machine: no network can come between, so it is proven."""
         with self._reading() as reader:
             held = [row[0] for row in fetch_all(reader, q.HOLDING)]
         return {name: "proven" for name in held if not self._alive(name)}

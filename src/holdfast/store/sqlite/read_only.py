@@ -127,7 +127,7 @@ class ReadOnlyStore(SqliteStore):
         return f"{os.getpid()}-0"
 
     def alive(self, holder: str, lease: float | None = None) -> bool:
-        """Return whether that holder still lives; where that cannot be seen, it is not said to be dead."""
+        """Return whether that process still lives; where that cannot be seen, it counts as living."""
         if holder == self.holder():
             return True
         try:

@@ -95,11 +95,15 @@ class SqliteStore:
             failpoint("append.before")
             try:  # what `_turn` does, without the cost of a context manager
                 guard.begin()
-                number, seq = self._numbers.get(log) or self._number(writer, log), expect.seq + 1
+                number, seq = self._numbers.get(log), expect.seq + 1
                 digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-                row = (number, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+                query, place = q.INSERT_EVENT_AFTER, number
+                if number is None:  # it is remembered after this, or never: see `_number`
+                    again = names.begins_again(log)
+                    query, place = (q.INSERT_EVENT_AFTER_BY_NAME, log) if again else (query, self._number(writer, log))
+                row = (place, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
                 failpoint("commit.before")
-                self._cursor.execute(q.INSERT_EVENT_AFTER, row)
+                self._cursor.execute(query, row)
                 failpoint("commit.after")
                 guard.check()
             except apsw.ConstraintError as error:

@@ -1,6 +1,6 @@
-"""An auditor that trusts nobody: it reads a store's tables by itself and imports nothing of the engine or its stores.
+"""An independent auditor: it reads a store's tables by itself and imports nothing of the engine or its stores.
 
-    python -m holdfast.testing.auditor agents.db --acks acks.jsonl
+    python -m holdfast.testing.auditor holdfast.db --acks acks.jsonl
     python -m holdfast.testing.auditor postgresql://user@host/database
 
 It prints what it finds, one finding a line, and ends with 1 if there is any. The file of acknowledgements holds JSON
@@ -163,7 +163,7 @@ def _audit_file(one: _Audit) -> None:
 
 
 def _audit_logs(one: _Audit) -> None:
-    """One log a name, none of them removed, every parent there. Records go on where their tombstone is."""
+    """One log a name, none of them removed, every parent there. Records continue at their tombstone."""
     one.stones = {name: (seq, digest) for name, seq, digest in one.rows("tombstones")}
     names: set[str] = set()
     for number, name, parent, base in one.rows("logs"):
@@ -256,7 +256,7 @@ def _audit_heads(one: _Audit) -> None:
     for number, seq, digest in one.rows("heads"):
         log = one.logs[number]
         if (seq, digest) != (log.head, log.digests.get(log.head)):
-            one.find(f"{log.name}: its head is said to be {seq}, and its last event is {log.head}")
+            one.find(f"{log.name}: its row has the head {seq}, but its last event is {log.head}")
 
 
 def _audit_tasks(one: _Audit) -> None:
@@ -267,7 +267,7 @@ def _audit_tasks(one: _Audit) -> None:
     for log in one.logs.values():
         ended = _end_told(one, log) if log.is_task else None
         if not log.is_task and log.number in rows:
-            one.find(f"{log.name}: is no task, but has a row in tasks")
+            one.find(f"{log.name}: is not a task, but has a row in tasks")
             continue
         if log.number not in rows:
             if log.is_task and log.events and log.events[0].kind in FIRST:
@@ -342,7 +342,7 @@ def _audit_thread(one: _Audit, log: _Log, thread: _Log) -> None:
     count = sum(event.at >= begun for event in log.told("message_added"))
     told = sum(event.fields.get("task") == log.name for event in thread.told("message_added"))
     if told != count:
-        one.find(f"{log.name}: said {count} things, of which {told} are in {thread.name}")
+        one.find(f"{log.name}: has {count} messages, of which {told} are in {thread.name}")
 
 
 def _audit_payer(one: _Audit, log: _Log, payer: _Log) -> None:
@@ -354,7 +354,7 @@ def _audit_payer(one: _Audit, log: _Log, payer: _Log) -> None:
     spent = Counter(_shape(usage) for usage in recorded if usage)
     paid = Counter(_shape(one["usage"]) for one in told if one.get("usage") and not one.get("lost"))
     if lost := (spent - paid).total():
-        one.find(f"{log.name}: {lost} of its steps used up something that {payer.name} was not told of")
+        one.find(f"{log.name}: {lost} of its steps used up something that {payer.name} has no record of")
     if more := (paid - spent).total():
         one.find(f"{payer.name}: pays {more} times for what {log.name} has not used up")
 
@@ -376,7 +376,7 @@ def _audit_blobs(one: _Audit) -> None:
     for hash, number in one.rows("blob_uses"):
         log = one.logs.get(number)
         if log is None:
-            one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is no log")
+            one.find(f"log number {number}: uses blob {hash.hex()[:12]}, but is not a log")
         elif hash not in there:
             one.find(f"{log.name}: uses blob {hash.hex()[:12]}, which is missing")
 

@@ -258,7 +258,7 @@ class StoreConformance(
         found = store.since("t", 5)
         assert found.erased == 2 and found.rows[0].body is None and found.rows[1].body is not None
         assert store.since("fork", 7, past=("t",)).erased == 2 and store.since("fork", 7).erased == 0
-        assert store.since("t", 9).erased == 2, "that much is told even where there is nothing to read"
+        assert store.since("t", 9).erased == 2, "the count is there even where there is nothing to read"
 
     def test_a_store_is_known_by_an_id_and_a_key_of_its_own(self, opener: Opener) -> None:
         one = opener()
@@ -287,7 +287,7 @@ class StoreConformance(
             ids(after="absent")
         gone = head_of(store, "t3")
         assert store.remove([Tombstone("t3", gone.seq, gone.digest, AT)]) == ["t3"]
-        assert ids(after="t3") == ["t2", "t1", "t0"], "a page goes on after what was removed meanwhile"
+        assert ids(after="t3") == ["t2", "t1", "t0"], "a page continues after what was removed meanwhile"
         assert store.logs(after="t3") == ["t4", "t5", "t6"]
         row_t3 = created("u3", agent="agent1", user="ana")
         assert ok(store.append([group(row_t3)])[0])

@@ -382,7 +382,7 @@ class QueueConformance:
         name = there.holder()
         there.close()
         assert within(PATIENCE_SECONDS, lambda: here.queues.lost() == {name: "proven"})
-        assert here.loss(name) == "proven", "it said goodbye"
+        assert here.loss(name) == "proven", "it signed off"
         assert claim(here, limit=1, lost=(name,)) == ["t"]
         assert here.queues.lost() == {}
         here.close()

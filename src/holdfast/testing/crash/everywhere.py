@@ -5,7 +5,7 @@
 
 First the task is worked through without a crash, which counts the crash points: every failpoint it passes, on both
 sides of whatever is written, and of every request to a `World`. Then, for each of them, it begins anew with an empty
-store, crashes there, goes on in a new process (simulated, or a real one: `mode="kill"`) and is looked at.
+store, crashes there, resumes in a new process (simulated, or a real one: `mode="kill"`) and is looked at.
 
 Answers get lost without a crash, too. So every step and tool is also made to raise: once before its function is called,
 and once after it had its effect.
@@ -42,11 +42,11 @@ MAX_ROUNDS = 25
 """How often `finish` is called before a task counts as one that never ends."""
 
 SHOWN_FAILURES = 5
-"""How many failures are told in full, and their stores kept."""
+"""How many failures are described in full, and their stores kept."""
 
 
 class Point(Struct, frozen=True):
-    """A place to crash at: its number, its failpoint, and which hit of that failpoint it is. Number 0 is no crash.
+    """A place to crash at: its number, its failpoint, and which hit of that failpoint it is. Number 0 means no crash.
 
     One that `raises` is where a step or tool raises instead.
     """
@@ -109,9 +109,9 @@ class CrashReport(Struct, frozen=True):
         return "\n".join(
             [
                 f"{self.what}: {self.survived} of {self.tried} faults survived ({self.mode}, {self.store})",
-                *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
+                f"  {self.duplicates} duplicates, {self.in_doubt} tasks left in doubt, {self.doubts} calls in doubt",
                 f"  {self.points} points, {self.tried} tried, {self.missed} not reached, {self.seconds:.1f} s",
-                f"  {self.doubts} doubts flagged, {self.in_doubt} tasks left in doubt, {self.duplicates} duplicates",
+                *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
             ]
         )
 
@@ -168,11 +168,11 @@ def crash_everywhere(
     `finish(app, state)` is called when the task waits, to answer, approve, signal or settle; without it a task that
     waits has come to its end. `setup(app)` is called before each trial, with an empty store. `drive(app)` stands in for
     an agent where tasks are worked on in `with app.task(…)`. `same_result` may be a function that picks what must be
-    the same with and without a crash. With `crashes=2` each trial crashes once more while it recovers, by chance.
+    the same with and without a crash. With `crashes=2` each trial crashes once more, at a random point of its recovery.
 
     With `exceptions`, every step and tool is also made to raise LostAnswer: once before its function, once after its
     effect. The agent may then fail, continue without it, or wait for a person to settle the call; but no `once` effect
-    may happen twice. `check` is called if the agent was not told of the exception: then it must end as it does without.
+    may happen twice. `check` is called if the agent did not get the exception: then it must end as it does without.
     """
     if (agent is None) == (drive is None):
         raise InvalidValue("there is nothing to crash, or too much", hint="give an agent, or drive=")
@@ -359,7 +359,7 @@ class _Trials:
         )
 
     def _try(self, point: Point, crashes: Sequence[Point]) -> tuple[str, ...]:
-        """Begin anew, crash there, go on, and look; gives the failpoints passed in the last life."""
+        """Begin anew, crash there, resume, and look; return the failpoints passed in the last life."""
         self._prepare()
         problems: list[str] = []
         left: Evidence | None = None
@@ -380,14 +380,14 @@ class _Trials:
         return last.hits
 
     def _try_raising(self, point: Point) -> None:
-        """Begin anew, let a step or tool raise, go on, and look: it may fail or wait, but nothing is done twice."""
+        """Begin anew, let a step or tool raise, resume, and look: it may fail or wait, but nothing is done twice."""
         self._prepare()
         life = self._live(None, (point.name, point.hit))
         self._missed += not life.raised
         problems: list[str] = []
         left = self._look(problems, None)
         last = self._live(None)
-        problems += [one.error for one in (life, last) if one.stuck]  # other errors: the program was told, and gave up
+        problems += [one.error for one in (life, last) if one.stuck]  # other errors: the program got them, and gave up
         now = self._look(problems, left, raised=True)
         problems += [f"the auditor: {finding}" for finding in self._place.audit()]
         if problems:
@@ -445,7 +445,7 @@ def _points(hits: Sequence[str], exceptions: bool) -> list[Point]:
 
 
 def _sample(points: Sequence[Point], size: int, seed: int) -> list[Point]:
-    """Some of the points, by chance, but of as many failpoints as there is room for."""
+    """A random part of the points, of as many failpoints as there is room for."""
     shuffled = random.Random(seed).sample(points, len(points))
     ranks: Counter[str] = Counter()
     ranked: list[tuple[int, Point]] = []

@@ -1,9 +1,9 @@
-"""A file system that fails when it is told to: full disks, failing syncs, power cuts, a process killed at a write.
+"""A file system that fails on command: full disks, failing syncs, power cuts, a process killed at a write.
 
 Each is a VFS for SQLite, written in Python, over the real files. SQLite uses it by name, in one connection:
 
     vfs = PowerCutVFS("cut", "shadow", cut_at=17)
-    store = SqliteStore("agents.db", vfs="cut", exclusive=True)
+    store = SqliteStore("holdfast.db", vfs="cut", exclusive=True)
 
 `operations` counts the writes, truncations, syncs and deletions, so a run without a fault tells a test how many places
 there are to fail at. An error in a checkpoint, which SQLite itself would swallow, reaches the caller here.

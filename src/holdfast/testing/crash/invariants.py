@@ -148,7 +148,7 @@ def _same_without_snapshots(app: App) -> Iterator[str]:
 
 
 def same_effects(now: Evidence, whole: Evidence) -> Iterator[str]:
-    """No effect happened twice in silence, and none is recorded as done that the world never saw."""
+    """No effect silently happened twice, and none is recorded as done that the world never saw."""
     calls, reached = now.calls, now.reached()
     for (what, key), times in now.reached(ev.ANNOUNCED).items():
         if times > 1 + calls[key].flagged:

@@ -1,4 +1,4 @@
-"""Processes that die when they are told to: simulated inside this one, or forked and killed.
+"""Processes that die on command: simulated inside this one, or forked and killed.
 
 A life opens a store, works on it and ends, or crashes at a failpoint when it comes there for the n-th time. The store
 lies in a place that outlives it.
@@ -59,7 +59,7 @@ class LostAnswer(Exception):
 
 
 class _Gone(StoreClosed):
-    """What others are told by a thread that must not die itself."""
+    """The message for others of a thread that must not die itself."""
 
 
 class Life(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Life(Struct, frozen=True):
 class Fuse:
     """Counts the failpoints a life passes and blows at one of them; from then on every one ends its thread.
 
-    At `raise_at` it raises LostAnswer instead, and the life goes on.
+    At `raise_at` it raises LostAnswer instead, and the life continues.
     """
 
     def __init__(self, crash_at: Spot | None, die: Callable[[str], None], raise_at: Spot | None = None) -> None:
@@ -143,7 +143,7 @@ def _live(fuse: Fuse, open: Open, work: Work) -> tuple[App | None, str]:
 
 
 def _end(app: App | None, before: set[threading.Thread]) -> list[str]:
-    """Let what a life's threads do come to an end, then let go of its store; gives the names of those that go on."""
+    """Let a life's threads end, then close its store; return the names of threads that still run."""
     if app is not None:
         app.logs.committer.close()
     deadline = time.monotonic() + THREAD_SECONDS
@@ -325,7 +325,7 @@ class MemoryPlace:
 
 
 class SqlitePlace:
-    """A file. Its name stays the same, since a process never lets go of the file that tells who is alive."""
+    """A file. Its name stays the same, since a process never closes the file that shows who is alive."""
 
     kind = "sqlite"
 
@@ -417,10 +417,10 @@ where n.nspname = %(schema)s and c.relkind in ('r', 'p') and not c.relispartitio
 
 
 class _MortalStore(MemoryStore):
-    """A store whose holder can die while what it stored lives on."""
+    """A store whose process can die while what it stored lives on."""
 
     def reborn(self) -> _MortalStore:
-        """The same logs, open, under another holder."""
+        """The same logs, open, in another process."""
         other = copy.copy(self)
         whose = {name: value for name, value in vars(MemoryStore()).items() if isinstance(value, bool | str)}
         vars(other).update(whose)

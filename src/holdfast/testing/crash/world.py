@@ -174,7 +174,7 @@ class _Book:
         self._hangs: dict[str, list[float]] = {}
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Do what was asked; a reply that hangs is waited for outside the lock."""
+        """Do what was asked; wait outside the lock for a reply that hangs."""
         with self._lock:
             reply, seconds = self._do(question)
         time.sleep(seconds)

@@ -98,6 +98,13 @@ export function post(path, body) {
   return ask(`/api/v1${path}`, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", "idempotency-key": key } });
 }
 
+/** Read what the server has as text. */
+export async function fetchText(path) {
+  const answer = await fetch(`${base}/api/v1${path}`, { headers: headers() });
+  if (!answer.ok) throw new Problem({ ...(await answer.json().catch(() => ({}))), status: answer.status });
+  return answer.text();
+}
+
 /** Save what the server has as a file. */
 export async function save(path, as) {
   const answer = await fetch(`${base}/api/v1${path}`, { headers: headers() });
@@ -139,8 +146,6 @@ export function stream(path, after, hear, changed) {
     const given = last === null || last === undefined ? {} : { "last-event-id": String(last) };
     const answer = await fetch(`${base}/api/v1${path}`, { headers: headers(given), signal, cache: "no-store" });
     if (!answer.ok) throw new Problem({ ...(await answer.json().catch(() => ({}))), status: answer.status });
-    tries = 0;
-    tell("live");
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -165,7 +170,12 @@ export function stream(path, after, hear, changed) {
       else if (one.startsWith("data: ")) data += one.slice(6);
       else if (one.startsWith("id: ")) id = one.slice(4);
     }
-    if (data) hear(kind, JSON.parse(data), id);
+    if (!data) return;
+    const told = JSON.parse(data);
+    if (kind === "failed") throw new Problem({ ...told, status: 503 });
+    if (connection.state !== "live") tell("live");
+    tries = 0;
+    hear(kind, told, id);
     if (id !== null) last = id;
   }
 

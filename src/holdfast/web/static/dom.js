@@ -7,12 +7,17 @@ const PROPERTIES = new Set(["value", "checked", "disabled", "open", "indetermina
 /** An element: its tag, its attributes, and what it holds. `key` tells it apart among its siblings. */
 export function h(tag, attributes, ...kids) {
   const given = attributes || {};
-  return { tag, given, kids: kids.flat(Infinity).filter((kid) => kid !== null && kid !== undefined && kid !== false && kid !== ""), key: given.key };
+  return { tag, given, kids: drawn(kids), key: given.key };
+}
+
+/** What is to be drawn, without what stands for nothing. */
+function drawn(kids) {
+  return kids.flat(Infinity).filter((kid) => kid !== null && kid !== undefined && kid !== false && kid !== "");
 }
 
 /** Make what an element holds equal to these descriptions; what is the same stays, with its focus and its scroll. */
 export function render(kids, parent) {
-  patchKids(parent, Array.isArray(kids) ? kids : [kids], parent.namespaceURI === SVG);
+  patchKids(parent, drawn([kids]), parent.namespaceURI === SVG);
 }
 
 function patchKids(parent, kids, inSvg) {

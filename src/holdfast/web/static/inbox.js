@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { commandLine } from "./copy.js";
 import { h } from "./dom.js";
+import { choices, fieldsOf, labelOf, valueOf } from "./forms.js";
 import { icon, status } from "./icons.js";
 import { legend } from "./keys.js";
 import { addressOf, go } from "./route.js";
@@ -93,11 +94,15 @@ async function act(page, entry, verb, body, told) {
   try {
     const header = await post(`/tasks/${encodeURIComponent(entry.owner || entry.task)}/${verb}`, body);
     drafts.delete(key);
+    if (verb === "reconcile" && header.inbox.some((one) => one.kind === entry.kind && one.key === entry.key)) {
+      drafts.set(key, { ...draft, busy: false, error: { message: "The destination can't tell. The call stays in doubt.", hint: "" } });
+      return page.draw();
+    }
     done.set(key, { entry, at: Date.now(), told, status: header.status, waiting: header.waiting });
     follow(page, key);
   } catch (error) {
     drafts.set(key, { ...draft, busy: false, error, armed: null });
-    const late = error.status === 409 && error.code !== "approval-changed";
+    const late = error.status === 409 && error.code !== "approval-changed" && verb !== "reconcile";
     if (late) done.set(key, { entry, at: Date.now(), error });
   }
   page.draw();
@@ -135,6 +140,7 @@ function pressed(page, entry, which) {
     }
   } else if (entry.kind === "doubt" || entry.kind === "blocked") {
     if (!rights(page, "answer")) return undefined;
+    if (which === "again" && asksAgain(page, entry)) return act(page, entry, "reconcile", { call: entry.key }, "The destination was asked");
     if (which === "happened" || which === "not") return arm(which);
     if (which === "confirm" && draft.armed) {
       const happened = draft.armed === "happened";
@@ -142,11 +148,27 @@ function pressed(page, entry, which) {
     }
   } else if (entry.kind === "question" && rights(page, "answer")) {
     const index = { choice1: 0, choice2: 1, choice3: 2 }[which];
-    const choices = choicesOf(entry);
-    if (index !== undefined && choices[index] !== undefined) return act(page, entry, "answer", { question: entry.key, value: choices[index], why }, "Answered");
+    const few = choicesOf(entry);
+    const picked = index === undefined ? /^choice(\d+)$/.exec(which) : [null, index + 1];
+    if (picked && few[picked[1] - 1] !== undefined) return act(page, entry, "answer", { question: entry.key, value: few[picked[1] - 1][1], why }, `Answered ${few[picked[1] - 1][0]}`);
+    if (which === "answer" && entry.answer) {
+      try {
+        return act(page, entry, "answer", { question: entry.key, value: valueOf(fieldsOf(entry.answer), typedIn(draft)), why }, "Answered");
+      } catch (error) {
+        drafts.set(key, { ...draft, error });
+        return page.draw();
+      }
+    }
     if (which === "answer") return act(page, entry, "answer", { question: entry.key, value: answerOf(draft.text || ""), why }, "Answered");
   } else if (entry.kind === "budget" && which === "allow" && rights(page, "steer")) {
     return act(page, entry, "budget", { limits: { [entry.key]: more(entry) }, why }, `Allowed ${entry.key} up to ${number(more(entry))}`);
+  } else if (entry.kind === "budget" && which === "limit" && rights(page, "steer")) {
+    const most = Number((draft.limit || "").replaceAll(",", ""));
+    if (!(most > 0)) {
+      drafts.set(key, { ...draft, error: { message: "Another limit must be a number above 0.", hint: "" } });
+      return page.draw();
+    }
+    return act(page, entry, "budget", { limits: { [entry.key]: most }, why }, `Allowed ${entry.key} up to ${number(most)}`);
   } else if (entry.kind === "quarantined" && which === "resume" && rights(page, "steer")) {
     return act(page, entry, "resume", { why }, "Made pending for workers");
   }
@@ -172,10 +194,18 @@ function more(entry) {
   return Number.isInteger(most) ? most : Number(most.toPrecision(6));
 }
 
+/** What was typed into the fields of a form. */
+const typedIn = (draft) => Object.fromEntries(Object.entries(draft).filter(([name]) => name.startsWith("field:")).map(([name, text]) => [name.slice(6), text]));
+
+/** Whether this page can ask the destination of a call: it has the tool, and that can. */
+const asksAgain = (page, entry) => entry.kind === "doubt" && page.about && (page.about.reconciles || []).includes(entry.tool);
+
+/** The few answers there are, as [label, value]. */
 function choicesOf(entry) {
+  if (entry.answer) return choices(entry.answer);
   const prompt = entry.prompt;
   const options = prompt && typeof prompt === "object" ? prompt.options || prompt.choices : null;
-  return Array.isArray(options) ? options.slice(0, 9) : [];
+  return Array.isArray(options) ? options.slice(0, 9).map((one) => [typeof one === "string" ? one : JSON.stringify(one), one]) : [];
 }
 
 // Cards
@@ -188,7 +218,8 @@ export function card(page, entry, { on = false, short = false } = {}) {
   const came = done.get(key);
   return h("article", { key, class: `card${on ? " sel" : ""}`, "data-entry": `${entry.task}/${entry.kind}/${entry.key}` },
     h("header", null, status(shape, { pill: true, word: WORDS[entry.kind] }), short ? null : h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}`) }, name(entry.task)), short ? null : h("span", { class: "muted sm" }, shown(entry.agent)), h("span", { class: "grow" }),
-      h("span", { class: "muted sm" }, `waits ${duration(Math.max(0, now - entry.since_ms))}`), entry.until_ms ? h("span", { class: "risk" }, entry.until_ms > now ? `expires in ${duration(entry.until_ms - now)}` : "expired") : null),
+      h("span", { class: "muted sm" }, `waits ${duration(Math.max(0, now - entry.since_ms))}`), entry.until_ms ? h("span", { class: "risk" }, entry.until_ms > now ? `expires in ${duration(entry.until_ms - now)}` : "expired") : null,
+      entry.expires_ms ? h("span", { class: "muted sm", title: "Nothing happens to it meanwhile" }, entry.expires_ms > now ? `the task is cancelled in ${duration(entry.expires_ms - now)}` : "the task has expired") : null),
     h("div", { class: "in" }, question(entry), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
 }
 
@@ -208,7 +239,7 @@ function question(entry) {
     return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
   }
   if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
-  return h("p", { class: "q" }, shown(textOf(entry.prompt) || WORDS[entry.kind]));
+  return h("p", { class: "q" }, shown(capital(textOf(entry.prompt) || WORDS[entry.kind])));
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
@@ -234,7 +265,7 @@ function controls(page, entry, draft) {
   const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, shown(draft.error.message), " ", shown(draft.error.hint || "")) : null;
   const right = ["budget", "quarantined"].includes(entry.kind) ? "steer" : "answer";
   if (!rights(page, right) || !CONTROLS[entry.kind]) return [error, h("div", { class: "acts" }, entry.commands.map((one) => commandLine(one)))];
-  return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy }))];
+  return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy, page }))];
 }
 
 const button = (label, key, onclick, kind = "", busy = false) => h("button", { class: `btn ${kind}`, type: "button", onclick, disabled: busy || false }, label, key ? h("kbd", null, key) : null);
@@ -246,22 +277,37 @@ function armed(label, bad, busy) {
 const CONTROLS = {
   approval: ({ draft, press, why, busy, entry }) => [
     draft.armed === "approve" ? armed(`Yes, approve ${entry.tool || entry.name} once`, false, busy) : button("Approve …", "a", press("approve"), "pri", busy),
-    draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why],
-  doubt: ({ draft, press, change, why, busy }) => [
+    draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why,
+    h("a", { class: "btn ghost", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}?tab=state`) }, "See what it knew")],
+  doubt: ({ draft, press, change, why, busy, entry, page }) => [
     draft.armed === "happened" ? armed("Yes, it happened", false, busy) : button("It happened …", "h", press("happened"), "pri", busy),
     draft.armed === "not" ? armed("Yes, it did not happen", true, busy) : button("It did not happen …", "n", press("not"), "", busy),
+    asksAgain(page, entry) ? button("Ask again", "", press("again"), "", busy) : null,
     h("input", { class: "field", "aria-label": "Its result", placeholder: "Its result: JSON, or text", value: draft.result || "", oninput: change("result") }), why],
   question: ({ entry, draft, press, change, why, busy }) => [
-    choicesOf(entry).map((one, index) => button(shown(typeof one === "string" ? one : JSON.stringify(one)), String(index + 1), press(`choice${index + 1}`), index ? "" : "pri", busy)),
-    h("input", { class: "field", "aria-label": "Answer", placeholder: "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer"), why],
-  budget: ({ entry, press, why, busy }) => [entry.key ? button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy) : null, why],
+    choicesOf(entry).map(([label], index) => button(shown(label), index < 3 ? String(index + 1) : "", press(`choice${index + 1}`), index ? "" : "pri", busy)),
+    entry.answer && choicesOf(entry).length ? null : [entry.answer ? form(entry.answer, draft, change) : h("input", { class: "field", "aria-label": "Answer", placeholder: choicesOf(entry).length ? "or say it in words" : "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer")], why],
+  budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why],
   quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why],
 };
 CONTROLS.blocked = CONTROLS.doubt;
 
+/** The fields of an answer, each with its name. */
+function form(schema, draft, change) {
+  return h("div", { class: "form" }, fieldsOf(schema).map((one) => {
+    const name1 = `field:${one.name}`;
+    const given = draft[name1] ?? "";
+    return h("label", { class: "stack", key: one.name }, shown(labelOf(one)),
+      one.kind === "choice" ? h("select", { class: "field", onchange: change(name1) }, [["", "–"], ...one.choices].map(([label]) => h("option", { value: label, selected: label === given || null }, shown(label))))
+        : one.kind === "json" ? h("textarea", { class: "field m", rows: 3, spellcheck: "false", oninput: change(name1) }, given)
+          : h("input", { class: "field", inputmode: one.kind === "number" ? "decimal" : null, autocomplete: "off", value: given, oninput: change(name1) }));
+  }));
+}
+
 function outcome(one) {
   if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
-  const took = one.after !== undefined && one.holder ? `; process ${one.holder.pid} took it after ${duration(one.after)}` : "";
+  const ran = one.after !== undefined && (one.holder || ["running", "completed", "failed"].includes(one.status)); // released soon
+  const took = ran ? `; ${one.holder ? `process ${one.holder.pid}` : "a worker"} took it after ${duration(one.after)}` : "";
   const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";
   return h("p", { class: "outcome", role: "status" }, h("span", { class: "st completed" }, icon("completed"), one.told), h("span", { class: "muted" }, ` · the task is ${one.status}${took}`), unserved ? h("span", { class: "risk" }, shown(unserved)) : null);
 }

@@ -4,6 +4,7 @@
 import { get } from "./api.js";
 
 const BLOCK = 500;
+const FRAME = 25;
 
 /** Apply a JSON Patch; gives a new document and leaves the old one as it is. Keys are plain keys, whatever they are called. */
 export function applied(document, ops) {
@@ -84,7 +85,7 @@ export class Moments {
     const number = Math.floor((seq - 1) / BLOCK);
     let block = this.blocks.get(number);
     if (!block) {
-      block = { from: number * BLOCK, start: null, deltas: [], upto: 0, kept: new Map(), asking: null };
+      block = { from: number * BLOCK, start: null, deltas: [], upto: 0, kept: new Map(), frames: new Map(), asking: null };
       this.blocks.set(number, block);
     }
     if (!block.start || block.upto < seq) {
@@ -123,8 +124,15 @@ export class Moments {
     if (block.kept.has(seq)) return block.kept.get(seq);
     let from = block.from;
     let document = block.start;
-    for (const [one, kept] of block.kept) if (one <= seq && one > from) [from, document] = [one, kept];
-    for (const [one, ops] of block.deltas) if (one > from && one <= seq) document = applied(document, ops);
+    for (const known of [block.frames, block.kept]) for (const [one, kept] of known) if (one <= seq && one > from) [from, document] = [one, kept];
+    let done = 0;
+    for (const [one, ops] of block.deltas) {
+      if (one <= from) continue;
+      if (one > seq) break;
+      document = applied(document, ops);
+      done += 1;
+      if (done % FRAME === 0) block.frames.set(one, document); // so that the next move has little to apply
+    }
     if (block.kept.size > 64) block.kept.delete(block.kept.keys().next().value);
     block.kept.set(seq, document);
     return document;

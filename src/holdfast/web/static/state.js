@@ -34,10 +34,12 @@ function differences(changes, event, writers, goTo) {
 
 function entry(one, writers, goTo) {
   const wrote = writers && (writers.get(`${one.section}\u0000${one.key}`) || (one.section === "task" ? writers.get(one.key) : undefined));
+  const source = wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
   const sign = one.section === "plan" && !one.kind ? (plain(one.value).done ? "✓" : "○") : SIGNS[one.kind] || "";
+  if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source));
   return h("div", { key: `${one.section}/${one.key}`, class: one.kind },
     h("span", { class: "g" }, sign ? [h("span", { class: "vh" }, { add: "added", del: "removed", chg: "changed" }[one.kind] || ""), sign] : ""), h("span", { class: "k", title: one.key }, shown(one.key)),
-    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null));
+    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), source));
 }
 
 function told(section, given) {
@@ -45,6 +47,7 @@ function told(section, given) {
   if (section === "facts") return [value(one.value, 160), one.source ? h("span", { class: "muted" }, " ", shown(one.source)) : null];
   if (section === "plan") return [shown(one.step), one.done ? " ✓" : ""];
   if (section === "artifacts") return [shown(one.summary || one.type), h("span", { class: "muted" }, ` ${one.bytes} bytes`)];
+  if (section === "checkpoints") return [`seq ${one}`];
   if (section === "task" || section === "flags" || section === "questions") return typeof one === "string" ? shown(one) : value(one, 160);
   return value(one, 160);
 }

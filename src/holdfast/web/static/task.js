@@ -1,13 +1,15 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
-import { get, post, save } from "./api.js";
+import { get, post, Problem, save } from "./api.js";
+import { conversation, counted, readChat } from "./chat.js";
 import { copy, copyAs } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
-import { conversation, failures } from "./tabs.js";
+import { failing, failures } from "./failures.js";
 import { icon, status } from "./icons.js";
 import { card } from "./inbox.js";
 import { legend } from "./keys.js";
+import { artifacts, knowledge } from "./knowledge.js";
 import { mapped, Moments, plain } from "./moments.js";
 import { addressOf, ask, go } from "./route.js";
 import { panel, sections } from "./state.js";
@@ -15,16 +17,17 @@ import { ago, clock, duration, money, name, number, plural, shown, value } from 
 import { lane, marks, nameOf, overlay, row, scale } from "./waterfall.js";
 
 const SHOWN_AT_ONCE = 80;
-const MARGIN = 12;
+const MARGIN = 8;
 const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
-const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["failures", "Failures"], ["events", "Events"]];
+const DIGESTS = 500;
+const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["knowledge", "Decisions & facts"], ["artifacts", "Artifacts"], ["failures", "Failures"], ["events", "Events"]];
 
 export function task(page, to) {
   const id = to.id;
   const path = `/tasks/${encodeURIComponent(id)}`;
   const moments = new Moments(id);
-  const known = { header: null, rows: [], steps: new Map(), lanes: [], stages: [], detail: null, chain: null, dead: null, skew: 0, mark: null, whole: false, scroll: 0, small: false, messages: null, docs: {}, arrived: null };
+  const known = { header: null, rows: [], steps: new Map(), lanes: [], stages: [], detail: null, chain: null, dead: null, skew: 0, mark: null, whole: false, scroll: 0, small: false, messages: null, docs: {}, arrived: null, unfolded: new Set(), failed: new Map(), read: new Map(), digests: new Map(), raw: null };
   let view = viewOf(to);
   let reading = null;
 
@@ -97,6 +100,47 @@ export function task(page, to) {
     page.draw();
   }
 
+  /** What a tab shows at the moment: read once for each seq; until it is there, what was there before. */
+  function tabled(tab, read) {
+    const wanted = `${tab}@${seq()}`;
+    const kept = known.read.get(tab);
+    if (!kept || (kept.name !== wanted && !kept.asking)) {
+      const asked = { name: wanted, found: kept ? kept.found : null, asking: true };
+      known.read.set(tab, asked);
+      read().then((found) => { asked.found = found; }, page.failed).finally(() => { asked.asking = false; page.draw(); });
+    }
+    return known.read.get(tab).found;
+  }
+
+  const upto = () => (view.at ? { upto: view.at } : {});
+
+  /** The digests of a block of events, asked for once. */
+  function digest(number1) {
+    const block = Math.floor((number1 - 1) / DIGESTS);
+    if (!known.digests.has(block)) {
+      known.digests.set(block, new Map());
+      get(`${path}/digests`, { after: block * DIGESTS, limit: DIGESTS }).then((found) => { known.digests.set(block, new Map(found.digests)); page.draw(); }, () => known.digests.delete(block));
+    }
+    const found = known.digests.get(block).get(number1);
+    if (!found && known.digests.get(block).size && number1 <= head()) known.digests.delete(block); // it came after the block was read
+    return found || "";
+  }
+
+  function intact(number1) {
+    if (!known.chain || known.chain.asking || number1 > known.chain.seq) return "";
+    return known.chain.problems.some((one) => one.seq <= number1) ? h("span", { class: "failed", title: "not proven" }, "✗") : h("span", { class: "completed", title: "proven" }, "✓");
+  }
+
+  /** The event at the moment, as it is stored. */
+  function raw() {
+    const wanted = seq();
+    if (!known.raw || known.raw.seq !== wanted) {
+      known.raw = { seq: wanted, text: known.raw ? known.raw.text : "" };
+      get(`${path}/events/${wanted}`).then((found) => { if (known.raw.seq === wanted) known.raw.text = JSON.stringify(found, null, 2); page.draw(); }, () => undefined);
+    }
+    return h("aside", { class: "panel statep", "aria-label": `Event ${wanted} as it is stored` }, h("header", null, h("h2", null, `Event ${wanted}, as it is stored`)), h("pre", { class: "code json", tabindex: "0" }, shown(known.raw.text)));
+  }
+
   // What comes live
 
   function hear(kind, data) {
@@ -118,7 +162,7 @@ export function task(page, to) {
         known.dead = { since: known.arrived ? Date.now() + known.skew : lastMs() };
         page.notice = `interrupted: ${nameOf(known.lanes[known.lanes.length - 1] || {})} died`;
       }
-    } else if (kind === "gone") page.failed({ ...data, message: data.detail });
+    } else if (kind === "gone") page.failed(new Problem({ ...data, status: 410 }));
   }
 
   function adopt(header) {
@@ -185,7 +229,8 @@ export function task(page, to) {
     if (next) ask({ step: next.key });
   }
 
-  const canAct = (right) => page.about && page.about.rights.includes(right) && !page.about.read_only;
+  const broken = () => known.chain && known.chain.ok === false;
+  const canAct = (right) => page.about && page.about.rights.includes(right) && !page.about.read_only && !broken();
 
   // Drawing
 
@@ -194,8 +239,10 @@ export function task(page, to) {
     settle();
     if (view.step) inspect();
     const header = shownHeader();
-    return [crumb(header), top(header), budget(header.budget), past(), needs(header), failed(header), tabs(), content()];
+    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
   }
+
+  const pace = (header) => part(header, known.docs.now);
 
   function crumb(header) {
     const more = [];
@@ -231,8 +278,8 @@ export function task(page, to) {
           fact("worker", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "none"),
           fact("position", `${plural(header.steps.known, "step")} known, ${header.steps.committed} committed${header.turn ? ` · turn ${header.turn}` : ""}`),
           header.deadline && header.status !== "completed" ? fact("deadline", due(header.deadline)) : null,
-          header.user ? fact("user", shown(header.user)) : null,
-          header.thread ? fact("thread", shown(header.thread)) : null,
+          header.user ? fact("user", h("a", { class: "under", href: addressOf(`/users/${encodeURIComponent(header.user)}`) }, shown(header.user))) : null,
+          header.thread ? fact("thread", h("a", { class: "under", href: addressOf(`/threads/${encodeURIComponent(header.thread)}`) }, shown(header.thread))) : null,
           fact("chain", chain()),
           header.status === "completed" && header.is_now ? fact("result", value(header.result, 120)) : null)),
       h("div", { class: "row acts0" },
@@ -257,28 +304,58 @@ export function task(page, to) {
       h("button", { class: "btn pri", type: "button", onclick: () => goTo(head()) }, "Back to now", h("kbd", null, ".")));
   }
 
+  /** What the log holds is not what was written: it is shown, and not acted on. */
+  function damaged() {
+    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${id}`)))) : null;
+  }
+
   function needs(header) {
-    if (!header.is_now || !header.inbox.length) return null;
+    if (broken() || !header.is_now || !header.inbox.length) return null;
     return h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => card(page, one, { short: true })));
   }
 
   function failed(header) {
     if (!header.failure || header.status !== "failed") return null;
-    return h("div", { class: "notice bad" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", { class: "m" }, shown(`${header.failure.type}: ${header.failure.message}`)), " ", plural(header.steps.committed, "step"), " committed and kept."), h("span", { class: "grow" }), h("button", { class: "btn", type: "button", onclick: () => ask({ tab: "failures" }) }, "Traceback"));
+    const failure = header.failure;
+    const first = failure.cause && failure.type === "StepFailed" ? failure.cause : failure;
+    const step = known.steps.get(failure.step) || steps().findLast((one) => one.key.endsWith(failure.step || "\u0000"));
+    const took = step && step.bars.length ? Math.max(...step.bars.map(([, , to]) => to || 0)) - step.bars[0][1] : 0;
+    return h("div", { class: "notice bad" }, h("span", { class: "st failed" }, icon("failed")),
+      h("span", null, h("b", { class: "m" }, shown(`${first.type}: ${first.message}`)), step ? [" in ", h("b", { class: "m" }, shown(step.key)), ` after ${plural(step.attempts, "attempt")}${took > 1000 ? ` over ${duration(took)}` : ""}.`] : "", " ", h("span", { class: "ink2" }, plural(header.steps.committed, "step"), " committed and kept.")), h("span", { class: "grow" }),
+      step && canAct("steer") && step.first > 1 ? h("button", { class: "btn", type: "button", onclick: () => { goTo(step.first - 1); fork(); } }, icon("fork"), "Fork before it") : null,
+      view.tab === "failures" ? null : h("button", { class: "btn", type: "button", onclick: () => ask({ tab: "failures" }) }, "Traceback"));
   }
 
   function tabs() {
-    const counts = { timeline: known.steps.size, events: head(), failures: steps().filter((one) => one.bars.some(([kind]) => kind === "failed")).length };
+    const doc = known.docs.now;
+    const sized = (section) => (doc && doc.get(section) ? doc.get(section).size || 0 : 0);
+    const decided = known.rows.filter((one) => one[2] === "decision_made" && one[0] <= seq()).length;
+    const counts = { timeline: known.steps.size, conversation: counted(known.rows.slice(0, seq())), knowledge: decided + sized("facts"), artifacts: sized("artifacts"), events: head(), failures: failing(steps()).length };
     const choose1 = (tab) => (event) => { event.preventDefault(); ask({ tab: tab === "timeline" ? null : tab }); };
     return h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the task" }, TABS.map(([tab, label]) => h("a", { role: "tab", href: `?tab=${tab}`, "aria-selected": String(view.tab === tab), onclick: choose1(tab) }, label, counts[tab] ? h("span", { class: "n" }, number(counts[tab])) : null)));
+  }
+
+  /** The document at another seq; null until it is there. */
+  function known1(at) {
+    const ready = moments.ready(at);
+    if (!ready && !known.failed.has(`doc@${at}`)) {
+      known.failed.set(`doc@${at}`, true);
+      moments.at(at).then(page.draw, () => undefined);
+    }
+    return ready;
   }
 
   function content() {
     const writers = moments.writers(seq());
     if (view.tab === "state") return sections(known.docs.now, writers, goTo);
-    if (view.tab === "events") return h("section", { class: "panel" }, eventsHead(), events(true));
-    if (view.tab === "conversation") return conversation(known, () => get(`${path}/messages`, view.at ? { upto: view.at } : {}), seq(), page);
-    if (view.tab === "failures") return failures(known, (key) => get(`${path}/steps/${encodeURIComponent(key)}`), page);
+    if (view.tab === "knowledge") return knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
+    if (view.tab === "artifacts") return artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
+    if (view.tab === "events") return h("div", { class: view.at ? "work" : "" }, h("section", { class: "panel" }, eventsHead(), events(true)), view.at ? raw() : null);
+    if (view.tab === "conversation") {
+      known.messages = tabled("conversation", () => readChat(get, path, view.at));
+      return conversation(known, known.header.agent, goTo, page);
+    }
+    if (view.tab === "failures") return failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), moment: known1 }, goTo, page);
     return h("div", { class: "work" }, h("div", null, timeline(), legend([["← →", "one event"], ["⇧← ⇧→", "one step"], ["j k", "rows"], ["f", "fork here"], ["d", "diff"], ["e", "events"], [".", "now"], ["y", "copy link"]])),
       h("div", { class: "side" }, view.step ? inspector() : null,
         panel({ seq: seq(), now: known.docs.now, before: known.docs.before, since: known.docs.since || 0, event: known.rows[seq() - 1], whole: known.whole, toggle: (whole) => { known.whole = whole; page.draw(); }, goTo, writers })));
@@ -291,7 +368,9 @@ export function task(page, to) {
     const open = header.status === "running" && !header.interrupted;
     const pending = all.some((one) => one.bars.some(([, , to]) => to === null));
     const end = Math.max(lastMs(), open || pending ? Date.now() + known.skew : 0, known.dead ? known.dead.since : 0, start + 1);
-    const time = scale(all, known.rows, known.lanes, start, end, !view.real);
+    const made = [known.rows.length, known.arrived, end, view.real].join(); // of a long task it takes as long as all the rest
+    if (!known.scale || known.scale.made !== made) known.scale = { made, time: scale(all, known.rows, known.lanes, start, end, !view.real) };
+    const { time } = known.scale;
     const moment = view.at && known.rows[view.at - 1] ? known.rows[view.at - 1][1] : null;
     const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? end : to) - from : 0), 0), 0);
     const folded = time.silences.length ? ` · ${plural(time.silences.length, "silence")} folded` : "";
@@ -332,6 +411,7 @@ export function task(page, to) {
 
   function eventsHead() {
     return h("header", null, h("h2", null, `${plural(head(), "event")}, each chained to the one before`), h("span", { class: "sm" }, chain()), h("span", { class: "grow" }),
+      known.chain && !known.chain.asking ? h("button", { class: "btn ghost sm", type: "button", onclick: () => verify().catch(page.failed) }, "Verify again") : null,
       h("button", { class: "btn ghost sm", type: "button", onclick: () => save(`${path}/export`, "task.jsonl").catch(page.failed) }, "Export .jsonl"));
   }
 
@@ -345,18 +425,18 @@ export function task(page, to) {
     const gone = new Map(known.lanes.filter((one, index) => index > 0 && ["killed", "lost"].includes(known.lanes[index - 1].end)).map((one) => [one.seq, known.lanes[known.lanes.indexOf(one) - 1]]));
     const hidden = known.rows.length - known.rows.filter((one) => !one[12]).length;
     return h("div", { class: many ? "wscroll" : "scrollx", tabindex: "0", role: "region", "aria-label": "Events", onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
-      h("table", { class: "events" }, h("thead", null, h("tr", null, ["seq", "seconds", "what", "about", "value", "by"].map((one) => h("th", { scope: "col", class: one === "seq" || one === "seconds" ? "r" : "" }, one)))),
-        h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: 6, style: { height: `${first * high}px` } })) : null,
-          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: 6 }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start)]),
-          last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: 6, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
+      h("table", { class: "events" }, h("thead", null, h("tr", null, ["seq", "seconds", "what", "about", "value", "by", ...(whole ? ["digest", ""] : [])].map((one) => h("th", { scope: "col", class: one === "seq" || one === "seconds" ? "r" : "" }, one || h("span", { class: "vh" }, "proven"))))),
+        h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: 8, style: { height: `${first * high}px` } })) : null,
+          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: 8 }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start, whole)]),
+          last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: 8, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
       hidden ? h("label", { class: "row plain sm" }, h("input", { type: "checkbox", checked: known.small, onchange: (event) => { known.small = event.target.checked; page.draw(); } }), `Show ${plural(hidden, "small write")} too`) : null);
   }
 
-  function eventRow(one, start) {
+  function eventRow(one, start, whole) {
     const [number1, ms, , verb, about, text, tone, , , , , by] = one;
     return h("tr", { key: number1, "data-seq": number1, class: `${number1 === seq() ? "on" : ""}${view.at && number1 > view.at ? " later" : ""}`, onclick: () => goTo(number1) },
       h("td", { class: "r m muted" }, h("button", { class: "link", type: "button" }, String(number1))), h("td", { class: "r m muted", title: clock(ms) }, ((ms - start) / 1000).toFixed(1)),
-      h("td", { class: `b t-${one[2] === "step_doubted" ? "doubt" : tone}` }, shown(verb)), h("td", { class: "m" }, shown(about)), h("td", { class: "m ink2 val" }, shown(text)), h("td", { class: "sm" }, shown(by)));
+      h("td", { class: `b t-${one[2] === "step_doubted" ? "doubt" : tone}` }, shown(verb)), h("td", { class: "m" }, shown(about)), h("td", { class: "m ink2 val" }, shown(text)), h("td", { class: "sm" }, shown(by)), whole ? [h("td", { class: "m muted" }, digest(number1).slice(0, 7)), h("td", null, intact(number1))] : null);
   }
 
   function inspector() {
@@ -407,6 +487,7 @@ export function task(page, to) {
       view = viewOf(next);
       return true;
     },
+    find: () => steps().map((one) => ({ label: one.key, told: `step, ${one.status}`, act: () => ask({ step: one.key, tab: null }) })),
     draw,
   };
 }
@@ -426,7 +507,14 @@ function due(iso) {
 
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
 
-function budget(found) {
+/** How much of a task is done, by its plan; 0 if that is not known, or it has ended. */
+function part(header, doc) {
+  const plan = doc && doc.get("plan");
+  if (!plan || !plan.length || ["completed", "failed", "cancelled"].includes(header.status)) return 0;
+  return plan.filter((one) => plain(one).done).length / plan.length;
+}
+
+function budget(found, share) {
   const limits = found ? Object.entries(found.limits) : [];
   if (!limits.length) return null;
   return h("section", { class: "budget", "aria-label": "Budget" }, limits.map(([limit, most]) => {
@@ -434,6 +522,6 @@ function budget(found) {
     const part = Math.round((used / most) * 100);
     const [label, show] = LIMITS[limit] || [limit.replace("_", " "), number];
     return h("div", { key: limit }, h("div", { class: "k" }, h("span", null, label), h("span", null, `${part}%`)), h("div", { class: "v" }, show(used), " ", h("small", null, `of ${show(most)}`)),
-      h("div", { class: `meter${part >= 100 ? " x" : part >= 80 ? " p" : ""}`, role: "meter", "aria-label": label, "aria-valuenow": Math.min(100, part), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i", { style: { width: `${Math.min(100, part)}%` } }), h("s")));
+      h("div", { class: `meter${part >= 100 ? " x" : part >= 80 ? " p" : ""}`, role: "meter", "aria-label": label, "aria-valuenow": Math.min(100, part), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i", { style: { width: `${Math.min(100, part)}%` } }), share ? h("u", { style: { left: `${Math.min(100, part)}%`, width: `${Math.max(0, Math.min(100, part / share) - Math.min(100, part))}%` }, title: `at this pace: ${show(used / share)} in the end` }) : null, h("s")));
   }));
 }

@@ -21,6 +21,11 @@ export function shown(text) {
   return parts;
 }
 
+/** Text that people read as such: colours of terminals are dropped, everything else is shown. */
+export function calm(text) {
+  return shown(String(text).replace(/\u001b\[[0-9;]{0,20}m/g, "").replace(/\r\n/g, "\n"));
+}
+
 /** Whether a name mixes scripts that look alike, such as Latin and Cyrillic. */
 export function mixesScripts(text) {
   const scripts = [/\p{Script=Latin}/u, /\p{Script=Cyrillic}/u, /\p{Script=Greek}/u];
