@@ -1,5 +1,6 @@
 """A task that is killed three times is one trace, told live or afterwards, and no span of it is told twice."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.engine.telemetry.collectors import collecting
 from tests.tracing.killed_agent import ID
 
 LIVES = 4
+ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 
 
 def killed_three_times(store, endpoint=""):
@@ -60,7 +62,7 @@ def test_killed_three_times_it_is_one_trace_with_right_parents(tmp_path):
     assert [event.name for event in named["holdfast.step look"].events] == ["holdfast.attempt_failed"]
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not ALL, reason="it takes seconds; make test-traces")
 def test_told_live_no_span_comes_twice_and_exporting_adds_what_died_with_the_processes(tmp_path):
     store = tmp_path / "holdfast.db"
     with collecting() as collector:
@@ -80,7 +82,7 @@ def test_told_live_no_span_comes_twice_and_exporting_adds_what_died_with_the_pro
         assert tree([(one.span_id, one.parent_span_id, one.name) for one in by_id.values()]) == TREE
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not ALL, reason="it takes seconds; make test-traces")
 def test_a_tail_sends_what_other_processes_do_and_loses_nothing_of_those_that_are_killed(tmp_path):
     store = tmp_path / "holdfast.db"
     with collecting() as collector, holdfast.open(store):

@@ -45,6 +45,7 @@ class Telemetry:
         self._began_us, self._due = logs.clock.now_us(), time.monotonic() + self._every
         self._seen: deque[tuple[str, Sequence[PlacedEvent]]] = deque()
         self._missed: dict[str, None] = {}
+        self._waiters: deque[threading.Event] = deque()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._trouble = ""
         if self.measures is not None:
@@ -61,6 +62,8 @@ class Telemetry:
 
     def text(self, *, openmetrics: bool = False) -> str:
         """Return what was measured, and what the store counts, as Prometheus reads it."""
+        if self._thread.is_alive():
+            self._flush(limits.TELEMETRY_SECONDS)
         return exposition([*self.metrics(), *self.gauges.read()], openmetrics=openmetrics)
 
     def metrics(self) -> list[Metric]:
@@ -93,6 +96,7 @@ class Telemetry:
 
     def _take(self) -> None:
         """Fold, measure and log what was written since."""
+        waiters = [self._waiters.popleft() for _ in range(len(self._waiters))]
         while self._seen:
             log, events = self._seen.popleft()
             if log.rpartition(NAMESPACE_END)[2][0] != "@":
@@ -103,6 +107,8 @@ class Telemetry:
             self._missed.pop(log, None)
         if self.measures is not None:
             self.measures.count_commits()
+        for one in waiters:
+            one.set()
 
     def _take_events(self, log: str, events: Sequence[PlacedEvent]) -> None:
         try:
@@ -139,6 +145,13 @@ class Telemetry:
             self._warn(f"the collector at {box.shown} does not take what is sent: {box.trouble}; it keeps trying")
         elif self._trouble:
             self._trouble = ""
+
+    def _flush(self, seconds: float) -> None:
+        """Wait until what was written so far is measured. A collector that hangs is not waited for longer than this."""
+        done = threading.Event()
+        self._waiters.append(done)
+        self._wake.set()
+        done.wait(seconds)
 
     def _is_closing(self) -> bool:
         return self._stopping.is_set()
