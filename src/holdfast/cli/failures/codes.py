@@ -127,7 +127,7 @@ CODES: dict[str, Code] = {
     "resume-expired": Code(NOTHING, ("holdfast resume {id} FILE --anyway   resumes it in spite of its age",)),
     "tool-exited": Code(_STEP, ("let the tool raise an error instead of ending the process",)),
     "not-done": Code(
-        "The log says that nothing happened, so the call may be tried again.",
+        "It is on record that nothing happened, so the call may be tried again.",
         ("a tool raises it when it is sure; retry=… tries again",),
     ),
     "time-limit": Code(
