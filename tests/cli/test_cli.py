@@ -390,7 +390,7 @@ def test_a_fork_goes_its_own_way(told, texts):
     assert refused("fork", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     assert refused("fork", "pay", "--at", "99", code=NOT_FOUND)[0] == "seq-out-of-range"
     assert refused("fork", "pay", "--id", "hi", code=CONFLICT)[0] == "task-exists"
-    for wrong in ("tone", "state.=1", "tone=nope"):
+    for wrong in ("tone", "state.=1", "tone:=nope"):
         assert refused("fork", "pay", "--set", wrong, code=USAGE)[0] == "invalid-value"
     assert refused("fork", "pay", "--effects", "odd", code=USAGE)[0] == "usage"
 

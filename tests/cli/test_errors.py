@@ -73,7 +73,7 @@ ERRORS = [
     holdfast.StepNotFound("trip-1", "pay#1"),
     holdfast.PatchConflict("trip-1", "state.x", base=1, mine="set 2", theirs="set 3"),
     holdfast.NoMock("pay", "pay#1"),
-    holdfast.ResumeExpired("too old", hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)"),
+    holdfast.ResumeExpired("too old", hint="start it again, or resume it anyway: app.resume(id, agent, anyway=True)"),
 ]
 
 
@@ -81,10 +81,9 @@ ERRORS = [
 def test_an_error_is_told_in_one_shape_with_what_to_type(error, texts):
     told = lines(Refused(error.code, in_commands(error.message), hint=error.hint, details=error.details))
     head, *rest = told
-    assert head == f"error[{error.code}]: {in_commands(error.message)}"
-    text = "\n".join(rest)
-    assert "help: " in text and f"holdfast explain {error.code}" in rest[-1]
-    assert "app." not in text
+    assert head.startswith(f"error[{error.code}]: ") and in_commands(error.message).startswith(head.partition(": ")[2])
+    assert "app." not in "\n".join(rest)
     texts.check("\n".join(told))
     assert re.search(r"written|on record|kept|not made", "\n".join(told), re.I)
-    assert all(line.startswith(("  ", "help: ")) for line in rest)
+    assert all(line.startswith("  ") for line in rest[:-1]) and rest[-1].startswith("help: ")
+    assert len(told) <= 3 or error.details.keys() & {"recorded", "given", "mine", "theirs", "base"}

@@ -252,7 +252,7 @@ def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser)
         card.get_by_label("Answer").fill("one stop is fine")
         card.get_by_role("button", name="Answer").click()
         card.locator(".outcome", has_text="Answered").wait_for()
-        card.get_by_text("no worker is alive").wait_for()
+        card.get_by_text("no worker is running").wait_for()
     assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
 
 

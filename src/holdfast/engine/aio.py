@@ -293,6 +293,11 @@ class AsyncApp(_Awaited[App]):
         """A conversation that spans tasks, to be awaited: `await app.aio.thread(id).messages()`."""
         return AsyncThread(self.of.thread(id))
 
+    async def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncUser]:
+        """Return the users there are, in the order of their ids, to be awaited."""
+        found = await asyncio.to_thread(self.of.users, after=after, limit=limit)
+        return [AsyncUser(one) for one in found]
+
     async def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncThread]:
         """Return the threads there are, in the order of their ids, to be awaited."""
         found = await asyncio.to_thread(self.of.threads, after=after, limit=limit)

@@ -1127,6 +1127,12 @@ class App:
 
         return Thread(self.logs, self.new_id() if id is None else id)
 
+    def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[User]:
+        """Return the users there are, in the order of their ids. `after` is the id of the last one seen."""
+        from holdfast.engine.people.user import users
+
+        return users(self.logs, after=after, limit=limit)
+
     def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[Thread]:
         """Return the threads there are, in the order of their ids. `after` is the id of the last one seen."""
         from holdfast.engine.people.thread import threads

@@ -20,9 +20,9 @@ from holdfast.cli.environment import Environment
 def answer_(
     environment: Environment, id: str, question: str, value: str, target: str | None, resume: bool, **given: Any
 ) -> None:
-    """Answer what a task asked.
+    """Answer a task's question.
 
-    QUESTION is its key or its name, as `holdfast inbox` shows it. VALUE is text, := and JSON, or - for stdin.
+    QUESTION is the question's key or name, as `holdfast inbox` shows it. VALUE is JSON, or else text; - reads stdin.
 
     Example: holdfast answer trip-oslo seat aisle --by ana
     """

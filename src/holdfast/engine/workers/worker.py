@@ -381,7 +381,7 @@ class Worker:
             claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
         elif count >= limits.MAX_ABANDONED_THREADS and not is_clogged:
             self.clogged = f"{count} abandoned threads still run; no more tasks are claimed until some of them end"
-            claim.warn("worker %s: %s. holdfast doctor names them", self.name, self.clogged)
+            claim.warn("worker %s: %s. They are named by: holdfast doctor", self.name, self.clogged)
         return bool(self.clogged)
 
     def _take_up(self, claimed: list[Claimed]) -> None:
