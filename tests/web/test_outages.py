@@ -72,7 +72,7 @@ def test_a_stopped_postgresql_is_a_banner_and_after_its_start_nothing_is_missed_
         app.start(ticker, {"events": 200}, id="tick")
         with page_of(url) as page, tab(browser, page, "/tasks/tick?tab=events") as opened, working(url) as worker:
             opened.seen.expected = AWAY
-            opened.locator("table.events tr[data-seq]").nth(8).wait_for()
+            opened.locator("table.events tr[data-seq]").nth(8).wait_for(timeout=20_000)
             opened.evaluate("window.sameDocument = true")
             for _ in range(2):
                 server.kill()
@@ -100,7 +100,7 @@ def test_every_screen_that_is_opened_while_postgresql_is_stopped_comes_once_it_i
     with holdfast.open(url) as app:
         fill(app)
     with page_of(url) as page, tab(browser, page, "/audit") as opened:
-        opened.locator("h1").first.wait_for()
+        opened.locator(".live:has-text('Live')").wait_for()
         opened.seen.expected = AWAY
         server.kill()
         opened.locator(".live.lost").wait_for(timeout=20_000)

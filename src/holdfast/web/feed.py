@@ -189,7 +189,11 @@ class TaskFeed(_Shared):
             after = min(after, self.head)
             while self.error is None and pulse.error is None:
                 if after < self.head:
-                    after, part = await self._group(after)
+                    try:
+                        after, part = await self._group(after)
+                    except HoldfastError as error:  # the store went away while it was read
+                        self.error = error
+                        continue
                     yield part
                 elif self.holder != told:
                     told = self.holder
