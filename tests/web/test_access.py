@@ -149,7 +149,8 @@ def test_what_is_pressed_is_large_enough(page, browser, size, least):
     assert not small, small
 
 
-PRESSED = """() => [...document.querySelectorAll("button:not(.link):not(.src):not(.label), li.wrow, [role=tab], nav a, select, .field")]
+PRESSED = """() => [...document.querySelectorAll(
+    "button:not(.link):not(.src):not(.label), li.wrow, [role=tab], nav a, select, .field")]
   .filter(one => one.checkVisibility()).map(one => {
     const box = one.getBoundingClientRect();
     return {height: box.height, width: box.width, name: `${one.className} ${one.textContent}`.slice(0, 60)};

@@ -61,6 +61,10 @@ CODES: dict[str, Code] = {
         NOTHING,
         ("holdfast list   lists the tasks of this store",),
     ),
+    "export-failed": Code(
+        "Nothing of the store was changed. Spans that the collector took stay there; sending again doubles none.",
+        ("holdfast traces export --endpoint http://HOST:4318   sends to another collector",),
+    ),
     "task-busy": Code(
         NOTHING,
         (
