@@ -8,7 +8,14 @@ import pytest
 from holdfast import MissingExtra
 from holdfast.adapters.extras import unsupported
 
-ADAPTERS = {"langgraph": "langgraph", "openai_agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
+ADAPTERS = {
+    "claude_agent_sdk": "claude-agent-sdk",
+    "google_adk": "google-adk",
+    "langchain": "langchain-core",
+    "langgraph": "langgraph",
+    "openai_agents": "openai-agents",
+    "pydantic_ai": "pydantic-ai-slim",
+}
 """Each adapter, and the package it is for."""
 
 PROGRAM = """

@@ -176,7 +176,7 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path, texts):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(r"error\[invalid-value\]: .*\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
+        assert re.fullmatch(r"error\[invalid-value\]: .*\n  .*\nhelp: .*--store .*\n", done.stderr)
         texts.check(done.stderr)
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"

@@ -161,3 +161,18 @@ def test_a_failure_is_logged_with_the_place_of_the_state_it_failed_in(app, caplo
         failed = app.run(a, id="t")
     assert f"app.at('t', {failed.failed_at})" in caplog.text
     assert app.at("t", failed.failed_at).notes["k"] == "v"
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
+def test_conversation_memory_of_langchain_is_kept_here(tmp_path):
+    """Row 199: the same two lines as with memory in the process, and a restart in between."""
+    from langchain_classic.memory import ConversationBufferMemory
+
+    from holdfast.adapters.langchain import HoldfastChatMessageHistory
+
+    for said in ("I am Ana.", "Who am I?"):
+        with holdfast.open(str(tmp_path / "holdfast.db")) as app:
+            memory = ConversationBufferMemory(chat_memory=HoldfastChatMessageHistory(app, "ana"))
+            memory.save_context({"input": said}, {"output": "I see."})
+            known = memory.load_memory_variables({})["history"]
+    assert known == "Human: I am Ana.\nAI: I see.\nHuman: Who am I?\nAI: I see."

@@ -3,4 +3,7 @@
 `adapters.langgraph`: checkpoints, memory and tool calls of LangGraph graphs and LangChain agents.
 `adapters.pydantic_ai`: Pydantic AI agents as tasks.
 `adapters.openai_agents`: runs and sessions of the OpenAI Agents SDK.
+`adapters.google_adk`: sessions and tool calls of Google's Agent Development Kit.
+`adapters.claude_agent_sdk`: transcripts and tool calls of the Claude Agent SDK.
+`adapters.langchain`: chat message histories of LangChain chains and classic memory.
 """

@@ -206,7 +206,7 @@ def encodable(value: str, what: str) -> str:
     return value
 
 
-def whole(value: Any, what: str, *, least: int = 0, most: int = limits.MAX_SEQ) -> int:
+def whole(value: Any, what: str, *, least: int = 0, most: int | None = None) -> int:
     """A whole number, not below the least or above the most. Digits as text will do: a header of HTTP is text.
 
     >>> whole("17", "after")
@@ -217,7 +217,7 @@ def whole(value: Any, what: str, *, least: int = 0, most: int = limits.MAX_SEQ) 
         raise InvalidValue(f"{what}={value!r} is not a whole number", hint=f"give {least} or more")
     if number < least:
         raise InvalidValue(f"{what}={value} is too low", hint=f"give {least} or more")
-    if number > most:
+    if most is not None and number > most:
         raise InvalidValue(f"{what}={str(value)[:80]} is too high", hint=f"give {most:,} or less")
     return number
 

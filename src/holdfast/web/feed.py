@@ -154,7 +154,7 @@ class _Shared:
     async def _run(self) -> None:
         try:
             await self.look()
-        except HoldfastError as error:  # those who listen get it, and connect again
+        except HoldfastError as error:  # listeners see it, and connect again
             self.error = error
             self.moved()
 

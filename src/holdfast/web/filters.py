@@ -16,7 +16,7 @@ _ASKED = {"question": "person", "approval": "person"}
 
 
 def filters_of(text: str) -> dict[str, Any]:
-    """Read a filter. What no index serves is refused, with what would do; it is never a slow scan in silence.
+    """Read a filter. One that no index serves is refused, with one that would do: a slow scan is never made silently.
 
     >>> filters_of("status:failed agent:'my agent' changed<3h")
     {'status': 'failed', 'agent': 'my agent', 'changed_since': '3h'}

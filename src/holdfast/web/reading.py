@@ -12,7 +12,7 @@ from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
-from holdfast.engine.reading.describe import describe
+from holdfast.engine.reading.describe import describe, process_name
 from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
@@ -184,7 +184,7 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
 
 def holder_json(holder: str | None) -> dict[str, Any] | None:
     """A worker's process as people know it."""
-    return None if holder is None else {"name": holder, "pid": holder.partition("-")[0]}
+    return None if holder is None else {"name": holder, "pid": process_name(holder)}
 
 
 def rows(call: PageCall) -> PageAnswer:
@@ -277,6 +277,8 @@ def verify(call: PageCall) -> PageAnswer:
 
 def export(call: PageCall) -> Download:
     """A task's log as JSON Lines, lossless, to be saved."""
+    if not call.app.head(call.at["id"]):
+        call.app.get(call.at["id"])  # which says why it is not there, before an answer has begun
     lines = (line.rstrip(b"\n") + b"\n" for line in call.app.export_lines(call.at["id"]))
     return Download(lines, "task.jsonl", "application/octet-stream")
 
@@ -338,7 +340,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "ahead",
         "answer",
     )
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("YOU")))) for one in remedies(item)]
+    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **{name: getattr(item, name) for name in same},

@@ -32,7 +32,7 @@ ASK_SECONDS = 2.0
 
 
 PATIENCE = {"wait_seconds": "2", "statement_seconds": "5"}
-"""How long a page waits for a server. A worker waits half a minute, but a person does not."""
+"""How long a page waits for a server. A worker waits half a minute; a person wants to see the reason sooner."""
 
 
 class PageAddress(Struct, frozen=True):
@@ -175,7 +175,7 @@ def withdraw(file: Path, address: PageAddress) -> None:
 
 
 def published(file: Path) -> PageAddress | None:
-    """Return where the page of a store is; None if no file names it, or the file can't be read."""
+    """Return the address of a store's page; None if there is no file with it, or it can't be read."""
     try:
         return values.load(file.read_bytes(), PageAddress)
     except (OSError, ValueError):

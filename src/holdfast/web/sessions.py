@@ -57,7 +57,7 @@ class Sessions:
             return token
 
     def person(self, token: str) -> Person | None:
-        """Return whose token it is; None if it is no one's, or has ended."""
+        """Return the person of a token; None if the token is unknown, or has ended."""
         with self._lock:
             until = self._tokens.get(_hash(token), 0.0)
         return self._person if until > time.monotonic() or self._is_fixed(token) else None

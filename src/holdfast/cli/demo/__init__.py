@@ -17,6 +17,7 @@ import click
 
 import holdfast
 from holdfast import App
+from holdfast.cli.command import Command
 from holdfast.cli.demo import agent as demo_agent
 from holdfast.cli.demo.files import cleared
 from holdfast.cli.demo.page import WatchedPage, watched
@@ -31,8 +32,8 @@ LOOK_EVERY_SECONDS = 0.02
 PATIENCE_SECONDS = 30.0
 
 
-@click.command()
-@click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="Where to keep the demo's log.")
+@click.command(cls=Command)
+@click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="The demo's store, a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON document.")
 @click.option("--ui", "with_page", is_flag=True, help="Watch it on the page, at a slower pace; Ctrl-C ends it.")
 @click.option("--no-open", is_flag=True, help="With --ui: print the link, and open no browser.")
@@ -40,11 +41,14 @@ PATIENCE_SECONDS = 30.0
 def demo(ctx: click.Context, path: str, as_json: bool, with_page: bool, no_open: bool) -> None:
     """Kill an agent with SIGKILL after it charged a card, and see that it is charged once.
 
-    Needs no key and no network, and takes three seconds. What an earlier demo left is replaced.
+    Needs no API key and no network, and takes three seconds. The store of an earlier demo is replaced.
 
     Example: holdfast demo --ui --store /some/where/demo.db
     """
     ctx.color = _wants_colour()
+    if ctx.get_parameter_source("path") is click.core.ParameterSource.DEFAULT:
+        before: dict[str, str | None] = ctx.find_root().obj or {}
+        path = before.get("store") or path
     say: Say = (lambda line: None) if as_json else click.echo
     with ExitStack() as stack:
         stack.enter_context(refusing(as_json=as_json))
@@ -82,7 +86,7 @@ def _wants_colour() -> bool | None:
 def _work_twice(
     app: App, path: str, story: Story, world: DemoWorld, say: Say, page: WatchedPage | None
 ) -> list[dict[str, Any]]:
-    """Let a process work until it is killed, and another one continue; gives how each ended."""
+    """Let a process work until it is killed, and another one continue; return how each ended."""
     pace = [] if page is None else ["--slow"]
     first = _work(app, [path, "--crash", *pace], story, say, "works on it", page)
     if first["returncode"] != -signal.SIGKILL:
@@ -101,7 +105,7 @@ def _work_twice(
 def _work(
     app: App, arguments: list[str], story: Story, say: Say, how: str, page: WatchedPage | None = None
 ) -> dict[str, Any]:
-    """Run the agent's file as a process of its own, and tell what appears in the log until it ends."""
+    """Run the agent's file as a process of its own, and print what appears in the log until it ends."""
     command = [sys.executable, "-P", AGENT_FILE, *arguments]
     until = time.monotonic() + PATIENCE_SECONDS
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
@@ -163,7 +167,7 @@ def _facts(app: App, path: str, story: Story, world: DemoWorld, ends: list[dict[
 
 def _conclude(app: App, path: str, facts: dict[str, Any]) -> None:
     first, second = facts["processes"]
-    killed = f"-- process {first['pid']} is killed; process {second['pid']} goes on --"
+    killed = f"-- process {first['pid']} is killed; process {second['pid']} resumes --"
     click.echo(f"\nThe log of {TASK}:")
     for line in timeline(app, TASK, {first["last_seq"]: killed}):
         click.echo(line)

@@ -20,8 +20,8 @@ class Call:
     """
 
     __slots__ = (
-        *("announced_at", "arguments", "attempt", "idempotency_key", "maybe_done", "result"),
-        *("step", "task_id", "time_left", "tool"),
+        *("_counts", "_place", "announced_at", "arguments", "attempt", "idempotency_key", "maybe_done"),
+        *("result", "step", "task_id", "time_left", "tool"),
     )
 
     def __init__(
@@ -37,7 +37,11 @@ class Call:
         announced_at: float | None = None,
         result: Any = None,
         maybe_done: bool = False,
+        place: str = "",
+        counts: dict[str, int] | None = None,
     ) -> None:
+        self._place = place or step
+        self._counts = {} if counts is None else counts
         self.task_id = task_id
         self.step = step
         self.attempt = attempt
@@ -48,6 +52,15 @@ class Call:
         self.announced_at = announced_at
         self.result = result
         self.maybe_done = maybe_done
+
+    def write_key(self, name: str) -> str:
+        """Return a name for something that this attempt writes elsewhere: its task, turn, step, `name` and a count.
+
+        A repeated attempt counts from 1 again, so it asks for the same names in the same order: a library that writes
+        only what is not there under that name yet writes nothing twice.
+        """
+        number = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{self.task_id}:{self._place}:{name}#{number}"
 
     def __repr__(self) -> str:
         return f"<call {self.step} of {self.task_id}>"

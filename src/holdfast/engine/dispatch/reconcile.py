@@ -83,7 +83,7 @@ def _asked(asking: Asking, tool: Tool) -> Any:
         return _awaited(given) if inspect.isawaitable(given) else given
     except HoldfastError:
         raise
-    except Exception as error:  # whatever kept it from being asked: the person reads it, and nothing is settled
+    except Exception as error:  # whatever a user's function raises: it is shown to the person, and nothing is settled
         raise InvalidEvent(
             f"the destination of {asking.call.step!r} could not be asked: {type(error).__name__}: {error}",
             hint="try again later, or settle it by hand: app.settle(id, call, happened=…)",

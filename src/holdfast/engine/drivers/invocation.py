@@ -45,7 +45,8 @@ class Invocation:
     """One call of a user's function."""
 
     __slots__ = (
-        *("_act", "_execution", "_turn", "fn", "given", "key", "request", "sent", "started_us", "stream", "usage"),
+        *("_act", "_execution", "_turn", "counts", "fn", "given", "key", "request", "sent", "started_us", "stream"),
+        "usage",
     )
 
     def __init__(self, act: Invoke, execution: Execution, connection: Any = None) -> None:
@@ -58,6 +59,7 @@ class Invocation:
         self.started_us = execution.logs.clock.now_us()
         self.usage: Usage | None = None
         self.stream: ChunkStream | None = None
+        self.counts: dict[str, int] | None = None
         self.sent = not request.marks_sending
         self.fn = request.fn
         self.given = self._given(connection) if request.tool else {}
@@ -88,6 +90,7 @@ class Invocation:
     def call(self) -> Call:
         """The call as its function may see it."""
         act, request = self._act, self.request
+        self.counts = {} if self.counts is None else self.counts
         return Call(
             self._execution.log.name,
             act.key,
@@ -96,6 +99,8 @@ class Invocation:
             arguments=request.arguments,
             idempotency_key=act.idempotency_key,
             time_left=self.seconds_left(),
+            place=address(self._turn, act.key),
+            counts=self.counts,
         )
 
     def seconds_left(self) -> float | None:
@@ -310,7 +315,7 @@ def unfit(asked: CheckResult, execution: Execution) -> str:
     try:
         asked.request.result(execution.value(asked.result))
     except HoldfastError as error:
-        return error.message
+        return f"{error.message} ({error.hint})" if error.hint else error.message
     return ""
 
 

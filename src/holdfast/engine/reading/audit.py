@@ -65,7 +65,7 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
 def audit_rows(logs: Logs, asked: AuditQuery, progress: Callable[[int], None] | None = None) -> Iterator[AuditRow]:
     """Every act that is asked for, newest first. `progress` is called with the number of events read."""
     if asked.limit is not None:
-        names.whole(asked.limit, "limit", least=1)
+        names.whole(asked.limit, "limit", least=1, most=limits.MAX_SEQ)
     for what, given in (("tool", asked.tool), ("by", asked.by), ("after", asked.after), ("decision", asked.decision)):
         if given is not None:
             names.text(given, what)

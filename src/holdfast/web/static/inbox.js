@@ -306,7 +306,8 @@ function form(schema, draft, change) {
 
 function outcome(one) {
   if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
-  const took = one.after !== undefined && one.holder ? `; process ${one.holder.pid} took it after ${duration(one.after)}` : "";
+  const ran = one.after !== undefined && (one.holder || ["running", "completed", "failed"].includes(one.status)); // released soon
+  const took = ran ? `; ${one.holder ? `process ${one.holder.pid}` : "a worker"} took it after ${duration(one.after)}` : "";
   const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";
   return h("p", { class: "outcome", role: "status" }, h("span", { class: "st completed" }, icon("completed"), one.told), h("span", { class: "muted" }, ` · the task is ${one.status}${took}`), unserved ? h("span", { class: "risk" }, shown(unserved)) : null);
 }
