@@ -11,6 +11,7 @@ SDK := .cache/openai-agents
 # A checkout of LangGraph's repository, for the conformance suite of its main branch: make test-adapters LANGGRAPH=path
 LANGGRAPH ?=
 HEAVY := .venv-heavy
+PHOENIX := .venv-phoenix
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -22,10 +23,10 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine tests/threads tests/seeds -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/tracing tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
 
-.PHONY: demo test test-all test-mcp test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp test-traces test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -34,7 +35,7 @@ demo: $(INSTALLED)
 test: check $(BROWSER)       ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check test-adapters test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
+test-all: check test-adapters test-traces test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
 test-notebook: $(READY)      ## the notebook of the docs, executed by a kernel, which is installed for it
@@ -52,6 +53,9 @@ dist: $(READY)               ## wheel and sdist, in dist/
 
 test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
 	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin
+
+test-traces: $(READY) $(PHOENIX)/.ready  ## traces of killed agents in a real Phoenix, and kills at every point
+	HOLDFAST_TEST_ALL=1 HOLDFAST_PHOENIX=$(PHOENIX)/bin/phoenix $(PYTEST) tests/tracing tests/crash/test_killed_traces.py -n 2
 
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
@@ -102,7 +106,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(PHOENIX) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -154,6 +158,13 @@ $(HEAVY)/.ready: tests/adapters/heavy.txt constraints.txt pyproject.toml
 	@$(PYTHON) -m venv --clear $(HEAVY)
 	@grep -viE '^opentelemetry' constraints.txt > $(HEAVY)/constraints.txt
 	@$(HEAVY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(HEAVY)/constraints.txt --editable . --requirement tests/adapters/heavy.txt
+	@touch $@
+
+# A server that shows traces, with versions of its own of much that is in constraints.txt.
+$(PHOENIX)/.ready: tests/tracing/phoenix.txt
+	@echo "making $(PHOENIX) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(PHOENIX)
+	@$(PHOENIX)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.

@@ -243,6 +243,17 @@ def test_one_rule_for_values_holds_in_every_flag(folder):
         assert [one["value"] for one in events if one["kind"] in ("wait_ended", "signal_received")] == [meant] * 2
 
 
+def test_an_answer_stays_text_where_the_question_takes_text(folder):
+    @holdfast.agent
+    def asks(task: holdfast.Task) -> str:
+        return task.ask("Which code?", name="code", answer=str) + task.ask("Sure?", name="sure", answer=str)
+
+    with holdfast.open("holdfast.db") as app:
+        app.run(asks, id="typed")
+    call("answer", "typed", "code", "12")
+    assert data("log", "typed")[-1]["value"] == "12"
+
+
 def test_completion_is_a_script_that_a_shell_takes_whatever_the_terminal(folder):
     given = {"FORCE_COLOR": "1", "COLUMNS": "40"}
     out, err = call("completion", "bash", **given)

@@ -159,7 +159,7 @@ def test_a_wait_that_is_printed_in_python_names_the_call_and_the_next_command(fo
 
 def test_a_compensated_task_is_not_to_be_tried_again(folder):
     done = typed("run", "agents.py:undoes", "--id", "gone")
-    assert done.exit_code == 1 and "undone" in done.stderr and "to try again" not in done.stderr
+    assert done.exit_code == 1 and "compensated" in done.stderr and "to try again" not in done.stderr
     assert "another --id" in done.stderr
 
 
@@ -174,7 +174,7 @@ def test_a_missing_store_names_the_ones_beside_it(folder):
     assert "there is no store at 'agents.db'" in told and "--store other.db" in told and "notes.db" not in told
     for path in ("holdfast.db", "other.db"):
         (folder / path).unlink()
-    assert "holdfast run FILE" in typed("list").stderr
+    assert "`holdfast run` creates one" in typed("list").stderr
     assert "holdfast run FILE" in typed("list", "--store", "no/such/folder/x.db").stderr
 
 

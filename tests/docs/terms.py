@@ -47,14 +47,3 @@ KEPT = {
     ("src/holdfast/testing/conformance/transact.py", "goes on"): "a value that the suite stores",
 }
 """Where a term stays, and why."""
-
-UNDER_REVISION = {
-    "src/holdfast/cli/": 0,
-    "src/holdfast/core/errors/": 0,
-    "src/holdfast/web/": 5,
-    "src/holdfast/adapters/": 9,
-    "docs/errors": 0,
-    "docs/cli.md": 0,
-    "tools/reference/": 0,
-}
-"""Parts whose texts are being rewritten, with how many findings each may still have. These numbers only go down."""

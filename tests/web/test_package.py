@@ -27,8 +27,8 @@ def test_importing_holdfast_loads_nothing_of_the_page():
 def test_the_front_end_weighs_little():
     import gzip
 
-    weight = sum(len(gzip.compress(path.read_bytes())) for path in STATIC.iterdir())
-    assert weight <= 60 * 1024
+    files = [path for path in STATIC.iterdir() if path.suffix != ".woff2"]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in files) <= 80 * 1024, "see decision 0096"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)

@@ -51,7 +51,7 @@ def test_counts_are_the_filter_and_keys_open_a_task(page, browser):
         opened.keyboard.press("Enter")
         opened.locator("h1", has_text="import-crm-771").wait_for()
         opened.go_back()
-        opened.get_by_role("searchbox").fill("cost>3")
+        opened.get_by_label("Filter", exact=True).fill("cost>3")
         opened.keyboard.press("Enter")
         opened.seen.expected = ("400",)
         opened.locator(".notice", has_text="no index serves").wait_for()

@@ -53,7 +53,7 @@ value stands alone, `-` reads it from stdin.
 resumed after both.
 
 **Tenants.** `--namespace NAME`, or `HOLDFAST_NAMESPACE`, limits a command to one tenant. `--store` and `--namespace`
-may also stand before the command: `holdfast --store agents.db list`.
+may also stand before the command: `holdfast --store holdfast.db list`.
 
 **People.** What you do is recorded with your name: `--by`, or `HOLDFAST_BY`, or your login name.
 

@@ -27,7 +27,7 @@ class Command(click.Command):
 LOOKING = frozenset(
     (
         *("audit", "backup", "budget", "copy", "diff", "doctor", "export"),
-        *("inbox", "list", "log", "show", "stats", "verify", "workers"),
+        *("inbox", "list", "log", "show", "stats", "traces", "verify", "workers"),
     )
 )
 """Commands that write nothing to the store, or need not: a file that can only be read will do for them."""

@@ -75,6 +75,7 @@ class Environment:
         queues: Iterable[Queue] = (),
         webhook: Webhook | None = None,
         url: str | None = None,
+        telemetry: Mapping[str, Any] | None = None,
     ) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it.
 
@@ -93,6 +94,7 @@ class Environment:
                     queues=tuple(queues),
                     namespace=self.namespace,
                     webhook=webhook,
+                    **(telemetry or {}),
                 )
             except StoreReadOnly:
                 if not self.looks or self.path is None:

@@ -244,6 +244,7 @@ class AsyncApp(_Awaited[App]):
     import_ = _awaited(App.import_)
     stats = _awaited(App.stats)
     depths = _awaited(App.depths)
+    metrics = _awaited(App.metrics)
     gc = _awaited(App.gc)
     collectable = _awaited(App.collectable)
     expired = _awaited(App.expired)

@@ -115,7 +115,7 @@ class OnceCalls(_Middleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """The same in an async graph. The tool runs on its event loop, and the store is waited for in a thread."""
+        """The same in an async graph. The tool runs on its event loop, and a thread waits for the store."""
         return await run_in_thread(self.wrap_tool_call, request, handler)
 
     def _made(self, id: str, request: ToolCallRequest, watched: Watched) -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.command import by_options, command, resume_option, task_argument
 from holdfast.cli.completion import waited_for
 from holdfast.cli.environment import Environment
+from holdfast.core.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from holdfast import App, TaskState
 
 
 @command("answer")
@@ -29,11 +33,20 @@ def answer_(
     from holdfast.cli.input import values
     from holdfast.cli.work.decisions import decided
 
-    said = values.value(value)
+    read = values.value(value)
+
+    def act(app: App, id: str) -> TaskState:
+        try:
+            return app.answer(id, question, read, **given)
+        except InvalidValue:
+            if read == value or value == "-":
+                raise
+        return app.answer(id, question, value, **given)  # what looks like JSON is text where text is asked for
+
     decided(
         environment,
         id,
-        lambda app, id: app.answer(id, question, said, **given),
+        act,
         f"answered {question}",
         target=target,
         resume=resume,

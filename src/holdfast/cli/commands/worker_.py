@@ -29,6 +29,8 @@ from holdfast.cli.environment import Environment
 @click.option(
     "--health", type=int, metavar="PORT", help="Serve /healthz and /metrics on 127.0.0.1; 0 takes any free port."
 )
+@click.option("--traces", is_flag=True, help="Send spans to the OTLP collector that OTEL_EXPORTER_OTLP_ENDPOINT names.")
+@click.option("--metrics", is_flag=True, help="Send metrics to that collector, every minute.")
 @click.option(
     "--grace",
     default="30s",

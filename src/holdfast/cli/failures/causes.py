@@ -12,6 +12,7 @@ CAUSES: dict[str, str] = {
     "queue-full": "The queue has `max_ready`, and as many tasks wait in it. No worker takes them fast enough.",
     "thread-busy": "A task of the thread has not ended, and `when_busy` says that a second one is refused.",
     "thread-not-found": "The id is misspelled, the thread was deleted or expired, or it is in another store.",
+    "export-failed": "No collector listens at that address, or it answered with an error.",
     "task-busy": "A live worker or process has the task. Two processes never work on one task at the same time.",
     "input-conflict": "An id stands for one piece of work. The same id with other input would be other work.",
     "step-failed": "The step's function raised in its last attempt, and the agent did not catch StepFailed.",

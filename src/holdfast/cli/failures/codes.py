@@ -61,6 +61,10 @@ CODES: dict[str, Code] = {
         NOTHING,
         ("holdfast list   lists the tasks of this store",),
     ),
+    "export-failed": Code(
+        "Nothing of the store was changed. Spans that the collector took stay there; sending again doubles none.",
+        ("holdfast traces export --endpoint http://HOST:4318   sends to another collector",),
+    ),
     "task-busy": Code(
         NOTHING,
         (
@@ -123,7 +127,7 @@ CODES: dict[str, Code] = {
     "resume-expired": Code(NOTHING, ("holdfast resume {id} FILE --anyway   resumes it in spite of its age",)),
     "tool-exited": Code(_STEP, ("let the tool raise an error instead of ending the process",)),
     "not-done": Code(
-        "The log says that nothing happened, so the call may be tried again.",
+        "It is on record that nothing happened, so the call may be tried again.",
         ("a tool raises it when it is sure; retry=… tries again",),
     ),
     "time-limit": Code(

@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "audit": "Show who did what: by tool, person, decision or time.",
         "workers": "List running workers and what they serve.",
         "stats": "Count tasks, events, bytes and queued tasks.",
+        "traces": "Send spans of tasks to an OTLP collector.",
     },
     "People": {
         "inbox": "List tasks that need a person, each with the reason and the command to type.",

@@ -26,9 +26,9 @@ from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import values
+from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
-from holdfast.store.queues import QueueDepth
 
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
@@ -69,6 +69,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     quiet: bool
     child: int | None
     gc: Retention | None
+    traces: bool
+    metrics: bool
 
 
 def wanted(environment: Environment, target: str | None, **given: Any) -> ServeOptions:
@@ -154,7 +156,12 @@ def opened(environment: Environment, wanted: ServeOptions) -> App:
     """The store, for the tenants that are served."""
     if wanted.all_namespaces or wanted.namespaces:
         environment.namespace = environment.namespace_source = ""
-    return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues)
+    told: dict[str, Any] = {"traces": wanted.traces, "metrics": wanted.health is not None}
+    if wanted.metrics:
+        from holdfast.tracing import Otlp
+
+        told["metrics"] = Otlp()
+    return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues, telemetry=told)
 
 
 def serve(environment: Environment, wanted: ServeOptions) -> None:
@@ -214,15 +221,9 @@ def _taken(port: int, error: OSError) -> InvalidValue:
 
 def _health(app: App, worker: Worker, wanted: ServeOptions) -> Health:
     port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
-    tenants = worker.plan.namespaces
-    only = tenants[0] if tenants is not None and len(tenants) == 1 else None
-
-    def depths() -> list[QueueDepth]:
-        found = app.depths(only)
-        return [one for one in found if tenants is None or one.namespace in tenants]
-
+    measured = (lambda: ()) if app.telemetry is None else app.telemetry.metrics
     try:
-        return Health(worker, depths, port)
+        return Health(worker, StoreGauges(app.logs, worker.plan.namespaces), port, measured)
     except OSError as error:
         raise _taken(port, error) from None
 

@@ -48,6 +48,7 @@ HoldfastError
 │       └── UnknownName   a template names something that is not there
 ├── BudgetExceeded        a task, or one that pays for it, has used up its budget
 ├── UnknownPrice          a budget of money cannot be kept for a model without a price
+├── ExportFailed          a collector did not take the spans that were sent to it
 ├── NotSerializable       a value is not JSON; says where
 ├── UnknownEvent          an event of a kind this version does not know
 ├── LogCorrupt            what is stored is not what was written; says where
@@ -110,6 +111,7 @@ from holdfast.core.errors.steps import (
 )
 from holdfast.core.errors.stores import (
     Diverged as Diverged,
+    ExportFailed as ExportFailed,
     MissingExtra as MissingExtra,
     NotAStore as NotAStore,
     StoreBusy as StoreBusy,

@@ -67,6 +67,12 @@ class MissingExtra(StoreError):
     code = "missing-extra"
 
 
+class ExportFailed(HoldfastError):
+    """A collector did not take the spans that were sent to it."""
+
+    code = "export-failed"
+
+
 class Diverged(StoreError):
     """The store has lost acknowledged events; the task is frozen."""
 

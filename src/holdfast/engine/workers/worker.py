@@ -40,7 +40,7 @@ from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import serving
 from holdfast.engine.system import exits
 from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
-from holdfast.engine.workers.health import WorkerCounts
+from holdfast.engine.workers.counts import WorkerCounts
 from holdfast.engine.workers.schedule import Schedule, Starter
 from holdfast.engine.workers.upkeep import Retention, Upkeep
 from holdfast.store.queues import WakeListener
