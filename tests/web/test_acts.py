@@ -97,7 +97,7 @@ def test_the_button_asks_again_and_says_what_came_of_it(own, bank, browser):
         bank.write_text("down")
         opened.seen.expected = ("409",)
         card.get_by_role("button", name="Ask again").click()
-        card.get_by_text("504 Gateway Timeout").wait_for()
+        card.get_by_role("alert").get_by_text("504 Gateway Timeout").wait_for()
         bank.write_text("no")
         card.get_by_role("button", name="Ask again").click()
         card.locator(".outcome", has_text="The destination was asked").wait_for()

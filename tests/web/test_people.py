@@ -102,7 +102,7 @@ def test_each_act_of_the_inbox_says_what_came_of_it(own, browser, name, served):
             by = [getattr(one.event, "by", "") for one in own.app.events(id, after=seq)]
             assert by[0] == "ana" and "took it after" in eventually(lambda: told(card, "took it after")), by
         else:
-            told_now = eventually(lambda: told(card, "no worker is alive"), 20)
+            told_now = eventually(lambda: told(card, "no worker is running"), 20)
             assert "the task is pending" in told_now and own.app.get(id).status == "pending"
 
 
