@@ -8,8 +8,10 @@ NODE := .venv-node
 BROWSER := $(VENV)/.browser
 LOWEST := .venv-lowest
 HEAVY := .venv-heavy
+HEAVY_LOWEST := .venv-heavy-lowest
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
+HEAVY_TESTS := tests/adapters/google_adk tests/adapters/claude_agent_sdk
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tests start compiles everything anew
@@ -53,11 +55,12 @@ test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and ins
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
 
-test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
-	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
+test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready $(HEAVY_LOWEST)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
+	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2
+	$(HEAVY_LOWEST)/bin/python -m pytest $(HEAVY_TESTS) --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
 	$(BIN)/pyright --project tests/typed/heavy.json --pythonpath $(HEAVY)/bin/python
-	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest tests/adapters/google_adk tests/adapters/claude_agent_sdk tests/adapters/test_extras.py -n 2
+	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest $(HEAVY_TESTS) -n 2
 	$(HEAVY)/bin/python -m pytest tests/docs/test_examples.py -k "google-adk or claude-agent-sdk" -n 2
 
 test-adk-published: $(HEAVY)/.ready  ## ADK's own tests of session services, from a checkout of it: make test-adk-published ADK=path/to/adk-python
@@ -99,7 +102,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -132,16 +135,15 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 $(LOWEST)/.ready: tests/adapters/lowest.txt requirements-dev.txt constraints.txt pyproject.toml
 	@echo "making $(LOWEST) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(LOWEST)
-	@grep -viE '^(lang|openai|pydantic|opentelemetry)' constraints.txt > $(LOWEST)/constraints.txt
+	@grep -viE '^(lang|openai|pydantic)' constraints.txt > $(LOWEST)/constraints.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt --editable . --requirement requirements-dev.txt --requirement tests/adapters/lowest.txt
 	@touch $@
 
-# Frameworks that are large, or whose dependencies clash with those of the others: the newest versions.
-$(HEAVY)/.ready: tests/adapters/heavy.txt constraints.txt pyproject.toml
-	@echo "making $(HEAVY) with $(PYTHON) …"
-	@$(PYTHON) -m venv --clear $(HEAVY)
-	@grep -viE '^opentelemetry' constraints.txt > $(HEAVY)/constraints.txt
-	@$(HEAVY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(HEAVY)/constraints.txt --editable . --requirement tests/adapters/heavy.txt
+# Frameworks that are large, and whose dependencies clash with those of the others: their newest and lowest versions.
+$(HEAVY)/.ready $(HEAVY_LOWEST)/.ready: .venv-%/.ready: tests/adapters/%.txt pyproject.toml
+	@echo "making .venv-$* with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear .venv-$*
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/adapters/$*.txt
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.
